@@ -35,9 +35,9 @@ export async function pack(out: string): Promise<string> {
     LICENSE: "LICENSE",
     ops: "ops",
   }
-  const ofConsole = await copyPages(target)
+  const ofPages = await copyPages(target)
   await Promise.all([
-    compile(target, ofConsole),
+    compile(target, ofPages),
     writeManifest(target),
     cp(join(root, "ops/bin"), join(target, "bin"), { recursive: true }),
     cp(join(root, "ops/README.md"), join(target, "README.md")),
@@ -58,7 +58,7 @@ export async function pack(out: string): Promise<string> {
 /** The folder of the program in the package. */
 const PROGRAM = "server"
 
-async function compile(target: string, ofConsole: readonly string[]): Promise<void> {
+async function compile(target: string, ofPages: readonly string[]): Promise<void> {
   const modules = await bundle({
     programs: { sluice: "server/src/operations/cli/sluice.ts" },
     folder: join(target, PROGRAM),
@@ -66,7 +66,7 @@ async function compile(target: string, ofConsole: readonly string[]): Promise<vo
     addressOf: path => `new URL(${JSON.stringify(join("..", path))}, import.meta.url).href`,
     chunks: "[name].js",
   })
-  await writeParts(target, await packagesOf([...modules, ...ofConsole]))
+  await writeParts(target, await packagesOf([...modules, ...ofPages]))
 }
 
 interface Part {
@@ -107,15 +107,22 @@ async function writeParts(target: string, parts: readonly Part[]): Promise<void>
   await writeFile(join(target, "sbom.cdx.json"), `${JSON.stringify(sbom, undefined, 2)}\n`)
 }
 
-/** Answers a file of each package that the console is built of. */
+/** What is in the files of the documents' site. */
+const ofSite = ["@astrojs/starlight", "astro", "pagefind", "@pagefind/default-ui"]
+
+/** Answers a file of each package that the console and the documents' site are built of. */
 async function copyPages(target: string): Promise<string[]> {
   await run(process.execPath, [join(root, "web/build.ts")])
   await run(process.execPath, [join(root, "web/src/console/build.ts")])
-  for (const built of ["web/dist/current", "web/dist/console/current"])
+  await run(process.execPath, [join(root, "site/build.ts")])
+  for (const built of ["web/dist/current", "web/dist/console/current", "web/dist/docs/current"])
     await cp(await realpath(join(root, built)), join(target, built), { recursive: true })
   const manifest = await readFile(join(root, "web/dist/console/current/manifest.json"), "utf8")
   const { packages }: { packages: string[] } = JSON.parse(manifest)
-  return packages.map(folder => join(root, "web/src/console", folder, "package.json"))
+  return [
+    ...packages.map(folder => join(root, "web/src/console", folder, "package.json")),
+    ...ofSite.map(name => join(root, "site/node_modules", name, "package.json")),
+  ]
 }
 
 /**

@@ -2,5 +2,6 @@
 export const suites: Record<string, readonly string[]> = {
   cli: ["cli/test/"],
   console: ["web/test/console"],
+  docs: ["site/"],
   sdk: ["sdk/", "examples/", "react/"],
 }

@@ -25,6 +25,7 @@ const unlimited = {
 
 const paths = [
   "/docs",
+  "/docs/try",
   "/docs/json",
   "/docs/yaml",
   "/docs/static/swagger-ui-bundle.js",

@@ -5,11 +5,13 @@ import { errorTable } from "../errors.ts"
 import { docsPages } from "./docs-pages.ts"
 import type { Server } from "./server.ts"
 
+const noSite = async () => undefined
+
 it("a page that could not be rendered is tried again for the next caller", async () => {
   const app = Fastify()
   const document = { openapi: "3.1.0", info: { title: "T", version: "1" }, paths: {} }
   const documents = [undefined as unknown as object, document]
-  docsPages(app as unknown as Server, () => documents.shift() ?? (undefined as unknown as object))
+  docsPages(app as unknown as Server, () => documents.shift() ?? (undefined as unknown as object), noSite)
   expect((await app.inject("/docs/json")).statusCode).toBe(500)
   expect((await app.inject("/docs/json")).json()).toEqual(document)
   await app.close()
@@ -20,7 +22,11 @@ it("renders what is asked for: the YAML, which takes longest, only for those who
   const plugin = createRequire(createRequire(import.meta.url).resolve("@fastify/swagger"))
   const stringify = vi.spyOn(plugin("yaml"), "stringify")
   const app = Fastify()
-  docsPages(app as unknown as Server, () => ({ openapi: "3.1.0", info: { title: "T", version: "1" }, paths: {} }))
+  docsPages(
+    app as unknown as Server,
+    () => ({ openapi: "3.1.0", info: { title: "T", version: "1" }, paths: {} }),
+    noSite,
+  )
   for (const path of ["", "/", "/json", "/errors", "/static/swagger-ui.css"])
     expect((await app.inject(`/docs${path}`)).statusCode).toBe(200)
   expect(stringify).toHaveBeenCalledTimes(0)
@@ -32,7 +38,11 @@ it("renders what is asked for: the YAML, which takes longest, only for those who
 
 it("has its own name, nobody's logo, and a list of every error", async () => {
   const app = Fastify()
-  docsPages(app as unknown as Server, () => ({ openapi: "3.1.0", info: { title: "T", version: "1" }, paths: {} }))
+  docsPages(
+    app as unknown as Server,
+    () => ({ openapi: "3.1.0", info: { title: "T", version: "1" }, paths: {} }),
+    noSite,
+  )
   const { body, headers } = await app.inject("/docs")
   expect(body).toContain("<title>Sluice API</title>")
   expect(body.match(/rel="icon"[^>]*/g)).toEqual(['rel="icon" href="data:,"'])

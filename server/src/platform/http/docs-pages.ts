@@ -1,4 +1,7 @@
-/** The pages under /docs: each rendered once, at its first request, and then served from memory. */
+/**
+ * What is under /docs: the documents' site, once it is built, and of this version's API a page to try it, its document and its errors.
+ * The latter are rendered once, at their first request, and then served from memory.
+ */
 import { hash } from "node:crypto"
 import { readdirSync } from "node:fs"
 import { createRequire } from "node:module"
@@ -6,6 +9,7 @@ import { dirname, join } from "node:path"
 import swagger from "@fastify/swagger"
 import Fastify, { type FastifyReply, type FastifyRequest } from "fastify"
 import { ApiError, type ErrorCode, errorTable } from "../errors.ts"
+import { openSite, type ReadSite, type SiteFile } from "./built-site.ts"
 import type { Server } from "./server.ts"
 
 interface Page {
@@ -18,29 +22,45 @@ const TITLE = "Sluice API"
 const POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
 const NOT_MODIFIED = 304
+/** The page that tries the API. */
+const TRY = "/docs/try"
+/** The errors on the site. An error leads to `/docs/errors#CODE`, and browsers keep the code over a redirect. */
+const ERRORS = "/docs/developers/errors/"
 /** An empty picture: the plugin's own is its maker's logo, and without one browsers ask for `/favicon.ico`. */
 const NO_ICON = '<link rel="icon" href="data:,">'
 
 /**
- * Adds `/docs`, its parts, the document as `/docs/json` and `/docs/yaml`, and the list of errors as `/docs/errors`. `documentOf` is called once, and again if
+ * Adds `/docs`, which is the site, or the page to try the API while there is no site; that page as `/docs/try`, the document as `/docs/json` and `/docs/yaml`, and the list of errors as `/docs/errors`. `documentOf` is called once, and again if
  * the rendering failed. All answers share one copy of each page: about 3 MB in all, whatever the number of requests. Each
  * is rendered for whoever asks for it: the YAML alone takes two thirds of the time of all, and hardly anybody asks.
  */
-export function docsPages(app: Server, documentOf: () => object): void {
+export function docsPages(app: Server, documentOf: () => object, readSite: ReadSite = openSite()): void {
   let opened: Promise<Renderer> | undefined
   const send = async (request: FastifyRequest, reply: FastifyReply): Promise<unknown> => {
+    const path = request.url.split("?", 1)[0] ?? ""
+    if (path === "/docs/errors" && (await readSite(ERRORS))) return reply.redirect(ERRORS)
+    const file = await readSite(path)
+    if (file) return await sendFile(request, reply, file)
+    if (await readSite(`${path}/`)) return reply.redirect(`${path}/`)
     opened ??= openRenderer(documentOf()).catch(error => {
       // The next request tries again.
       opened = undefined
       throw error
     })
-    const page = await (await opened)(request.url.split("?", 1)[0] ?? "")
+    const page = await (await opened)(path)
     if (!page) throw new ApiError("NOT_FOUND")
     reply.headers(page.headers)
     if (request.headers["if-none-match"] === page.headers.etag) return reply.code(NOT_MODIFIED).send()
     return reply.send(page.body)
   }
   for (const url of ["/docs", "/docs/*"]) app.get(url, { schema: { hide: true } }, send)
+}
+
+async function sendFile(request: FastifyRequest, reply: FastifyReply, file: SiteFile): Promise<unknown> {
+  reply.headers(file.headers)
+  if (request.headers["if-none-match"] === file.headers.etag) return reply.code(NOT_MODIFIED).send()
+  const { body, encoding } = await file.read(/\bbr\b/.test(String(request.headers["accept-encoding"])))
+  return (encoding ? reply.header("content-encoding", encoding) : reply).send(body)
 }
 
 /** Answers the page at a path; undefined where there is none. */
@@ -59,13 +79,13 @@ async function openRenderer(document: object): Promise<Renderer> {
   })
   const folder = join(dirname(createRequire(import.meta.url).resolve("@fastify/swagger-ui")), "static")
   const files = [...readdirSync(folder), "swagger-initializer.js"].filter(name => /\.(css|js)$/.test(name))
-  const urls = ["", "/", "/json", "/yaml", "/errors", ...files.map(name => `/static/${name}`)].map(
+  const urls = ["", "/", "/try", "/json", "/yaml", "/errors", ...files.map(name => `/static/${name}`)].map(
     path => `/docs${path}`,
   )
   const render = async (url: string): Promise<Page> => {
     if (url === "/docs/errors") return pageOf("text/html; charset=utf-8", Buffer.from(errorsPage()))
-    const { headers, rawPayload, payload } = await app.inject(url)
-    const isPage = url === "/docs" || url === "/docs/"
+    const { headers, rawPayload, payload } = await app.inject(url === TRY ? "/docs" : url)
+    const isPage = ["/docs", "/docs/", TRY].includes(url)
     const body = isPage ? Buffer.from(payload.replace("</head>", `${NO_ICON}</head>`)) : rawPayload
     return pageOf(String(headers["content-type"]), body)
   }

@@ -155,7 +155,7 @@ describe("errorsOf", () => {
 
 describe("/docs", () => {
   it("shows the document in a page that runs no foreign code, and requests nothing by https on a service reached by http", async () => {
-    const { status, headers, body } = await service.call("GET", "/docs")
+    const { status, headers, body } = await service.call("GET", "/docs/try")
     expect(status).toBe(200)
     expect(body).toContain("swagger-ui-bundle.js")
     const policy = String(headers["content-security-policy"])

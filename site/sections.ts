@@ -1,0 +1,45 @@
+/** The site's order: which pages of which reader, by their paths below `docs/`. The API's are those of its document. */
+import { readFileSync } from "node:fs"
+import { join } from "node:path"
+import { referencePages } from "./reference.ts"
+
+const document = JSON.parse(readFileSync(join(import.meta.dirname, "../docs/openapi.json"), "utf8"))
+
+export interface Section {
+  label: string
+  slugs: string[]
+  collapsed?: boolean
+}
+
+export const sections: Section[] = [
+  { label: "Start", slugs: ["index", "merchants/first-payment"] },
+  {
+    label: "For merchants",
+    slugs: ["escrow", "subscriptions", "reports", "audit", "roles"].map(name => `merchants/${name}`),
+  },
+  {
+    label: "For developers",
+    slugs: ["sdk", "cli", "embedding", "x402", "x402-clients", "x402-proxy", "contracts", "errors"].map(
+      name => `developers/${name}`,
+    ),
+  },
+  {
+    label: "API reference",
+    slugs: referencePages(document).map(({ slug }) => slug.replace(/\/index$/, "")),
+    collapsed: true,
+  },
+  {
+    label: "For operators",
+    slugs: ["operations", "settings", "alarms", "wallet", "trust", "strangers", "quotas", "scale", "performance"].map(
+      name => `operators/${name}`,
+    ),
+    collapsed: true,
+  },
+  {
+    label: "For contributors",
+    slugs: ["architecture", "adding", "features", "internals", "roadmap", "decisions"].map(
+      name => `contributors/${name}`,
+    ),
+    collapsed: true,
+  },
+]
