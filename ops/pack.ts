@@ -82,7 +82,11 @@ async function packagesOf(modules: readonly string[]): Promise<Part[]> {
   const parts = await Promise.all(
     [...folders].map(async folder => {
       const { name, version, license }: Part = JSON.parse(await readFile(join(folder, "package.json"), "utf8"))
-      const file = (await readdir(folder)).find(each => /^(licen[cs]e|copying)/i.test(each))
+      const entry = (await readdir(folder, { withFileTypes: true })).find(each =>
+        /^(licen[cs]e|copying)/i.test(each.name),
+      )
+      // Pagefind has a folder of them.
+      const file = entry?.isDirectory() ? join(entry.name, "LICENSE") : entry?.name
       return { name, version, license, terms: file === undefined ? "" : await readFile(join(folder, file), "utf8") }
     }),
   )
