@@ -19,7 +19,7 @@ export const sections: Section[] = [
   },
   {
     label: "For developers",
-    slugs: ["sdk", "cli", "embedding", "x402", "x402-clients", "x402-proxy", "contracts", "errors"].map(
+    slugs: ["sdk", "cli", "live", "embedding", "x402", "x402-clients", "x402-proxy", "contracts", "errors"].map(
       name => `developers/${name}`,
     ),
   },

@@ -6,7 +6,7 @@ import { changesHeldMs } from "./queries.ts"
 const LATE_MS = 60_000
 
 /** For how many minutes changes have waited; undefined where none waits for a minute. */
-export async function minutesHeld(ctx: TxContext): Promise<number | undefined> {
+async function minutesHeld(ctx: TxContext): Promise<number | undefined> {
   const ms = (await changesHeldMs(ctx)) ?? 0
   return ms >= LATE_MS ? Math.floor(ms / 60_000) : undefined
 }

@@ -22,7 +22,7 @@ const LIMIT = 500
 export interface Message extends Position, ShownChange {}
 
 /** Somebody who watches a merchant. */
-export interface Follower {
+interface Follower {
   merchantId: string
   /** Gets the merchant's changes, none of them at most reads. All changes up to `end` have then been given. */
   take(messages: readonly Message[], end: Position): void
@@ -30,7 +30,7 @@ export interface Follower {
   reset(): void
 }
 
-export interface Following {
+interface Following {
   /** Resolves once a read that counts the follower is over: from then on it misses nothing. Never, if the process stops before. */
   begun: Promise<void>
   close(): void

@@ -5,7 +5,7 @@ import { Changes, ChangesQuery, StreamQuery } from "./schema.ts"
 import { awaitChanges, streamChanges } from "./send-changes.ts"
 
 export function changeRoutes(app: Server, ctx: Context): void {
-  // Not in the document: its generated clients read JSON alone. docs/live.md describes it.
+  // Not in the document: its generated clients read JSON alone. docs/developers/live.md describes it.
   app.get(
     "/api/console/stream",
     { schema: { hide: true, querystring: StreamQuery }, exposeHeadRoute: false },

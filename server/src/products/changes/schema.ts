@@ -23,7 +23,7 @@ export const ChangesQuery = Type.Object({
 /** The stream's. `merchant` is read where the membership is chosen. */
 export const StreamQuery = Type.Object({ after: Type.Optional(Place), merchant: Type.Optional(Type.String()) })
 
-export const ChangeKind = Type.Enum(
+const ChangeKind = Type.Enum(
   ["checkout", "payment", "payout", "refund", "subscription", "invoice", "delivery", "webhook", "payout_address"],
   { type: "string" },
 )

@@ -257,7 +257,7 @@ describe.runIf(onPostgres)("a stream of changes", () => {
     for (const { signal } of open)
       expect((await fetch(`${url}/api/console/stream`, { headers, signal })).status).toBe(200)
     const refused = await fetch(`${url}/api/console/stream`, { headers })
-    expect([refused.status, (await refused.json()).error]).toEqual([429, "RATE_LIMITED"])
+    expect([refused.status, ((await refused.json()) as { error: string }).error]).toEqual([429, "RATE_LIMITED"])
     const other = new AbortController()
     expect((await fetch(`${url}/api/console/stream`, { headers: await newKey(), signal: other.signal })).status).toBe(
       200,
