@@ -255,6 +255,7 @@ describe("/api/console/settings", () => {
       payoutAddresses: {},
       pendingPayoutAddresses: {},
       gasBudget: null,
+      liveListeners: false,
       webhookSecret: expect.stringMatching(/^whsec_….{5}$/),
     })
     const said = { name: "Shop", email: "a@b.example", payoutAddress: PAYOUT_ADDRESS.toLowerCase() }

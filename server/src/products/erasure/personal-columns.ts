@@ -139,6 +139,7 @@ export const harmless: Readonly<Record<string, string>> = {
   bundle_failures: "payment_id bundle_id method reason",
   bundle_headers: "bundle_id name sealed",
   bundle_routes: "bundle_id method path shape description",
+  changes: "kind merchant_id object_id",
   bundles: "id merchant_id slug name description origin_url currency split_id openapi openapi_url",
   checkout_sessions:
     "id merchant_id currency link_id product_id status exception message split_id agent_caller capture traceparent",
