@@ -5,6 +5,8 @@
  * The answer commits with the work, in one transaction, so that neither exists without the other. An error releases the
  * reservation, so that the caller may correct the request and use the same key.
  *
+ * Work that is one statement has one step: its statement keeps the answer too ({@link KeptAnswer}), where the key is free.
+ *
  * For routes that create or move money. A route whose answer contains a secret uses {@link idempotentlySealed}, which keeps it
  * encrypted, for an hour, and for its caller alone. Routes that take no key ignore the header instead of refusing it: many clients
  * send one with every POST.
@@ -14,6 +16,7 @@ import type { FastifyRequest } from "fastify"
 import { sql } from "kysely"
 import { type Context, type InTransaction, inTransaction, type TxContext } from "../context.ts"
 import { undurable } from "../db/open.ts"
+import { DatabaseUnavailable } from "../db/pool.ts"
 import { ApiError, invalid } from "../errors.ts"
 import { seal, unseal } from "../secrets.ts"
 import { asWritten } from "./json.ts"
@@ -47,8 +50,19 @@ interface Reservation {
 
 interface Prepared<C extends Context, P, T> {
   prepare: () => Promise<P>
-  work: (ctx: InTransaction<C>, prepared: P) => Promise<T>
+  work: (ctx: InTransaction<C>, prepared: P, keptOf?: (body: T) => KeptAnswer) => Promise<T>
   isOneStatement?: (prepared: P) => boolean
+}
+
+/** A row of `idempotency_keys` with its answer, for the statement that does the work. */
+export interface KeptAnswer {
+  merchant_id: string
+  route: string
+  key: string
+  request_hash: string
+  status: number
+  answer: string
+  kept_s: number
 }
 
 interface Answer {
@@ -75,8 +89,12 @@ export const idempotently = <T>(
 
 /**
  * The same, where something has to be done outside of the transaction first: `prepare` asks nodes, or for a wallet's
- * signature, and `work` gets its result. A request that gets the first answer again does not call `prepare`. Without a key,
- * work for which `isOneStatement` holds has no transaction around it: its statement is one.
+ * signature, and `work` gets its result. A request that gets the first answer again does not call `prepare`.
+ *
+ * Work for which `isOneStatement` holds has no transaction around it: its statement is one. With a key it gets `keptOf`, and
+ * must write that row in the same statement, or nothing and throw where the key is in the table. Whatever it throws, the
+ * request is then carried out in three steps, and gets its answer or error there. So `prepare` may be called twice, and for
+ * an answer that is given again: it may only read.
  */
 export const idempotentlyPrepared = <C extends Context, P, T>(
   ctx: C,
@@ -86,7 +104,37 @@ export const idempotentlyPrepared = <C extends Context, P, T>(
   parts: Prepared<C, P, T>,
 ): Promise<T> => {
   const kept: Kept = { put: text => text, take: async text => text }
-  return runKept(ctx, request, reply, { reservation: reservationOf(request, merchantId), parts, kept })
+  const reservation = reservationOf(request, merchantId)
+  const runInSteps = () => runKept(ctx, request, reply, { reservation, parts, kept })
+  if (!reservation || !parts.isOneStatement) return runInSteps()
+  return runAtOnce(ctx, request, reply, reservation, parts).then(done => (done ? done.body : runInSteps()))
+}
+
+/** Runs the work and keeps its answer in one statement; undefined where that was not done. */
+async function runAtOnce<C extends Context, P, T>(
+  ctx: C,
+  request: Request,
+  reply: Reply,
+  { merchantId, route, key, keptS }: Reservation,
+  { prepare, work, isOneStatement }: Prepared<C, P, T>,
+): Promise<{ body: T } | undefined> {
+  const keptOf = (body: T): KeptAnswer => ({
+    merchant_id: merchantId,
+    route,
+    key,
+    request_hash: hashOf(request),
+    status: reply.statusCode,
+    answer: `${reply.serialize(body)}`,
+    kept_s: keptS,
+  })
+  try {
+    const prepared = await prepare()
+    return isOneStatement?.(prepared) ? { body: await work(ctx, prepared, keptOf) } : undefined
+  } catch (error) {
+    // Nobody knows whether it was written. The caller asks again with its key.
+    if (error instanceof DatabaseUnavailable) throw error
+    return undefined
+  }
 }
 
 /**
@@ -210,11 +258,7 @@ async function runOnce<C extends Context, P, T>(
     answerOf: (body: T) => Answer
   },
 ): Promise<{ body: T } | { first: Answer }> {
-  // The hash includes the path's parameters: the same key for another payment is a mistake, not a repeat.
-  const requestHash = createHash("sha256")
-    .update(canonical([request.params, request.body]))
-    .digest("hex")
-  const first = await reserve(ctx, reservation, requestHash)
+  const first = await reserve(ctx, reservation, hashOf(request))
   if (first) return { first }
   try {
     const prepared = await prepare()
@@ -231,6 +275,12 @@ async function runOnce<C extends Context, P, T>(
     throw error
   }
 }
+
+/** Includes the path's parameters: the same key for another payment is a mistake, not a repeat. */
+const hashOf = ({ params, body }: Pick<Request, "params" | "body">): string =>
+  createHash("sha256")
+    .update(canonical([params, body]))
+    .digest("hex")
 
 /**
  * Deletes answers that were stored for 24 hours, and reservations of processes that died. Keys end by the database's

@@ -12,6 +12,7 @@ import { type Context, inTransaction, type TxContext } from "../../platform/cont
 import type { Row } from "../../platform/db/schema.ts"
 import { ApiError, invalid } from "../../platform/errors.ts"
 import { asWritten } from "../../platform/http/json.ts"
+import type { KeptAnswer } from "../../platform/http/run-idempotently.ts"
 import { readAmount } from "../../platform/money/amount.ts"
 import { escrowFaults, makeEscrow } from "../escrow/create-escrow.ts"
 import { beginSubscription, isRecurring } from "./begin-subscription.ts"
@@ -19,7 +20,7 @@ import { metadataFaults, ownSplitFaults, redirectFaults } from "./input-faults.t
 import { loadOffer, type Offer, type OfferedLink, type OfferedProduct, sellerOf } from "./load-offer.ts"
 import { isOffered } from "./manage-catalog.ts"
 import type { CheckoutCreate } from "./schema.ts"
-import { depositOf, type SessionTerms, sessionRow, writeSession } from "./write-session.ts"
+import { depositOf, type SessionTerms, sessionRow, unpaidSession, writeSession } from "./write-session.ts"
 
 /** A new session's page is open, so its address is watched for this long from the start. */
 const WATCHED_MS = 3_600_000
@@ -57,13 +58,15 @@ export const isWrittenAtOnce = ({ link, product }: Offer, { splitId, capture = "
 
 /**
  * Creates a session with a receiving address of its own, or with an escrow; `PAYMENTS_PAUSED`. Call it inside a
- * transaction, unless it {@link isWrittenAtOnce}.
+ * transaction, unless it {@link isWrittenAtOnce}. `keptOf` makes the answer that is kept with it. Where its key is in the
+ * table nothing is written, and `PAYMENTS_PAUSED` is thrown too.
  */
 export async function createSession(
   ctx: TxContext,
   merchantId: string,
   body: CheckoutCreate,
   read?: Offer,
+  keptOf?: (made: MadeSession) => KeptAnswer,
 ): Promise<MadeSession> {
   const offer = read ?? (await readOffer(ctx, merchantId, body))
   const terms = await termsOf(ctx, merchantId, offer, body)
@@ -85,7 +88,7 @@ export async function createSession(
   const callbackFault = body.callbackUrl === undefined ? undefined : receiverFault(ctx.settings, body.callbackUrl)
   if (callbackFault) faults.push({ path: "callbackUrl", message: callbackFault })
   if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
-  return await insertSession(ctx, offer, terms, { merchantId, body, paused })
+  return await insertSession(ctx, offer, terms, { merchantId, body, paused, keptOf })
 }
 
 /**
@@ -116,13 +119,14 @@ interface NewSession {
   /** The refusal while selling is paused. */
   paused: () => ApiError
   agentCaller?: string | undefined
+  keptOf?: ((made: MadeSession) => KeptAnswer) | undefined
 }
 
 async function insertSession(
   ctx: TxContext,
   offer: Offer,
   terms: AskedTerms,
-  { merchantId, body, paused, agentCaller }: NewSession,
+  { merchantId, body, paused, agentCaller, keptOf }: NewSession,
 ): Promise<MadeSession> {
   const { network, amount, link, product, setId, recipients } = terms
   // The link or product may have set its price when the split had fewer recipients. The service pays for a transfer to
@@ -137,17 +141,18 @@ async function insertSession(
     row.capture === "direct"
       ? depositRow(ctx, network, { ...depositOf(row), ...parties, watchedMs: WATCHED_MS }, recipients)
       : undefined
-  const session = await writeSession(ctx, { session: row, deposit })
-  if (!session) throw paused()
-  ctx.tracing?.active()?.set({ "sluice.network": network.name, "sluice.resource.id": session.id })
   const slug = link?.slug ?? null
+  const session = unpaidSession(row, body)
+  const made: MadeSession = { session, payTo: deposit?.address ?? null, escrow: undefined, slug }
+  if (!(await writeSession(ctx, { session: row, deposit, kept: keptOf?.(made) }))) throw paused()
+  ctx.tracing?.active()?.set({ "sluice.network": network.name, "sluice.resource.id": session.id })
   if (!deposit) {
     const escrow = await makeEscrow(ctx, network, session, seller.owner, body)
-    return { session, payTo: null, escrow, slug }
+    return { ...made, escrow }
   }
   // An agent pays for one call and is not billed again.
   if (isRecurring(product) && agentCaller === undefined) await beginSubscription(ctx, session, product)
-  return { session, payTo: deposit.address, escrow: undefined, slug }
+  return made
 }
 
 /** What is sold and for how much: from the request, a link or a product, and from one of them only. */

@@ -92,6 +92,26 @@ describe("POST /api/checkouts", () => {
     expect(await count("checkout_sessions")).toBe(1)
   })
 
+  it("201 once for one Idempotency-Key, whatever else changed since, and however many ask together", async () => {
+    const link = { title: "Book", amount: "5", slug: "once-by-key" }
+    const { body: made } = await service.call("POST", "/api/console/payment-links", link, { as })
+    const keyed = (name: string) => ({ headers: { "x-api-key": key, "idempotency-key": name } })
+    const body = { slug: link.slug, metadata: { order: "1", at: { b: 1, a: [null, "é"] } } }
+    const all = await Promise.all(Array.from({ length: 5 }, () => create(body, keyed("together"))))
+    const [first] = all
+    for (const each of all) expect(each).toMatchObject({ status: 201, body: first?.body })
+    expect((await service.call("GET", `/api/checkouts/${first?.body.id}`, undefined, withKey())).body).toEqual(
+      first?.body,
+    )
+    expect(await count("checkout_sessions")).toBe(1)
+    await service.call("DELETE", `/api/console/payment-links/${made.id}`, undefined, { as })
+    expect(await create(body, keyed("together"))).toMatchObject({ status: 201, body: first?.body })
+    // An error leaves the key free.
+    expect((await create(body, keyed("refused"))).status).toBe(410)
+    expect((await create({ amount: 5 }, keyed("refused"))).status).toBe(201)
+    expect(await count("checkout_sessions")).toBe(2)
+  })
+
   it("400: what can't be, all at once, and nothing is made", async () => {
     const bad: [object, string[]][] = [
       [{}, ["amount"]],

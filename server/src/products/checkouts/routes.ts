@@ -11,13 +11,13 @@ import { type Context, inTransaction, reading, type TxContext } from "../../plat
 import type { Row } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { callingMerchantByKey } from "../../platform/http/authenticate.ts"
-import { idempotentlyPrepared } from "../../platform/http/run-idempotently.ts"
+import { idempotentlyPrepared, type KeptAnswer } from "../../platform/http/run-idempotently.ts"
 import { CsvAnswer, csvQuery, sendCsv } from "../../platform/http/send-csv.ts"
 import { inData, sendList } from "../../platform/http/send-lists.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import { refundsOfSession } from "../escrow/refund-queries.ts"
 import { shownCalls, shownEscrow } from "../escrow/show-escrow.ts"
-import { closeSession, createSession, isWrittenAtOnce, readOffer } from "./create-session.ts"
+import { closeSession, createSession, isWrittenAtOnce, type MadeSession, readOffer } from "./create-session.ts"
 import { metadataFaults, redirectFaults } from "./input-faults.ts"
 import { checkoutsCsv, checkoutsOf } from "./list-checkouts.ts"
 import type { Offer } from "./load-offer.ts"
@@ -70,10 +70,10 @@ function surfaceRoutes(app: Server, ctx: Context, { prefix, by, isHeld, merchant
       const merchantId = await merchantOf(request)
       reply.code(201)
       const { body } = request
-      const work = async (ctx: TxContext, offer: Offer) => {
-        const { session, payTo, escrow, slug } = await createSession(ctx, merchantId, body, offer)
-        return wholeOf(ctx, session, { paidAt: { address: payTo, escrow, paused: false }, returned: 0n, slug })
-      }
+      const answerOf = ({ session, payTo, escrow, slug }: MadeSession) =>
+        wholeOf(ctx, session, { paidAt: { address: payTo, escrow, paused: false }, returned: 0n, slug })
+      const work = async (ctx: TxContext, offer: Offer, keptOf?: (body: ReturnType<typeof answerOf>) => KeptAnswer) =>
+        answerOf(await createSession(ctx, merchantId, body, offer, keptOf && (made => keptOf(answerOf(made)))))
       const create = () =>
         idempotentlyPrepared(ctx, request, reply, merchantId, {
           prepare: () => readOffer(ctx, merchantId, body),

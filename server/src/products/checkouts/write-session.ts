@@ -9,11 +9,11 @@ import type { Db } from "../../platform/db/open.ts"
 import { DatabaseUnavailable } from "../../platform/db/pool.ts"
 import { rowsParameter } from "../../platform/db/rows-parameter.ts"
 import type { Row } from "../../platform/db/schema.ts"
+import type { KeptAnswer } from "../../platform/http/run-idempotently.ts"
 import { newId } from "../../platform/ids.ts"
 import { traceparentNow } from "../../platform/tracing/trace.ts"
 import { firstMessage } from "../escrow/words.ts"
 import type { OfferedLink, OfferedProduct } from "./load-offer.ts"
-import { SESSION_COLUMNS } from "./queries.ts"
 import type { CheckoutCreate } from "./schema.ts"
 
 const DEFAULT_LIFE_S = 86_400
@@ -112,6 +112,37 @@ const TYPES = {
   traceparent: "text",
 } as const satisfies Record<keyof ReturnType<typeof sessionRow>, string>
 
+/** As the database answers it once the row is written; `body` is the request's. */
+export const unpaidSession = (
+  row: ReturnType<typeof sessionRow>,
+  body: Pick<CheckoutCreate, "metadata" | "payerFields" | "payerInfo">,
+): Session => ({
+  ...row,
+  metadata: body.metadata ?? null,
+  payer_fields: body.payerFields ?? body.payerInfo ?? null,
+  payer_info: null,
+  exception: null,
+  received: 0n,
+  payer: null,
+  tx_hash: null,
+  confirmed_at: null,
+  erased_at: null,
+  event_sequence: 0,
+  notified_paid: false,
+})
+
+/** `id` is the session's, for which the answer is kept. */
+const KEPT_TYPES = {
+  id: "text",
+  merchant_id: "text",
+  route: "text",
+  key: "text",
+  request_hash: "text",
+  status: "integer",
+  answer: "text",
+  kept_s: "integer",
+} as const satisfies Record<keyof KeptAnswer | "id", string>
+
 const DEPOSIT_TYPES = {
   chain_id: "integer",
   address: "text",
@@ -138,6 +169,7 @@ function written(types: Record<string, string>) {
 }
 const SESSION = written(TYPES)
 const DEPOSIT = written(DEPOSIT_TYPES)
+const KEPT = written(KEPT_TYPES)
 
 /** As JSON carries it: numbers beyond 2⁵³ as text. */
 const asParameter = (row: object) =>
@@ -147,23 +179,26 @@ const asParameter = (row: object) =>
 interface NewSession {
   session: ReturnType<typeof sessionRow>
   deposit: ReturnType<typeof depositRow> | undefined
+  /** The answer to keep with it. */
+  kept?: KeptAnswer | undefined
   settings: TxContext["settings"]
 }
 
 type Session = Row<"checkout_sessions">
 
 /**
- * Writes a session, and its receiving address unless an escrow is paid. Returns undefined, and writes nothing, while
- * selling is paused on its network. Those that are written at the same time share a statement: ten of them take Postgres
- * 0.10 ms each, and one alone 0.24.
+ * Writes a session, with its receiving address unless an escrow is paid, and with the answer to keep where there is one.
+ * Returns false, and writes nothing, while selling is paused on its network, and where the key of that answer is in the
+ * table. Those that are written at the same time share a statement: ten of them take Postgres 0.10 ms each, and one alone
+ * 0.24.
  */
-export async function writeSession(ctx: TxContext, rows: Omit<NewSession, "settings">): Promise<Session | undefined> {
+export async function writeSession(ctx: TxContext, rows: Omit<NewSession, "settings">): Promise<boolean> {
   const written = await writtenOf(ctx.db, { ...rows, settings: ctx.settings })
   if (written instanceof Error) throw written
-  return written
+  return written ?? false
 }
 
-const writtenOf = gatherRows(async (db: Db, all: readonly NewSession[]): Promise<Map<NewSession, Session | Error>> => {
+const writtenOf = gatherRows(async (db: Db, all: readonly NewSession[]): Promise<Map<NewSession, true | Error>> => {
   try {
     return await writeAll(db, all)
   } catch (error) {
@@ -184,26 +219,49 @@ const writtenOf = gatherRows(async (db: Db, all: readonly NewSession[]): Promise
 const wasTooLong = ({ cause }: DatabaseUnavailable): boolean =>
   /^(55P03|57014)$/.test(`${(cause as { code?: unknown } | undefined)?.code}`)
 
-async function writeAll(db: Db, all: readonly NewSession[]): Promise<Map<NewSession, Session>> {
+async function writeAll(db: Db, all: readonly NewSession[]): Promise<Map<NewSession, true>> {
   const [first] = all
   if (!first) return new Map()
-  const sessions = all.map(({ session }) => asParameter(session))
-  const deposits = all.flatMap(({ deposit }) => (deposit ? [asParameter(deposit)] : []))
-  const columns = sql.raw(SESSION_COLUMNS.join(", "))
-  const { rows } = await sql<Session>`
-    /* named: write_sessions */ with made as (
-      insert into checkout_sessions (${SESSION.names}) select ${SESSION.cells}
-      from (${rowsParameter(sessions, SESSION.columns)}) g where not ${isSellingPaused(first, sql`g.chain_id`)}
-      returning ${columns}),
+  const { sessions, deposits, answers } = parametersOf(all)
+  // Without an answer to keep, the statement is shorter: most checkouts have no key.
+  const kept = answers.length > 0 && {
+    tables: sql`asked as materialized (${rowsParameter(answers, KEPT.columns)}),
+      kept as (insert into idempotency_keys (merchant_id, route, key, request_hash, status, answer, expires_at)
+        select a.merchant_id, a.route, a.key, a.request_hash, a.status, a.answer, clock_timestamp() + make_interval(secs => a.kept_s)
+        from asked a join sold on sold.id = a.id
+        order by a.merchant_id, a.route, a.key
+        on conflict do nothing returning merchant_id, route, key),`,
+    isFree: sql`where not exists (select from asked a where a.id = g.id)
+      or exists (select from asked a join kept using (merchant_id, route, key) where a.id = g.id)`,
+  }
+  const { rows } = await sql<{ id: string }>`
+    /* named: ${sql.raw(kept ? "write_sessions_once" : "write_sessions")} */ with sold as (
+      select * from (${rowsParameter(sessions, SESSION.columns)}) g where not ${isSellingPaused(first, sql`g.chain_id`)}),
+    ${kept ? kept.tables : sql``}
+    made as (insert into checkout_sessions (${SESSION.names}) select ${SESSION.cells} from sold g ${kept ? kept.isFree : sql``}
+      returning id),
     paid_at as (
       insert into deposits (${DEPOSIT.names}) select ${DEPOSIT.cells}
       from (${rowsParameter(deposits, DEPOSIT.columns)}) g join made on made.id = g.resource_id)
-    select ${columns} from made`.execute(db)
-  const byId = new Map(rows.map(row => [row.id, row]))
-  return new Map(
-    all.flatMap(each => {
-      const row = byId.get(each.session.id)
-      return row ? [[each, row]] : []
-    }),
+    select id from made`.execute(db)
+  const made = new Set(rows.map(({ id }) => id))
+  return new Map(all.flatMap(each => (made.has(each.session.id) ? [[each, true]] : [])))
+}
+
+/** The rows to write. Of requests with one key only the first is among them: the others find its answer. */
+function parametersOf(all: readonly NewSession[]) {
+  const byKey = new Map(
+    all
+      .toReversed()
+      .flatMap(each =>
+        each.kept ? [[JSON.stringify([each.kept.merchant_id, each.kept.route, each.kept.key]), each]] : [],
+      ),
   )
+  const firsts = new Set(byKey.values())
+  const written = all.filter(each => !each.kept || firsts.has(each))
+  return {
+    sessions: written.map(({ session }) => asParameter(session)),
+    deposits: written.flatMap(({ deposit }) => (deposit ? [asParameter(deposit)] : [])),
+    answers: written.flatMap(({ session: { id }, kept }) => (kept ? [{ id, ...kept }] : [])),
+  }
 }
