@@ -3,7 +3,7 @@ import { execFile } from "node:child_process"
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { afterAll, beforeAll, expect, it } from "vitest"
-import { plainEnv, root, until } from "../server/test/e2e/program.ts"
+import { freePort, plainEnv, root, until } from "../server/test/e2e/program.ts"
 import { type Market, openMarket, tryShop } from "./rig.ts"
 
 let market: Market
@@ -37,13 +37,12 @@ function run(name: string, text: string, env: Record<string, string>) {
   const file = join(folder, name)
   writeFileSync(file, text)
   let output = ""
-  const ended = new Promise<void>((resolve, reject) => {
-    const child = execFile(process.execPath, [file], { cwd: folder, env: { ...plainEnv(), ...env } }, error =>
-      error ? reject(error) : resolve(),
-    )
-    child.stdout?.on("data", chunk => (output += chunk))
-  })
-  return { ended, output: () => output }
+  const { promise: ended, resolve, reject } = Promise.withResolvers<void>()
+  const child = execFile(process.execPath, [file], { cwd: folder, env: { ...plainEnv(), ...env } }, error =>
+    error && !child.killed ? reject(error) : resolve(),
+  )
+  child.stdout?.on("data", chunk => (output += chunk))
+  return { ended, output: () => output, stop: () => child.kill() }
 }
 
 const blocksOf = (path: string, language: string): string[] =>
@@ -63,6 +62,33 @@ it("the first code of the README takes a payment", async () => {
   await sandbox.call("/sandbox/pay", { to: body.payTo, amount: body.amount })
   await program.ended
   expect(program.output()).toMatch(/^Send your customer to http\S+\nconfirmed 1001\n$/)
+})
+
+it("the server of docs/developers/webhooks.md takes an event once, and refuses what is not signed", async () => {
+  const [text = "", ...more] = blocksOf("docs/developers/webhooks.md", "js")
+  expect(more).toEqual([])
+  const { sandbox } = market
+  const headers = { "x-api-key": sandbox.file().merchants[0].apiKey }
+  const port = await freePort()
+  const endpoint = { url: `http://127.0.0.1:${port}`, events: ["checkout.confirmed"] }
+  const ask = async (init: RequestInit) => (await fetch(endpoint.url, init)).status
+  const start = async (env: Record<string, string>) => {
+    const server = run("receiver.mjs", text, { PORT: `${port}`, ...env })
+    await until("the receiver listens", async () => (await ask({}).catch(() => 0)) === 400)
+    return server
+  }
+  const first = await start({})
+  const { id, secret } = (await sandbox.call("/api/console/webhooks", endpoint, headers)).body.data
+  first.stop()
+  await first.ended
+  const server = await start({ WEBHOOK_SECRET: secret })
+  await sandbox.call(`/api/console/webhooks/${id}/test`, {}, headers)
+  await until("the ping has arrived", () => /^ping/m.test(server.output()))
+  const forged = { method: "POST", body: "{}", headers: { "webhook-id": "evt_1", "webhook-signature": "v1,abc" } }
+  expect(await ask(forged)).toBe(400)
+  expect(server.output().trim().split("\n")).toHaveLength(1)
+  server.stop()
+  await server.ended
 })
 
 it("the agent buys a shop's report and a checkout", async () => {

@@ -15,13 +15,24 @@ export const sections: Section[] = [
   { label: "Start", slugs: ["index", "merchants/first-payment"] },
   {
     label: "For merchants",
-    slugs: ["escrow", "subscriptions", "reports", "audit", "roles"].map(name => `merchants/${name}`),
+    slugs: ["paywalls", "returns", "escrow", "subscriptions", "reports", "audit", "roles", "promises"].map(
+      name => `merchants/${name}`,
+    ),
   },
   {
     label: "For developers",
-    slugs: ["sdk", "cli", "live", "embedding", "x402", "x402-clients", "x402-proxy", "contracts", "errors"].map(
-      name => `developers/${name}`,
-    ),
+    slugs: [
+      "webhooks",
+      "sdk",
+      "cli",
+      "live",
+      "embedding",
+      "x402",
+      "x402-clients",
+      "x402-proxy",
+      "contracts",
+      "errors",
+    ].map(name => `developers/${name}`),
   },
   {
     label: "API reference",
@@ -30,9 +41,18 @@ export const sections: Section[] = [
   },
   {
     label: "For operators",
-    slugs: ["operations", "settings", "alarms", "wallet", "trust", "strangers", "quotas", "scale", "performance"].map(
-      name => `operators/${name}`,
-    ),
+    slugs: [
+      "go-live",
+      "operations",
+      "settings",
+      "alarms",
+      "wallet",
+      "trust",
+      "strangers",
+      "quotas",
+      "scale",
+      "performance",
+    ].map(name => `operators/${name}`),
     collapsed: true,
   },
   {

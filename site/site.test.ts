@@ -177,16 +177,6 @@ describe("the documents", () => {
     expect(bad).toEqual([])
   })
 
-  it("take the first payment by the block that the README's test runs", () => {
-    const walks = (file: string) =>
-      [...readFileSync(join(root, file), "utf8").matchAll(/^```sh walkthrough\n([\s\S]*?)^```$/gm)].map(
-        ([, text]) => text,
-      )
-    const [walk, ...others] = walks("docs/merchants/first-payment.md")
-    expect(others).toEqual([])
-    expect(walks("README.md")).toContain(walk)
-  })
-
   it("are where the sources say", () => {
     const named = execFileSync(
       "git",

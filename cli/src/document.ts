@@ -15,7 +15,7 @@ profile is sent to its own service alone. \`sluice login\` opens no browser: it 
 **For programs.** Every command takes \`--json\`: one line of JSON for each value. Errors are on the standard error, with the id of the
 request, and with \`--json\` they are JSON too. \`NO_COLOR\` is respected. Text of payers reaches a terminal without control characters.
 
-**In the sandbox** \`sluice pay\` and \`sluice trigger\` make real payments on its chain. \`checkout.expired\` and \`--late\` move the sandbox's
+**In the sandbox** \`script/sluice\` uses the key of its first merchant: nobody has to sign in. \`sluice pay\` and \`sluice trigger\` make real payments on its chain. \`checkout.expired\` and \`--late\` move the sandbox's
 clock, by five minutes or more. After that \`--as-agent\` is refused, because the buyer signs by this machine's clock. \`checkout.expired\`
 takes about a minute.
 

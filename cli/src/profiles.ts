@@ -69,7 +69,7 @@ export const profileOf = ({ profile = DEFAULT_PROFILE }: ConnectOptions): Profil
 
 /**
  * The service and the key. `SLUICE_API_KEY` wins over every profile, and then no file is read. A profile's key is sent to its own
- * service alone, whatever `SLUICE_URL` and `--url` say.
+ * service alone, whatever `SLUICE_URL` and `--url` say. Without a profile, the sandbox that `DATA_DIR` belongs to has a key.
  */
 export function credentialOf(options: ConnectOptions): { baseUrl: string; apiKey: string | undefined } {
   const url = options.url ?? process.env.SLUICE_URL
@@ -79,7 +79,7 @@ export function credentialOf(options: ConnectOptions): { baseUrl: string; apiKey
   if (!profile) {
     if (options.profile !== undefined)
       throw new Failure(`There is no profile ${options.profile}. Run \`sluice login --profile ${options.profile}\`.`, 3)
-    return { baseUrl: trimmed(url ?? DEFAULT_URL), apiKey: undefined }
+    return sandboxCredential(trimmed(url ?? DEFAULT_URL))
   }
   if (url !== undefined && trimmed(url) !== profile.url)
     throw new Failure(
@@ -87,6 +87,18 @@ export function credentialOf(options: ConnectOptions): { baseUrl: string; apiKey
       3,
     )
   return { baseUrl: profile.url, apiKey: profile.apiKey }
+}
+
+/** The key of the first merchant in `sandbox.json`, for the sandbox's own address only. */
+function sandboxCredential(baseUrl: string): { baseUrl: string; apiKey: string | undefined } {
+  const { DATA_DIR } = process.env
+  if (!DATA_DIR) return { baseUrl, apiKey: undefined }
+  try {
+    const sandbox = JSON.parse(readFileSync(join(DATA_DIR, "sandbox.json"), "utf8"))
+    return { baseUrl, apiKey: sandbox.baseUrl === baseUrl ? sandbox.merchants[0].apiKey : undefined }
+  } catch {
+    return { baseUrl, apiKey: undefined }
+  }
 }
 
 /** The address without slashes at its end; throws a {@link Failure} for what is no address. */

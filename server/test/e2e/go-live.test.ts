@@ -1,4 +1,4 @@
-// "Run it for real", as it is in the README: every command of it, on a chain, a Postgres and ports of the test's own.
+// docs/operators/go-live.md: every command of it, on a chain, a Postgres and ports of the test's own.
 import { type ChildProcess, execFile, spawn } from "node:child_process"
 import { once } from "node:events"
 import { mkdtempSync, readFileSync, rmSync, statSync } from "node:fs"
@@ -12,8 +12,8 @@ import { type Anvil, deployTestUsdc, placeSharedContracts, startAnvil } from "..
 import { postgresBinaries, startPostgres, type TestPostgres } from "../postgres.ts"
 import { freePort, plainEnv, root, until } from "./program.ts"
 
-const readme = readFileSync(join(root, "README.md"), "utf8")
-const blocks = [...readme.matchAll(/^```sh golive(.*)\n([\s\S]*?)^```$/gm)].map(match => ({
+const guide = readFileSync(join(root, "docs/operators/go-live.md"), "utf8")
+const blocks = [...guide.matchAll(/^```sh golive(.*)\n([\s\S]*?)^```$/gm)].map(match => ({
   kind: match[1]?.trim() ?? "",
   text: match[2] ?? "",
 }))
@@ -58,7 +58,7 @@ async function shell(text: string): Promise<{ code: number; out: string; errors:
 /** What a block of commands answers, where each answers JSON. */
 const answers = (out: string) => out.split(/(?<=\})\s*(?=\{)/).map(text => JSON.parse(text))
 
-describe.runIf(postgresBinaries())("the README's way to real money", () => {
+describe.runIf(postgresBinaries())("the way from nothing to a test network", () => {
   beforeAll(async () => {
     home = mkdtempSync(join(tmpdir(), "sluice-home-"))
     ;[anvil, postgres, port] = await Promise.all([

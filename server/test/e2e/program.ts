@@ -17,11 +17,14 @@ export const root = new URL("../../../", import.meta.url).pathname
 const PORTS = { first: 10_000, count: 20_000 }
 let nextPort = randomInt(PORTS.count)
 
+/** `fetch` refuses it ("bad port", https://fetch.spec.whatwg.org/#port-blocking); of PORTS it is the only one. */
+const BLOCKED_PORT = 10_080
+
 /** A loopback port that nothing listens on, and that no other call of this process gets. */
 export async function freePort(): Promise<number> {
   for (;;) {
     const port = PORTS.first + (nextPort++ % PORTS.count)
-    if (!(await isTaken(port))) return port
+    if (port !== BLOCKED_PORT && !(await isTaken(port))) return port
   }
 }
 

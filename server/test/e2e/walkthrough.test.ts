@@ -37,9 +37,9 @@ sleep() {
 }
 `
 
-/** Runs README lines in a shell, on the test's sandbox. */
-async function shell(text: string): Promise<string> {
-  const env = { ...process.env, DATA_DIR: sandbox.dir, ORIGIN_PORT: `${await freePort()}` }
+/** Runs lines of a document in a shell, on the test's sandbox. */
+async function shell(text: string, more: Record<string, string> = {}): Promise<string> {
+  const env = { ...process.env, ...more, DATA_DIR: sandbox.dir, ORIGIN_PORT: `${await freePort()}` }
   const { stdout } = await promisify(execFile)("bash", ["-euo", "pipefail", "-c", prelude + text], { cwd: root, env })
   return stdout
 }
@@ -47,23 +47,29 @@ async function shell(text: string): Promise<string> {
 /** Where payers look at what the walks made. */
 const pages: string[] = []
 
-const walks = blocks.filter(block => block.kind === "walkthrough")
-
 /** What the commands of a block answer, in turn. */
 const answersOf = async (text = "") => (await shell(text)).split(/(?<=\})\s*(?=\{)/).map(answer => JSON.parse(answer))
 
-describe("the README", () => {
-  it("names only commands that are run here or by script/test itself", () => {
-    const known = ["script/server\n", "script/test\n"]
-    // What goes live is run by go-live.test.ts.
-    const others = blocks.filter(block => block.kind === "" && !known.includes(block.text)).map(block => block.text)
-    expect(others).toEqual([])
-    expect(new Set(blocks.map(block => block.kind?.split(" ")[0]))).toEqual(new Set(["", "walkthrough", "golive"]))
-  })
+/** The one block of commands in a document. */
+function walkOf(path: string): string {
+  const [walk, ...others] = blocksOf(path).filter(block => block.kind !== "")
+  expect([walk?.kind, others]).toEqual(["walkthrough", []])
+  return walk?.text ?? ""
+}
 
+describe("the README", () => {
+  it("names only commands that are run here or by script/test itself", async () => {
+    expect(blocks.map(({ kind, text }) => [kind, text.trim()])).toEqual([
+      ["", "script/server"],
+      ["walkthrough", "script/sluice trigger checkout.confirmed"],
+    ])
+    expect(await shell(blocks[1]?.text ?? "", { SLUICE_URL: sandbox.url })).toMatch(/^event +checkout\.confirmed$/m)
+  })
+})
+
+describe("docs/merchants/paywalls.md", () => {
   it("walks a newcomer from nothing to access", async () => {
-    expect(walks.length).toBe(3)
-    const answers = await answersOf(walks[0]?.text)
+    const answers = await answersOf(walkOf("docs/merchants/paywalls.md"))
     const [paywall, before, submitted, state, after] = answers
     pages.push(`/paywall/${paywall.id}`)
     expect(paywall).toMatchObject({ name: "My first paywall", price: "5.00", currency: "USDC", chainId: 84532 })
@@ -72,9 +78,11 @@ describe("the README", () => {
     expect(state).toMatchObject({ status: "granted", txHash: submitted.txHash })
     expect(after).toEqual({ hasAccess: true, expiresAt: "9999-12-31T23:59:59.999Z", txHash: submitted.txHash })
   })
+})
 
-  it("walks on through a checkout, and its event is in the inbox", async () => {
-    const [sent, status] = await answersOf(walks[1]?.text)
+describe("docs/merchants/first-payment.md", () => {
+  it("walks through a checkout, and its event is in the inbox", async () => {
+    const [sent, status] = await answersOf(walkOf("docs/merchants/first-payment.md"))
     pages.push(`/pay/${status.sessionId}`, `/receipt/${status.sessionId}`)
     expect(status).toMatchObject({ status: "confirmed", amount: "19.90", txHash: sent.txHash, exception: null })
     let notified: { name: string; body: string }[] = []
@@ -91,19 +99,29 @@ describe("the README", () => {
   })
 })
 
-describe("the README's agent", () => {
-  it("is asked for the price of what a slug names", async () => {
-    const [paywall, required] = await answersOf(walks[2]?.text)
-    const { payTo } = (await sandbox.call(`/api/paywalls/${paywall.id}`)).body
-    expect(required).toMatchObject({ x402Version: 1, accepts: [{ maxAmountRequired: "500000", payTo }] })
+describe("docs/merchants/returns.md", () => {
+  it("sends an underpaid payment back, and says so in words", async () => {
+    const text = await shell(walkOf("docs/merchants/returns.md"))
+    // The last answer is a sentence.
+    const [sent = "", returned = "", why = ""] = text.trim().split(/(?<=\})\s*(?=[{Y])/)
+    expect(JSON.parse(sent).txHash).toMatch(/^0x/)
+    expect(JSON.parse(returned)).toMatchObject({ status: "returned", exception: "underpaid", amount: "12.00" })
+    expect(why).toMatch(/^You decided to send this payment of 12\.00 USDC back to 0x/)
+  })
+})
+
+describe("docs/developers/webhooks.md", () => {
+  it("registers an endpoint, tests it, and shows what it answered", async () => {
+    const [tested, list] = await answersOf(walkOf("docs/developers/webhooks.md"))
+    expect(tested.data ?? tested).toMatchObject({ id: expect.any(String) })
+    expect(list.data).toMatchObject([{ event: "ping", url: `${sandbox.url}/sandbox/inbox/guide` }])
   })
 })
 
 describe("docs/merchants/escrow.md", () => {
   it("reserves a payment, captures a part of it, releases the rest, and refunds a part", async () => {
-    const [walk, ...others] = blocksOf("docs/merchants/escrow.md")
-    expect([walk?.kind, others]).toEqual(["walkthrough", []])
-    const [signed, reserved, captured, released, approved, end] = await answersOf(walk?.text)
+    const walk = walkOf("docs/merchants/escrow.md")
+    const [signed, reserved, captured, released, approved, end] = await answersOf(walk)
     const { sessionId } = signed
     expect(signed).toMatchObject({ status: "verifying", txHash: null })
     expect(reserved).toMatchObject({ sessionId, status: "authorized", capture: "manual", captured: "0.00" })
@@ -117,9 +135,8 @@ describe("docs/merchants/escrow.md", () => {
 
 describe("docs/merchants/subscriptions.md", () => {
   it("begins a subscription with its first payment, and makes the invoice of the next period", async () => {
-    const [walk, ...others] = blocksOf("docs/merchants/subscriptions.md")
-    expect([walk?.kind, others]).toEqual(["walkthrough", []])
-    const [sent, begun, clock, renewed] = await answersOf(walk?.text)
+    const walk = walkOf("docs/merchants/subscriptions.md")
+    const [sent, begun, clock, renewed] = await answersOf(walk)
     expect([sent.txHash, Number.isNaN(Date.parse(clock.now))]).toEqual([expect.stringMatching(/^0x/), false])
     const [subscription] = begun.data
     const { id: subscriptionId, paidUntil: periodStart, productId } = subscription
@@ -133,9 +150,8 @@ describe("docs/merchants/subscriptions.md", () => {
 
 describe("docs/developers/x402.md", () => {
   it("sells a report to agents, and lists it", async () => {
-    const [walk, ...others] = blocksOf("docs/developers/x402.md")
-    expect([walk?.kind, others]).toEqual(["walkthrough", []])
-    const [paywall, required, listed] = await answersOf(walk?.text)
+    const walk = walkOf("docs/developers/x402.md")
+    const [paywall, required, listed] = await answersOf(walk)
     expect(required.accepts).toMatchObject([
       { maxAmountRequired: "500000", resource: `${sandbox.url}/api/p/${paywall.slug}` },
     ])
@@ -145,9 +161,8 @@ describe("docs/developers/x402.md", () => {
 
 describe("docs/developers/x402-proxy.md", () => {
   it("puts an API behind a price: its description, a free route, and one that is paid", async () => {
-    const [walk, ...others] = blocksOf("docs/developers/x402-proxy.md")
-    expect([walk?.kind, others]).toEqual(["walkthrough", []])
-    const [bundle, described, free, required] = await answersOf(walk?.text)
+    const walk = walkOf("docs/developers/x402-proxy.md")
+    const [bundle, described, free, required] = await answersOf(walk)
     expect(bundle).toMatchObject({ name: "Weather", originHeaders: ["authorization"] })
     expect(described.routes).toHaveLength(2)
     expect(free).toEqual({ path: "/v1/cities" })
@@ -225,10 +240,10 @@ describe("script/server", () => {
     const { body: first } = await sandbox.call("/sandbox/mine", { blocks: 1 })
     const { body: second } = await sandbox.call("/sandbox/mine", { blocks: 5 })
     expect(second.blockNumber).toBeGreaterThanOrEqual(first.blockNumber + 5)
+    const { total } = (await sandbox.call("/sandbox/inbox")).body
     await sandbox.call("/sandbox/inbox/orders", { event: "ping" }, { "x-signature": "abc" })
     const { body: inbox } = await sandbox.call("/sandbox/inbox")
-    // The event of the checkout above is there too.
-    expect(inbox.total).toBe(2)
+    expect(inbox.total).toBe(total + 1)
     expect(inbox.data[0]).toMatchObject({ name: "orders", body: '{"event":"ping"}', headers: { "x-signature": "abc" } })
   })
 

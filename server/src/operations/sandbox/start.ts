@@ -301,14 +301,18 @@ async function seedMerchants(ctx: Context, keys: Keys, issuer: string): Promise<
   }
 }
 
-/** A merchant's sandbox key is always the same row: a new key replaces the old one. */
+/**
+ * A merchant's sandbox key is always the same row: a new key replaces the old one. It may do all that a key can, so that the command
+ * line works without a sign-in.
+ */
 async function seedApiKeys(ctx: Context, apiKeys: Map<string, string>): Promise<void> {
+  const scopes = ["checkouts", "console", "settings:read"]
   for (const [merchantId, key] of apiKeys) {
     const id = merchantId.replace(/^mer_/, "key_")
     await ctx.db
       .insertInto("api_keys")
-      .values({ id, merchant_id: merchantId, name: "sandbox.json", ...keptOf(key), created_at: ctx.now() })
-      .onConflict(conflict => conflict.column("id").doUpdateSet(keptOf(key)))
+      .values({ id, merchant_id: merchantId, name: "sandbox.json", scopes, ...keptOf(key), created_at: ctx.now() })
+      .onConflict(conflict => conflict.column("id").doUpdateSet({ scopes, ...keptOf(key) }))
       .execute()
   }
 }

@@ -54,7 +54,7 @@ const OTHERS: Record<Exclude<keyof Row<"checkout_sessions">, keyof ShownSession>
   erased_at: true,
 }
 /** All columns of a session, for statements with a name: what `*` stands for changes with a migration. */
-export const SESSION_COLUMNS: readonly string[] = [...SHOWN, ...Object.keys(OTHERS)]
+const SESSION_COLUMNS: readonly string[] = [...SHOWN, ...Object.keys(OTHERS)]
 
 /** The session that is asked for, and when. */
 export interface SessionAsked {
