@@ -1509,11 +1509,18 @@ export const operations: Record<string, Record<string, Operation>> = {
     "webhooks",
     "test"
    ],
-   "does": "Sends a ping the same way as any event",
+   "does": "Sends a ping, or the example of another event, the same way as any event",
    "ids": [
     "id"
    ],
-   "key": true
+   "body": true,
+   "key": true,
+   "fields": {
+    "event": {
+     "type": "text",
+     "does": "Whose example is sent, as GET /api/console/event-types shows it"
+    }
+   }
   },
   "roll-secret": {
    "call": [
@@ -1572,6 +1579,23 @@ export const operations: Record<string, Record<string, Operation>> = {
     "event": {
      "type": "text",
      "does": "Filter by event type"
+    }
+   }
+  },
+  "stats": {
+   "call": [
+    "webhooks",
+    "stats"
+   ],
+   "does": "How many deliveries to an endpoint arrived, and how long its answers took",
+   "ids": [
+    "id"
+   ],
+   "query": true,
+   "fields": {
+    "by": {
+     "type": "text",
+     "does": "hour, which is the default, for the last 48 hours"
     }
    }
   }
@@ -1652,6 +1676,14 @@ export const operations: Record<string, Record<string, Operation>> = {
   }
  },
  "events": {
+  "list-types": {
+   "call": [
+    "events",
+    "listTypes"
+   ],
+   "does": "Every event: when it is sent and to whom, the JSON Schema of its body, and an example",
+   "ids": []
+  },
   "list": {
    "call": [
     "events",
@@ -2504,6 +2536,62 @@ export const operations: Record<string, Record<string, Operation>> = {
      "does": "Begins the file with a byte-order mark, without which Excel on Windows reads names as another text"
     }
    }
+  }
+ },
+ "requests": {
+  "list": {
+   "call": [
+    "requests",
+    "list"
+   ],
+   "does": "The requests of your people and API keys in the last 30 days, newest first",
+   "ids": [],
+   "query": true,
+   "pages": true,
+   "fields": {
+    "limit": {
+     "type": "number",
+     "does": "The maximum number of results"
+    },
+    "after": {
+     "type": "text",
+     "does": "The next of the page before"
+    },
+    "status": {
+     "type": "text",
+     "does": "By the first digit of the answer's status"
+    },
+    "key": {
+     "type": "text",
+     "does": "Only those of this API key"
+    },
+    "person": {
+     "type": "text",
+     "does": "Only those of this person"
+    },
+    "route": {
+     "type": "text",
+     "does": "Only those of this route, such as /api/console/payments/:id"
+    },
+    "from": {
+     "type": "text",
+     "does": "Only those answered at this time or later, in ISO 8601"
+    },
+    "to": {
+     "type": "text",
+     "does": "Only those answered before this time, in ISO 8601"
+    }
+   }
+  },
+  "find": {
+   "call": [
+    "requests",
+    "find"
+   ],
+   "does": "The requests with an X-Request-Id",
+   "ids": [
+    "id"
+   ]
   }
  },
  "timeline": {

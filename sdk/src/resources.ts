@@ -170,10 +170,11 @@ export const table = {
     get: "GET /api/console/webhooks/{id} at=data",
     update: "PUT /api/console/webhooks/{id} body at=data",
     delete: "DELETE /api/console/webhooks/{id} at=data",
-    test: "POST /api/console/webhooks/{id}/test key at=data",
+    test: "POST /api/console/webhooks/{id}/test key body at=data",
     rollSecret: "POST /api/console/webhooks/{id}/roll-secret key at=data",
     recover: "POST /api/console/webhooks/{id}/recover key body at=data",
     listDeliveries: "GET /api/console/webhooks/{id}/deliveries query list=data",
+    stats: "GET /api/console/webhooks/{id}/stats query at=data",
   },
   deliveries: {
     list: "GET /api/console/deliveries query list=data",
@@ -181,6 +182,7 @@ export const table = {
     resend: "POST /api/console/deliveries/{id}/resend key at=data",
   },
   events: {
+    listTypes: "GET /api/console/event-types at=data",
     list: "GET /api/console/events query list=data",
     get: "GET /api/console/events/{id} at=data",
   },
@@ -255,6 +257,10 @@ export const table = {
   audit: {
     list: "GET /api/console/audit query list=data",
     export: "GET /api/console/audit.csv query csv",
+  },
+  requests: {
+    list: "GET /api/console/requests query list=data",
+    find: "GET /api/console/requests/{id} at=data",
   },
   timeline: {
     get: "GET /api/console/timeline/{id}",
@@ -523,14 +529,16 @@ export interface Resources {
     update(id: string, body: Body<"changeWebhook">, options?: RequestOptions): Promise<At<api.WebhookAnswer, "data">>
     /** Removes an endpoint, and notifies it of that with `settings.webhook_changed`. Nothing else is sent to it afterwards, but for what a process took to send in the second before. Its deliveries can still be read. */
     delete(id: string, options?: RequestOptions): Promise<At<api.WebhookDeleted, "data">>
-    /** Sends a `ping` the same way as any event. A paused endpoint gets it too. Read the delivery for the result. */
-    test(id: string, options?: RequestOptions & { idempotencyKey?: string }): Promise<At<api.DeliveryAnswer, "data">>
+    /** Sends a `ping`, or the example of another event, the same way as any event. An example is marked: its body has `test: true` beside `event`, and its ids belong to nothing. A receiver must not act on it. A paused endpoint gets it too. Read the delivery for the result. */
+    test(id: string, body: Body<"testWebhook">, options?: RequestOptions & { idempotencyKey?: string }): Promise<At<api.DeliveryAnswer, "data">>
     /** Creates a new secret and shows it only this once. For 24 hours both secrets sign: `Service-Signature` has a `v1` for each, the newest first. Every endpoint is notified with `settings.webhook_changed`. */
     rollSecret(id: string, options?: RequestOptions & { idempotencyKey?: string }): Promise<At<api.WebhookSecretRolled, "data">>
     /** Sends again every delivery that failed or was skipped since a given time */
     recover(id: string, body: Body<"recoverWebhook">, options?: RequestOptions & { idempotencyKey?: string }): Promise<At<api.Recovered, "data">>
     /** The deliveries to one endpoint, sent and pending */
     listDeliveries(id: string, query?: Query<"listDeliveries">, options?: RequestOptions): Pages<Item<"listDeliveries", "data">, api.DeliveryList>
+    /** How many deliveries to an endpoint arrived, and how long its answers took. A delivery counts in the period in which it was made, with all its attempts. */
+    stats(id: string, query?: Query<"readWebhookStats">, options?: RequestOptions): Promise<At<api.WebhookStats, "data">>
   }
   deliveries: {
     /** The deliveries to every endpoint and `callbackUrl`, sent and pending. Filters combine: a delivery must match all of them. Resend one with `POST /api/console/deliveries/:id/resend`. */
@@ -541,6 +549,8 @@ export interface Resources {
     resend(id: string, options?: RequestOptions & { idempotencyKey?: string }): Promise<At<api.DeliveryAnswer, "data">>
   }
   events: {
+    /** Every event: when it is sent and to whom, the JSON Schema of its body, and an example */
+    listTypes(options?: RequestOptions): Promise<At<api.EventTypeList, "data">>
     /** Events, exactly as they are sent */
     list(query?: Query<"listEvents">, options?: RequestOptions): Pages<Item<"listEvents", "data">, api.EventList>
     /** One event, exactly as it is sent. `GET /api/console/deliveries?eventId=` lists where it was sent. */
@@ -663,6 +673,12 @@ export interface Resources {
     list(query?: Query<"listAuditEntries">, options?: RequestOptions): Pages<Item<"listAuditEntries", "data">, api.AuditEntryList>
     /** All entries that match the filter, as CSV. `before` and `after` are JSON. A text that a spreadsheet would run as a formula begins with an apostrophe. */
     export(query?: Query<"exportAuditEntries">, options?: RequestOptions): Promise<string>
+  }
+  requests: {
+    /** The requests of your people and API keys in the last 30 days, newest first. An entry is written about a second after the answer. It has no body of a request, and of a path only its pattern. What payers and strangers ask for is not here. Under load some are dropped and counted, so a request that is not here may have been made: changes are in the audit log, none missing. */
+    list(query?: Query<"listRequests">, options?: RequestOptions): Pages<Item<"listRequests", "data">, api.LoggedRequestList>
+    /** The requests with an `X-Request-Id`. A list, as a caller can choose the id, and use it again. */
+    find(id: string, options?: RequestOptions): Promise<At<api.LoggedRequestsFound, "data">>
   }
   timeline: {
     /** What happened to anything, why it stands as it does, and what can be done now */

@@ -8,6 +8,8 @@ import { keyLimitRoutes } from "./account/identity/key-limit-routes.ts"
 import { openIdentities } from "./account/identity/open-identities.ts"
 import type { TokenIssuer } from "./account/identity/tokens.ts"
 import { listenerRoutes } from "./account/listeners/routes.ts"
+import { logRequests } from "./account/requests/log-requests.ts"
+import { requestRoutes } from "./account/requests/routes.ts"
 import { openSessions } from "./account/sessions/open-sessions.ts"
 import { sessionRoutes } from "./account/sessions/routes.ts"
 import { personRoutes } from "./account/team/person-routes.ts"
@@ -85,6 +87,7 @@ export function openApp(
   app.addHook("onRequest", async request => refuseBesideTheClock(ctx, request.url))
   const consoleHost = ownHostOfConsole(ctx.settings)
   if (consoleHost !== undefined) app.addHook("onRequest", async request => refuseBesideTheConsole(consoleHost, request))
+  logRequests(app, ctx)
   documentApi(app, ctx.settings, webhookDocument)
   // As a plugin: routes must come after the CORS plugin, or its hook does not see them.
   app.register(async routes => {
@@ -128,6 +131,7 @@ export function openApp(
     facilitatorRoutes(routes, ctx)
     subscriberRoutes(routes, ctx)
     auditRoutes(routes, ctx)
+    requestRoutes(routes, ctx)
     timelineRoutes(routes, ctx)
     payoutInsightRoutes(routes, ctx)
     searchRoutes(routes, ctx)

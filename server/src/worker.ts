@@ -4,6 +4,7 @@ import { forgetDevices } from "./account/devices/queries.ts"
 import { forgetExpiredNonces } from "./account/identity/make-nonces.ts"
 import { forgetRetiredKeys } from "./account/identity/use-signing-keys.ts"
 import { endLeftListeners } from "./account/listeners/manage-listeners.ts"
+import { forgetOldRequests } from "./account/requests/queries.ts"
 import { forgetEnded } from "./account/sessions/queries.ts"
 import { forgetExpiredInvitations } from "./account/team/invite-members.ts"
 import { forgetOldEvents, runDeliveries } from "./account/webhooks/deliver-events.ts"
@@ -228,6 +229,7 @@ const housekeeping: Loop<SellingContext> = {
     await forgetExpiredSecrets(ctx)
     await forgetOldEvents(ctx)
     await forgetOldChanges(ctx)
+    await forgetOldRequests(ctx)
     await endLeftListeners(ctx)
     await skipRest(ctx)
     return HOUSEKEEPING_MS

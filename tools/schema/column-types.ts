@@ -52,6 +52,7 @@ export const columnTypes: Record<string, string> = {
   "checkout_sessions.metadata": jsonOrNull(document),
   "checkout_sessions.payer_fields": jsonOrNull("string[]"),
   "checkout_sessions.payer_info": jsonOrNull("Record<string, string>"),
+  "delivery_attempts.headers": jsonOrNull("Record<string, string>"),
   "noticed_outflows.deposit": "Address",
   "noticed_outflows.tx_hash": "Hash",
   "operator_actions.after": json(document),

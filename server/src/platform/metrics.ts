@@ -16,6 +16,12 @@ export const httpDuration = new Histogram({
   registers: [registry],
 })
 
+export const requestsUnlogged = new Counter({
+  name: "sluice_request_log_dropped_total",
+  help: "Requests that are not in the log of requests: too many waited to be written, or the database refused them.",
+  registers: [registry],
+})
+
 export const connectionsDropped = new Counter({
   name: "sluice_http_connections_dropped_total",
   help: "Connections closed by a limit: pipelined, unread, unsent, stalled, too_many or stopping.",

@@ -59,5 +59,7 @@ function attemptOf({ error, durationMs, answer, ...given }: ResultReported) {
     retryAfterMs: undefined,
     durationMs,
     answer: answer ?? null,
+    // Whoever pulled it has them.
+    headers: null,
   }
 }

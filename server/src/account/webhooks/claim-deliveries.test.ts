@@ -205,7 +205,7 @@ describe("leases", () => {
     await db.updateTable("deliveries").set({ claim_id: "22222222-2222-4222-8222-222222222222" }).execute()
     const before = await db.selectFrom("deliveries").selectAll().execute()
     for (const error of [null, "answered 500"]) {
-      const attempt = { status: 500, error, answer: "", durationMs: 1, retryAfterMs: undefined }
+      const attempt = { status: 500, error, answer: "", headers: null, durationMs: 1, retryAfterMs: undefined }
       const result = { delivery: stale as never, webhook: undefined, startedAt: new Date(), attempt }
       expect(await recordAttempts(rig.service.ctx, [result])).toBe(0)
     }
@@ -233,7 +233,14 @@ describe("leases", () => {
         lanes: 9,
       }
       const { rows } = await claimDeliveries(ctx.db, claim)
-      const attempt = { status: 500, error: "answered 500", answer: "", durationMs: 1, retryAfterMs: undefined }
+      const attempt = {
+        status: 500,
+        error: "answered 500",
+        answer: "",
+        headers: null,
+        durationMs: 1,
+        retryAfterMs: undefined,
+      }
       const results = rows.map(row => ({
         delivery: row,
         webhook: { id: row.webhook_id ?? "", url: row.target.endpoint?.url ?? "", failing: true },

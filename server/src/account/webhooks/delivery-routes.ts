@@ -1,14 +1,16 @@
-/** `/api/console/deliveries` and `/api/console/events`: what was sent where, every attempt, and resending. */
+/** `/api/console/deliveries` and `/api/console/events`: which events there are, what was sent where, every attempt, and resending. */
 import { sql } from "kysely"
-import type { Context } from "../../platform/context.ts"
+import { type Context, reading } from "../../platform/context.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { listRoute } from "../../platform/http/list-route.ts"
 import { idempotently } from "../../platform/http/run-idempotently.ts"
 import { newestFirst } from "../../platform/http/send-lists.ts"
 import { callingMerchant, orEmptyBody, type Server } from "../../platform/http/server.ts"
 import { timeAt } from "../../platform/http/time.ts"
+import { eventCatalogue } from "./event-document.ts"
 import { readWebhook, resend } from "./manage-endpoints.ts"
 import { attemptsOf, deliveryOf, eventIdsOf, filteredDeliveries, readDelivery } from "./queries.ts"
+import { statsOf } from "./read-stats.ts"
 import {
   Delivery,
   DeliveryFilters,
@@ -18,9 +20,12 @@ import {
   EventFilters,
   EventId,
   EventList,
+  EventTypeList,
   EventWhole,
+  StatsQuery,
   WebhookDeliveryFilters,
   WebhookId,
+  WebhookStats,
 } from "./schema.ts"
 
 const tags = ["webhooks"]
@@ -40,6 +45,26 @@ export function deliveryRoutes(app: Server, ctx: Context): void {
     },
     show: (_, rows) => rows.map(deliveryOf),
   })
+
+  app.get(
+    "/api/console/webhooks/:id/stats",
+    {
+      schema: {
+        operationId: "readWebhookStats",
+        summary: "How many deliveries to an endpoint arrived, and how long its answers took",
+        description: "A delivery counts in the period in which it was made, with all its attempts.",
+        tags,
+        params: WebhookId,
+        querystring: StatsQuery,
+        response: { 200: WebhookStats },
+      },
+    },
+    async request => {
+      const read = await reading(ctx)
+      const { id } = await readWebhook(read, await callingMerchant(request), request.params.id)
+      return { data: await statsOf(read, id, request.query.by) }
+    },
+  )
 
   listRoute(app, ctx, {
     path: "/api/console/deliveries",
@@ -95,6 +120,19 @@ export function deliveryRoutes(app: Server, ctx: Context): void {
         return { data: await readDelivery(ctx, merchantId, id) }
       })
     },
+  )
+
+  app.get(
+    "/api/console/event-types",
+    {
+      schema: {
+        operationId: "listEventTypes",
+        summary: "Every event: when it is sent and to whom, the JSON Schema of its body, and an example",
+        tags,
+        response: { 200: EventTypeList },
+      },
+    },
+    async () => ({ data: eventCatalogue }),
   )
 
   listRoute(app, ctx, {

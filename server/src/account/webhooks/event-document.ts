@@ -3,7 +3,7 @@ import { Type } from "typebox"
 import { Described, Timestamp } from "../../platform/http/schemas.ts"
 import { exampleOf } from "./event-examples.ts"
 import { dataSchemas } from "./events.ts"
-import { type EventType, isUnconditional, namedEvents, reversalEvents, standardEvents } from "./webhook.ts"
+import { type EventType, eventTypes, isUnconditional, namedEvents, reversalEvents, standardEvents } from "./webhook.ts"
 
 const summaries: Record<EventType, string> = {
   "checkout.session.completed":
@@ -65,6 +65,27 @@ const parameters = [
   header("traceparent", "Of the attempt, where the service is traced (W3C Trace Context); not signed", false),
 ]
 
+/** The schema of an event's whole body. */
+const bodySchema = (type: EventType) =>
+  Type.Object({
+    id: Described(Type.String(), "The event's id, `evt_…`"),
+    event: Type.Literal(type),
+    createdAt: Timestamp,
+    test: Type.Optional(
+      Type.Literal(true, { description: "It is an example that somebody asked for: nothing of it happened" }),
+    ),
+    data: dataSchemas[type],
+  })
+
+/** Every event: its name, when it is sent and to whom, the schema of its body, and an example. */
+export const eventCatalogue = eventTypes.map(type => ({
+  type,
+  summary: summaries[type],
+  recipients: who(type),
+  schema: JSON.parse(JSON.stringify(bodySchema(type))) as Record<string, unknown>,
+  example: exampleOf(type) as Record<string, unknown>,
+}))
+
 /** The `webhooks` of the OpenAPI document. */
 export const webhookDocument = Object.fromEntries(
   (Object.keys(dataSchemas) as EventType[]).map(type => [
@@ -78,12 +99,7 @@ export const webhookDocument = Object.fromEntries(
           required: true,
           content: {
             "application/json": {
-              schema: Type.Object({
-                id: Described(Type.String(), "The event's id, `evt_…`"),
-                event: Type.Literal(type),
-                createdAt: Timestamp,
-                data: dataSchemas[type],
-              }),
+              schema: bodySchema(type),
               example: exampleOf(type),
             },
           },

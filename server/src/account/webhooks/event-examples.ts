@@ -164,6 +164,12 @@ const data: EventData = {
   ping: { webhookId: `c${ID}` },
 }
 
+/** The data of an event's example, of this merchant. */
+export function exampleDataOf<T extends EventType>(event: T, merchantId: string): EventData[T] {
+  const example = data[event]
+  return "merchantId" in example ? { ...example, merchantId } : example
+}
+
 /** The body of an event's example. */
 export const exampleOf = (event: EventType): object => ({
   id: `evt_${ID}`,

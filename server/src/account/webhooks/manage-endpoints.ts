@@ -7,13 +7,14 @@ import { sqlArray } from "../../platform/db/sql-array.ts"
 import { ApiError, invalid } from "../../platform/errors.ts"
 import { newCuid, newId } from "../../platform/ids.ts"
 import { dueNow } from "../../platform/jobs/due-now.ts"
-import { emit } from "./emit.ts"
+import { emit, type NewEvent } from "./emit.ts"
+import { exampleDataOf } from "./event-examples.ts"
 import type { EventData } from "./events.ts"
 import { newSecret, retireSecrets, rollSecret, secretsOf } from "./manage-secrets.ts"
 import type { WebhookChange, WebhookCreate } from "./schema.ts"
 import type { Sender } from "./send.ts"
 import { ROWS_PER_STATEMENT, skipWaiting } from "./skip-deliveries.ts"
-import { isNoReceiver, originOf, PING, receiverFault } from "./webhook.ts"
+import { type EventType, isNoReceiver, originOf, PING, receiverFault } from "./webhook.ts"
 
 /** Limited, because each event has one row for each endpoint. */
 const MAX_WEBHOOKS = 100
@@ -215,16 +216,23 @@ export async function rollAccountSecret(ctx: TxContext, merchantId: string): Pro
   return await rollSecret(ctx, { merchantId, webhookId: null })
 }
 
-/** Sends a `ping` the same way as any event, to a paused webhook too; returns the delivery's id. */
-export async function sendTest(ctx: TxContext, merchantId: string, id: string): Promise<string> {
+/**
+ * Sends a `ping`, or the example of another event, the same way as any event, to a paused webhook too; returns the
+ * delivery's id.
+ */
+export async function sendTest(
+  ctx: TxContext,
+  merchantId: string,
+  id: string,
+  type: EventType = PING,
+): Promise<string> {
   await readWebhook(ctx, merchantId, id)
-  const [eventId = ""] = await emit(ctx, {
-    merchantId,
-    type: PING,
-    data: { webhookId: id },
-    orderKey: newId("evt"),
-    onlyTo: id,
-  })
+  const to = { merchantId, orderKey: newId("evt"), onlyTo: id }
+  const event: NewEvent<EventType> =
+    type === PING
+      ? { ...to, type, data: { webhookId: id } }
+      : { ...to, type, data: exampleDataOf(type, merchantId), isTest: true }
+  const [eventId = ""] = await emit(ctx, event)
   const { id: deliveryId } = await ctx.db
     .selectFrom("deliveries")
     .select("id")

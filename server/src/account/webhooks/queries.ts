@@ -122,7 +122,7 @@ export async function attemptsOf(ctx: Context, deliveryId: string) {
     .orderBy("id", "desc")
     .limit(MAX_ATTEMPTS)
     .execute()
-  return rows.reverse().map(({ started_at, duration_ms, status, error, answer }) => {
-    return { at: started_at.toISOString(), durationMs: duration_ms, status, error, answer }
+  return rows.reverse().map(({ started_at, duration_ms, status, error, answer, headers }) => {
+    return { at: started_at.toISOString(), durationMs: duration_ms, status, error, answer, headers }
   })
 }

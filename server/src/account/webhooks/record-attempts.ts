@@ -79,22 +79,23 @@ export async function writeAttempts(ctx: TxContext, results: readonly Result[]):
       status: attempt.status,
       error: attempt.error,
       answer: attempt.answer,
+      headers: attempt.headers,
     }
   })
   const written = await sql<{ id: string; status: string }>`
     /* named: record_attempts */ with results as (select * from (select * from jsonb_to_recordset(${JSON.stringify(rows)}::jsonb) as r(id text, claim_id uuid,
       counted int, state text, in_ms int, state_anew text, in_ms_anew int, started_at timestamptz, duration_ms int,
-      status int, error text, answer text) limit ${rows.length}) r limit ${rows.length}),
+      status int, error text, answer text, headers jsonb) limit ${rows.length}) r limit ${rows.length}),
     ours as (
       update deliveries d set status = case when d.attempts = r.counted then r.state else r.state_anew end,
         run_at = ${now}::timestamptz
           + interval '1 ms' * case when d.attempts = r.counted then r.in_ms else r.in_ms_anew end,
         attempts = d.attempts + 1, by_hand = false, claim_id = null, lease_until = null, updated_at = ${now}
       from results r where d.id = r.id and d.claim_id = r.claim_id
-      returning d.id, d.status, r.started_at, r.duration_ms, r.status as answered, r.error, r.answer),
+      returning d.id, d.status, r.started_at, r.duration_ms, r.status as answered, r.error, r.answer, r.headers),
     log as (
-      insert into delivery_attempts (delivery_id, started_at, duration_ms, status, error, answer)
-      select id, started_at, duration_ms, answered, error, answer from ours)
+      insert into delivery_attempts (delivery_id, started_at, duration_ms, status, error, answer, headers)
+      select id, started_at, duration_ms, answered, error, answer, headers from ours)
     select id, status from ours`.execute(ctx.db)
   for (const { status } of written.rows) deliveryAttempts.inc({ result: status === "pending" ? "retry" : status })
   return new Set(written.rows.map(({ id }) => id))

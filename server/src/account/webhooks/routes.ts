@@ -32,6 +32,7 @@ import {
   WebhookCreated,
   WebhookId,
   WebhookList,
+  WebhookTest,
   WebhookWhole,
 } from "./schema.ts"
 import type { Sender } from "./send.ts"
@@ -164,10 +165,12 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
     {
       schema: {
         operationId: "testWebhook",
-        summary: "Sends a `ping` the same way as any event",
-        description: "A paused endpoint gets it too. Read the delivery for the result.",
+        summary: "Sends a `ping`, or the example of another event, the same way as any event",
+        description:
+          "An example is marked: its body has `test: true` beside `event`, and its ids belong to nothing. A receiver must not act on it. A paused endpoint gets it too. Read the delivery for the result.",
         tags,
         params: WebhookId,
+        body: WebhookTest,
         response: { 201: Delivery },
       },
       config: { idempotencyKey: true },
@@ -177,7 +180,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
       const merchantId = await callingMerchant(request)
       reply.code(201)
       return await idempotently(ctx, request, reply, merchantId, async ctx => {
-        const deliveryId = await sendTest(ctx, merchantId, request.params.id)
+        const deliveryId = await sendTest(ctx, merchantId, request.params.id, request.body.event)
         return { data: await readDelivery(ctx, merchantId, deliveryId) }
       })
     },

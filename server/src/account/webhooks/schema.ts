@@ -2,7 +2,7 @@
 import { type Static, Type } from "typebox"
 import { Described, ListEnd, Matching, Nullable, Strict, Timestamp } from "../../platform/http/schemas.ts"
 import { idPattern } from "../../platform/ids.ts"
-import { eventTypes, subscribable } from "./webhook.ts"
+import { eventTypes, STATS_AT_MOST, subscribable } from "./webhook.ts"
 
 /** One schema for a list of words, so that one fault names them all. */
 const Words = <const T extends readonly string[]>(words: T, description: string) =>
@@ -101,6 +101,55 @@ export const AccountSecretRolled = Type.Object({
   data: Type.Object({ webhookSecret: Secret, previousExpiresAt: Timestamp }),
 })
 
+export const WebhookTest = Strict(
+  {
+    event: Type.Optional(
+      Words(eventTypes, "Whose example is sent, as `GET /api/console/event-types` shows it; a `ping` without it"),
+    ),
+  },
+  { event: "checkout.session.completed" },
+)
+
+export const EventTypeList = Type.Object({
+  data: Type.Array(
+    Type.Object({
+      type: Words(eventTypes, "Its name"),
+      summary: Described(Type.String(), "When it is sent"),
+      recipients: Described(Type.String(), "Who gets it"),
+      schema: Described(Type.Record(Type.String(), Type.Unknown()), "The JSON Schema of the whole body"),
+      example: Described(Type.Record(Type.String(), Type.Unknown()), "A body that the schema accepts"),
+    }),
+  ),
+})
+
+export const StatsQuery = Type.Object({
+  by: Type.Optional(
+    Words(["hour", "day"] as const, "`hour`, which is the default, for the last 48 hours; `day` for the last 30 days"),
+  ),
+})
+export const WebhookStats = Type.Object({
+  data: Type.Object({
+    by: Words(["hour", "day"] as const, "The length of a period"),
+    since: Described(
+      Timestamp,
+      `Earlier deliveries are not counted. It is the beginning of the first period, or later where there are more than ${STATS_AT_MOST.toLocaleString("en")} deliveries since then`,
+    ),
+    periods: Type.Array(
+      Type.Object({
+        from: Described(Timestamp, "The beginning of the period, in UTC"),
+        delivered: Type.Integer({ description: "Of the deliveries made in the period, those that arrived" }),
+        failed: Type.Integer(),
+        pending: Type.Integer({ description: "Those that are due, or wait for their next attempt" }),
+        skipped: Type.Integer(),
+        attempts: Type.Integer({ description: "All attempts of these deliveries, up to the newest 100 of each" }),
+        p50Ms: Described(Nullable(Type.Integer()), "Half of the attempts took at most as long; null without one"),
+        p95Ms: Nullable(Type.Integer({ description: "95 of 100 attempts took at most as long" })),
+      }),
+      { description: "Oldest first, with those in which nothing was sent" },
+    ),
+  }),
+})
+
 export const Recover = Strict({ since: Since }, { since: "2026-01-31T12:00:00Z" })
 export const Recovered = Type.Object({
   data: Type.Object({
@@ -136,6 +185,10 @@ export const DeliveryWhole = Type.Object({
         status: Nullable(Type.Integer({ description: "The HTTP status of the answer; null when there was none" })),
         error: Nullable(Type.String({ description: "Why the attempt did not succeed" })),
         answer: Nullable(Type.String({ description: "The first 4 KB of the answer" })),
+        headers: Described(
+          Nullable(Type.Record(Type.String(), Type.String())),
+          "What was sent, with the first 8 characters of each signature alone, to compare with your own; null where nothing was sent, and of what a listener pulled",
+        ),
       }),
       { description: "The newest 100 attempts, oldest first" },
     ),

@@ -31,6 +31,8 @@ export interface Attempt extends Outcome {
   durationMs: number
   /** The first 4 KB of the answer's body; null when no answer came. */
   answer: string | null
+  /** What was sent, as {@link shownHeaders}; null where nothing was. */
+  headers: Record<string, string> | null
 }
 
 export interface Sender {
@@ -92,6 +94,7 @@ function exchange(
   let status: number | null = null
   let headers: IncomingHttpHeaders = {}
   let answer: Buffer[] | undefined
+  let sent: Record<string, string> | null = null
   let read = 0
   let isOver = false
   const end = (error: string | null, retryAfterMs?: number): void => {
@@ -100,7 +103,7 @@ function exchange(
     clearTimeout(timer)
     signal?.removeEventListener("abort", stop)
     const durationMs = Math.round(performance.now() - startedAt)
-    resolve({ status, error, answer: answer ? storable(answer) : null, retryAfterMs, durationMs })
+    resolve({ status, error, answer: answer ? storable(answer) : null, headers: sent, retryAfterMs, durationMs })
   }
   const answered = (status: number): void => end(fault(status, headers), retryAfterMsOf(status, headers, now()))
   const abort = (): void => connection?.abort(new Error("aborted"))
@@ -118,7 +121,9 @@ function exchange(
   if (isOver) return promise
   const failed = (error: Error): void => end(wordsOf(error, status))
   try {
-    agent.dispatch(requestOf(message, now()), {
+    const request = requestOf(message, now())
+    sent = shownHeaders(request.headers)
+    agent.dispatch(request, {
       onRequestStart: controller => {
         connection = controller
         // The exchange ended while the connection was being made.
@@ -168,10 +173,22 @@ export const deliveryHeaders = (
   ...signatureHeaders(secrets, { eventId, body, t }),
 })
 
+/**
+ * The headers of a delivery for its log. Eight characters of a signature show whether a receiver computed the same one;
+ * a whole one would let whoever reads the log send the event again.
+ */
+export const shownHeaders = (headers: Record<string, string>): Record<string, string> =>
+  Object.fromEntries(
+    Object.entries(headers).map(([name, value]) => [
+      name,
+      name.endsWith("signature") ? value.replaceAll(/(v1=|v1,|sha256=)([\w+/]{8})[\w+/=]*/g, "$1$2…") : value,
+    ]),
+  )
+
 /** Signatures are made and verified by wall time, whatever the service's clock says. */
-const requestOf = (message: Message, now: Date): Dispatcher.DispatchOptions => ({
+const requestOf = (message: Message, now: Date) => ({
   ...addressOf(message.url),
-  method: "POST",
+  method: "POST" as const,
   headers: deliveryHeaders(message, Math.floor(now.getTime() / 1_000)),
   body: message.body,
 })

@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. b64040f99b76d1ef18785fe5603c0a884efe55e81c66dcd44b88c489f1de4a48
+// Made from schema.sql by `npm run schema`; do not edit. 22d864de05ac54d33e5c37f0ecb435dc2928b91414a15ff28fe4b5f37b4b860a
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
 import type { LaneName, PayoutKindName } from "./payout-kinds.ts";
@@ -421,6 +421,10 @@ interface DeliveryAttempts {
    * Why it failed, in words.
    */
   error: string | null;
+  /**
+   * What was sent, with the first characters of each signature alone; null of what a listener pulled, and of earlier versions.
+   */
+  headers: JSONColumnType<Record<string, string> | null, string | null, string | null>;
   id: Generated<bigint>;
   started_at: Date;
   /**
@@ -1417,6 +1421,36 @@ interface Refunds {
   updated_at: Date;
 }
 
+interface Requests {
+  api_key_id: string | null;
+  /**
+   * When it was answered.
+   */
+  at: Date;
+  /**
+   * The error's code; null where it was not refused.
+   */
+  code: string | null;
+  duration_ms: number;
+  merchant_id: string;
+  method: string;
+  n: Generated<bigint>;
+  person_id: string | null;
+  /**
+   * The first 1 KB of the answer, where that is an error.
+   */
+  refusal: string | null;
+  /**
+   * The caller may have chosen it, and more than once.
+   */
+  request_id: string;
+  /**
+   * The pattern, such as `/api/console/payments/:id`: what a path or a query has may be secret.
+   */
+  route: string;
+  status: number;
+}
+
 interface Resources {
   chain_id: number;
   id: string;
@@ -2028,6 +2062,7 @@ export interface DB {
   recipients: Recipients;
   reconciliations: Reconciliations;
   refunds: Refunds;
+  requests: Requests;
   resources: Resources;
   return_addresses: ReturnAddresses;
   screenings: Screenings;

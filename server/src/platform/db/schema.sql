@@ -445,6 +445,8 @@ create table delivery_attempts (
   error text,
   -- The first 4 KB of the response.
   answer text,
+  -- What was sent, with the first characters of each signature alone; null of what a listener pulled, and of earlier versions.
+  headers jsonb,
   constraint delivery_attempts_pkey primary key (delivery_id, id)
 );
 
@@ -1660,6 +1662,31 @@ create trigger refunds_audit_created after insert on refunds for each row when (
 create trigger refunds_audit_withdrawn after update of status on refunds for each row when (new.status = 'failed'::text and old.status <> 'failed'::text and current_setting('sluice.actor'::text, true) <> ''::text) execute function write_audit_entry('refund.withdrawn', 'id', 'status', '');
 create trigger refunds_note_changed after update of status, reason on refunds for each row when (new.status is distinct from old.status or new.reason is distinct from old.reason) execute function note_change('refund');
 create trigger refunds_note_made after insert on refunds for each row execute function note_change('refund');
+
+-- What a merchant's people and API keys asked for in the last 30 days, and how it was answered. Never of a payer, and never a body of a request. Written in batches after the answers: what a killed process had not written is missing.
+create table requests (
+  merchant_id text not null,
+  -- When it was answered.
+  at timestamp with time zone not null,
+  n bigint not null generated always as identity,
+  -- The caller may have chosen it, and more than once.
+  request_id text not null,
+  method text not null,
+  -- The pattern, such as `/api/console/payments/:id`: what a path or a query has may be secret.
+  route text not null,
+  status smallint not null,
+  -- The error's code; null where it was not refused.
+  code text,
+  api_key_id text,
+  person_id text,
+  duration_ms integer not null,
+  -- The first 1 KB of the answer, where that is an error.
+  refusal text,
+  constraint requests_pkey primary key (merchant_id, at, n)
+) with (autovacuum_vacuum_scale_factor=0.02);
+create index requests_of_id on requests using btree (merchant_id, request_id);
+create index requests_old on requests using btree (at);
+create index requests_refused on requests using btree (merchant_id, at, n) where status >= 400;
 
 -- Everything that is for sale, of every kind, with its merchant and network. The prefix of an id shows the kind. Triggers on the tables of the kinds maintain it.
 create table resources (

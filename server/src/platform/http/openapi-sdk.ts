@@ -177,6 +177,7 @@ const resources: Record<string, Record<string, string>> = {
     rollSecret: "rollWebhookSecret",
     recover: "recoverWebhook",
     listDeliveries: "listDeliveries",
+    stats: "readWebhookStats",
   },
   deliveries: {
     list: "listAllDeliveries",
@@ -193,6 +194,7 @@ const resources: Record<string, Record<string, string>> = {
   events: {
     list: "listEvents",
     get: "readEvent",
+    listTypes: "listEventTypes",
   },
   splits: {
     create: "createSplit",
@@ -254,6 +256,10 @@ const resources: Record<string, Record<string, string>> = {
     listInvoices: "listOwnInvoices",
     cancel: "cancelOwnSubscription",
     resume: "resumeOwnSubscription",
+  },
+  requests: {
+    list: "listRequests",
+    find: "findRequests",
   },
   audit: {
     list: "listAuditEntries",

@@ -59,6 +59,10 @@ const tags = [
   { name: "webhooks", description: "Where events are delivered, and the result of each delivery" },
   { name: "settings", description: "The merchant's profile, and the addresses its money goes to" },
   { name: "team", description: "The persons of a merchant, their roles, and invitations" },
+  {
+    name: "request log",
+    description: "What a merchant's people and API keys asked for, and how it was answered",
+  },
   { name: "audit log", description: "Who changed what of a merchant's configuration, and decided about its money" },
   { name: "agents", description: "What agents buy by x402, without an account or an API key" },
   { name: "facilitator", description: "Verifies and settles x402 payments for other servers, with an API key" },

@@ -12,7 +12,7 @@ export type Role = (typeof ROLES)[number]
 /** Each right: what it allows, as the end of a sentence, and the roles that have it. */
 export const rightTable = {
   read: {
-    allows: "read everything but the audit log, keys and secrets",
+    allows: "read everything but the audit log, the request log, keys and secrets",
     roles: ["owner", "admin", "developer", "finance", "support", "viewer"],
   },
   catalog: {
@@ -48,6 +48,7 @@ export const rightTable = {
   },
   erasure: { allows: "erase the personal data of customers", roles: ["owner", "admin"] },
   audit: { allows: "read the audit log", roles: ["owner", "admin", "finance"] },
+  requests: { allows: "read the request log", roles: ["owner", "admin", "developer"] },
 } as const satisfies Record<string, { allows: string; roles: readonly Role[] }>
 export type Right = keyof typeof rightTable
 
@@ -74,7 +75,7 @@ export function checkRight({ role }: { role: Role }, right: Right, unless = ""):
 }
 
 /**
- * What an API key opens, in words. A key with `read` opens the GETs of all scopes but `settings:read`, not the audit log, and one with `console` every
+ * What an API key opens, in words. A key with `read` opens the GETs of all scopes but `settings:read`, not the audit and request logs, and one with `console` every
  * route under `/api/console` that any other scope but `settings:read` opens.
  */
 export const scopeTable = {

@@ -238,6 +238,8 @@ const merchantRoutes: Record<RouteName, readonly [Right, Scope?]> = {
   "POST /api/console/webhooks/:id/roll-secret": ["webhooks", "webhooks"],
   "POST /api/console/webhooks/:id/recover": ["webhooks", "webhooks"],
   "GET /api/console/webhooks/:id/deliveries": ["read", "webhooks"],
+  "GET /api/console/webhooks/:id/stats": ["read", "webhooks"],
+  "GET /api/console/event-types": ["read", "webhooks"],
   "POST /api/console/listeners": ["webhooks", "webhooks"],
   "GET /api/console/listeners": ["read", "webhooks"],
   "DELETE /api/console/listeners/:id": ["webhooks", "webhooks"],
@@ -272,6 +274,9 @@ const merchantRoutes: Record<RouteName, readonly [Right, Scope?]> = {
   "POST /api/console/erasures": ["erasure"],
   "GET /api/console/erasures": ["erasure"],
   "GET /api/console/audit": ["audit", "console"],
+  // Not with `read`: the refusals of others say what they tried.
+  "GET /api/console/requests": ["requests", "console"],
+  "GET /api/console/requests/:id": ["requests", "console"],
   "GET /api/console/audit.csv": ["audit", "console"],
 }
 

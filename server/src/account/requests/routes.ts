@@ -1,0 +1,51 @@
+/** `/api/console/requests`: what the merchant's people and API keys asked for, and how it was answered. */
+import { type Context, reading } from "../../platform/context.ts"
+import { ApiError } from "../../platform/errors.ts"
+import { listRoute } from "../../platform/http/list-route.ts"
+import { newestFirst } from "../../platform/http/send-lists.ts"
+import { callingMerchant, type Server } from "../../platform/http/server.ts"
+import { entryOf, requestsById, requestsOf } from "./queries.ts"
+import { RequestFilters, RequestId, RequestList, RequestsFound } from "./schema.ts"
+
+const tags = ["request log"]
+
+export function requestRoutes(app: Server, ctx: Context): void {
+  listRoute(app, ctx, {
+    path: "/api/console/requests",
+    operationId: "listRequests",
+    summary: "The requests of your people and API keys in the last 30 days, newest first",
+    description:
+      "An entry is written about a second after the answer. It has no body of a request, and of a path only its pattern. What payers and strangers ask for is not here. Under load some are dropped and counted, so a request that is not here may have been made: changes are in the audit log, none missing.",
+    tags,
+    filter: RequestFilters.properties,
+    answer: RequestList,
+    source: (read, merchantId, filter) =>
+      newestFirst(requestsOf(read, merchantId, filter), { at: "at", id: "n", isNumber: true }),
+    show: (_, rows) => rows.map(entryOf),
+  })
+
+  app.get(
+    "/api/console/requests/:id",
+    {
+      schema: {
+        operationId: "findRequests",
+        summary: "The requests with an `X-Request-Id`",
+        description: "A list, as a caller can choose the id, and use it again.",
+        tags,
+        params: RequestId,
+        response: { 200: RequestsFound },
+      },
+    },
+    async request => {
+      const read = await reading(ctx)
+      const rows = await requestsById(read, await callingMerchant(request), request.params.id)
+      if (rows.length === 0)
+        throw new ApiError(
+          "NOT_FOUND",
+          undefined,
+          "No request of yours with this id is in the log. It keeps 30 days, is written a second after the answer, and has none of payers.",
+        )
+      return { data: rows.map(entryOf) }
+    },
+  )
+}

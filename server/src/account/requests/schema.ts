@@ -1,0 +1,51 @@
+/** The wire contract of the log of requests. */
+import { type Static, Type } from "typebox"
+import { Described, ListEnd, Matching, Nullable, Timestamp } from "../../platform/http/schemas.ts"
+import { idPattern } from "../../platform/ids.ts"
+
+const statusClasses = ["2xx", "3xx", "4xx", "5xx"] as const
+
+const When = Matching(
+  "^\\d{4}-\\d\\d-\\d\\d(T\\d\\d:\\d\\d(:\\d\\d(\\.\\d{1,9})?)?(Z|[+-]\\d\\d:\\d\\d))?$",
+  "A time in ISO 8601 such as 2026-01-31T12:00:00Z",
+  { maxLength: 40 },
+)
+
+export const RequestFilters = Type.Object({
+  status: Type.Optional(
+    Type.Unsafe<(typeof statusClasses)[number] | "refused">({
+      type: "string",
+      enum: ["refused", ...statusClasses],
+      description: "By the first digit of the answer's status; `refused` is 4xx and 5xx",
+    }),
+  ),
+  key: Type.Optional(Described(Matching(idPattern("key"), "The id of an API key"), "Only those of this API key")),
+  person: Type.Optional(Described(Matching(idPattern("per"), "The id of a person"), "Only those of this person")),
+  route: Type.Optional(
+    Type.String({ maxLength: 200, description: "Only those of this route, such as `/api/console/payments/:id`" }),
+  ),
+  from: Type.Optional(Described(When, "Only those answered at this time or later, in ISO 8601")),
+  to: Type.Optional(Described(When, "Only those answered before this time, in ISO 8601")),
+})
+export type RequestFilters = Static<typeof RequestFilters>
+
+const request = Type.Object({
+  at: Described(Timestamp, "When it was answered"),
+  requestId: Described(Type.String(), "`X-Request-Id` of the answer, which a caller can choose, and use again"),
+  method: Type.String(),
+  route: Described(Type.String(), "The route's pattern, without what the caller put into it"),
+  status: Type.Integer(),
+  code: Described(Nullable(Type.String()), "The error's code; null where it was not refused"),
+  keyId: Described(Nullable(Type.String()), "The API key that it came with"),
+  personId: Described(Nullable(Type.String()), "The person who was signed in, as the list of the team names them"),
+  durationMs: Type.Integer(),
+  refusal: Described(Nullable(Type.String()), "The first 1 KB of the answer, where that is an error"),
+})
+
+export const RequestId = Type.Object({
+  id: Matching("^[\\w.:-]{1,128}$", "The `X-Request-Id` of an answer", { maxLength: 128 }),
+})
+export const RequestList = Type.Object({ data: Type.Array(request), ...ListEnd })
+export const RequestsFound = Type.Object({
+  data: Type.Array(request, { description: "Newest first, at most 100: a caller can give many requests one id" }),
+})
