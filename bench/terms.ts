@@ -1,9 +1,11 @@
 /**
  * What the rows and indexes by which checkouts and payments are found add to a checkout that is made, and to a settlement: of checkouts
  * with one field of metadata, and with five and an e-mail address. Two services, one without them, are asked in turns, on a Postgres that
- * survives a power cut. `script/bench terms`; `BENCH_ROWS` is how often, `--only TEXT` for a kind
+ * survives a power cut. `script/bench terms`; `BENCH_ROWS` is how often, `--only TEXT` for a kind. `--of changes` measures the triggers
+ * that note what changed, of a merchant with an endpoint.
  */
 import { randomBytes } from "node:crypto"
+import { readFileSync } from "node:fs"
 import { cpus } from "node:os"
 import { performance } from "node:perf_hooks"
 import { parseArgs } from "node:util"
@@ -24,6 +26,11 @@ const quantile = (values: readonly number[], q: number) =>
 const postgres = await startPostgres({ fsync: true })
 for (const name of ["SIGTERM", "SIGINT"] as const) process.once(name, () => process.exit(1))
 
+const { values } = parseArgs({
+  options: { only: { type: "string", default: "" }, of: { type: "string", default: "terms" } },
+})
+const isOfChanges = values.of === "changes"
+
 /** A service on a database of its own; without the triggers and indexes that this measures if `drops`. */
 async function start(name: string, drops: readonly string[]) {
   const admin = await openPostgres(postgres.url, () => {})
@@ -43,6 +50,11 @@ async function start(name: string, drops: readonly string[]) {
     { as: AS },
   )
   for (const drop of drops) await sql.raw(`drop ${drop}`).execute(database.db)
+  if (isOfChanges)
+    await sql`insert into webhooks (id, merchant_id, url, events, active, created_at, updated_at)
+      select 'c' || repeat('a', 24), id, 'https://shop.example/hooks', '["*"]', true, now(), now() from merchants`.execute(
+      database.db,
+    )
   const client = new Client(await rig.service.listen())
   return { rig, client, key: body.key as string }
 }
@@ -109,14 +121,18 @@ const added = {
   "of payments": [`trigger payments_add_terms on payments`],
   indexes: ["amount", "chain", "email", "payer", "product", "slug"].map(name => `index ${checkouts}_of_${name}`),
 }
-const plain = await start("plain", Object.values(added).flat())
-const noIndexes = await start("no_indexes", added.indexes)
-const whole = await start("whole", [])
-const sides = [
-  { name: "without", side: plain },
-  { name: "with the triggers", side: noIndexes },
-  { name: "with all", side: whole },
-]
+/** The triggers that note what changed, as migration 0012 makes them. */
+const notes = [
+  ...readFileSync(new URL("../server/src/platform/db/migrations/0012_changes.sql", import.meta.url), "utf8").matchAll(
+    /create trigger (\w+)\s[^;]*?\son (\w+)\s/g,
+  ),
+].map(([, name, table]) => `trigger ${name} on ${table}`)
+const compared: Record<string, string[]> = isOfChanges
+  ? { without: notes, "with all": [] }
+  : { without: Object.values(added).flat(), "with the triggers": added.indexes, "with all": [] }
+const sides: { name: string; side: Side }[] = []
+for (const [name, drops] of Object.entries(compared))
+  sides.push({ name, side: await start(name.replaceAll(" ", "_"), drops) })
 const email = "ada@shop.example"
 const kinds: Record<string, () => object> = {
   "no metadata": () => ({}),
@@ -127,13 +143,12 @@ const kinds: Record<string, () => object> = {
   }),
 }
 say(`${cpus()[0]?.model.trim()}, ${cpus().length} cores, Node ${process.versions.node}; ms, ${TIMES} of each in turns`)
-const { values } = parseArgs({ options: { only: { type: "string", default: "" } } })
 for (const [kind, terms] of Object.entries(kinds).filter(([kind]) => kind.includes(values.only))) {
   const all = sides.map(each => ({ ...each, creations: [] as number[], settlements: [] as number[] }))
   for (let n = -WARM; n < TIMES; n++)
     // Each is first as often as second and third.
-    for (const i of [0, 1, 2]) {
-      const each = all[(i + n + 3 * WARM) % 3]
+    for (const i of all.keys()) {
+      const each = all[(i + n + all.length * WARM) % all.length]
       if (!each) continue
       const { id, ms } = await create(each.side, terms())
       const settled = await settle(each.side, id)

@@ -26,6 +26,7 @@ export const sections: Section[] = [
       "sdk",
       "cli",
       "live",
+      "what-happened",
       "embedding",
       "x402",
       "x402-clients",

@@ -99,9 +99,24 @@ const ofEvents: Record<string, Command> = {
   },
 }
 
+const ofRequests: Record<string, Command> = {
+  tail: {
+    does: "prints requests as they are answered, one a line, with why each was refused",
+    options: [
+      ["--status <class>", "only 2xx, 3xx, 4xx, 5xx or refused"],
+      ["--key <id>", "only those of one API key"],
+      ["--route <pattern>", "only those of one route, such as /api/checkouts"],
+      ["--since <time>", "begins with requests after this time, not with the next one"],
+      ["--count <number>", "ends after so many"],
+    ],
+    load: () => import("./commands/tail-requests.ts"),
+  },
+}
+
 /** Every command by name. */
 export function commandTable(): Record<string, Command> {
   const resources = resourceCommands()
   const events = { ...resources.events, commands: { ...resources.events?.commands, ...ofEvents } } as Command
-  return { ...own, ...resources, events }
+  const logs: Command = { does: "the log of your requests", commands: ofRequests }
+  return { ...own, ...resources, events, logs }
 }

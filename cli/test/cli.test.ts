@@ -153,6 +153,22 @@ describe("reading", () => {
     }
   })
 
+  it("tails the log of requests, with why one was refused", async () => {
+    const { accessToken } = sandbox.file().merchants[0]
+    const authorization = `Bearer ${accessToken}`
+    const scopes = ["checkouts", "console"]
+    const { body } = await sandbox.call("/api/console/api-keys", { name: "logs", scopes }, { authorization })
+    const env = { SLUICE_API_KEY: body.key, SLUICE_URL: url() }
+    const refused = await run(["api", "POST", "/api/checkouts", "--data", '{"amount":"-1"}'], env)
+    expect(refused.code).not.toBe(0)
+    const { code, out, errors } = await run(
+      ["logs", "tail", "--key", body.id, "--since", "2026-01-01", "--count", "1"],
+      env,
+    )
+    expect([code, errors]).toEqual([0, ""])
+    expect(out).toMatch(/ {2}400 {2}POST \/api\/checkouts {2}\d+ ms {2}\S+ {2}VALIDATION_ERROR: \S/)
+  })
+
   it("prints what other commands find as JSON", async () => {
     expect(await json("api", "GET", "/healthz")).toMatchObject({ status: "ok" })
     expect(await json("open")).toEqual({ url: `${url()}/console` })

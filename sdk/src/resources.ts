@@ -530,7 +530,7 @@ export interface Resources {
     /** Removes an endpoint, and notifies it of that with `settings.webhook_changed`. Nothing else is sent to it afterwards, but for what a process took to send in the second before. Its deliveries can still be read. */
     delete(id: string, options?: RequestOptions): Promise<At<api.WebhookDeleted, "data">>
     /** Sends a `ping`, or the example of another event, the same way as any event. An example is marked: its body has `test: true` beside `event`, and its ids belong to nothing. A receiver must not act on it. A paused endpoint gets it too. Read the delivery for the result. */
-    test(id: string, body: Body<"testWebhook">, options?: RequestOptions & { idempotencyKey?: string }): Promise<At<api.DeliveryAnswer, "data">>
+    test(id: string, body?: Body<"testWebhook">, options?: RequestOptions & { idempotencyKey?: string }): Promise<At<api.DeliveryAnswer, "data">>
     /** Creates a new secret and shows it only this once. For 24 hours both secrets sign: `Service-Signature` has a `v1` for each, the newest first. Every endpoint is notified with `settings.webhook_changed`. */
     rollSecret(id: string, options?: RequestOptions & { idempotencyKey?: string }): Promise<At<api.WebhookSecretRolled, "data">>
     /** Sends again every delivery that failed or was skipped since a given time */
@@ -675,7 +675,7 @@ export interface Resources {
     export(query?: Query<"exportAuditEntries">, options?: RequestOptions): Promise<string>
   }
   requests: {
-    /** The requests of your people and API keys in the last 30 days, newest first. An entry is written about a second after the answer. It has no body of a request, and of a path only its pattern. What payers and strangers ask for is not here. Under load some are dropped and counted, so a request that is not here may have been made: changes are in the audit log, none missing. */
+    /** The requests of your people and API keys in the last 30 days, newest first. An entry is written within a second after the answer. It has no body of a request, and of a path only its pattern. What payers and strangers ask for is not here. Under load some are dropped and counted, so a request that is not here may have been made: changes are in the audit log, none missing. */
     list(query?: Query<"listRequests">, options?: RequestOptions): Pages<Item<"listRequests", "data">, api.LoggedRequestList>
     /** The requests with an `X-Request-Id`. A list, as a caller can choose the id, and use it again. */
     find(id: string, options?: RequestOptions): Promise<At<api.LoggedRequestsFound, "data">>
@@ -710,7 +710,7 @@ export interface Resources {
   }
   changes: {
     /** What changed in your lists, in the order of commits. Ask once without `after` for the position now, read your lists, then ask with `after` again and again. Changes are kept for 24 hours. Each comes at least once. `GET /api/console/stream` sends the same as server-sent events. */
-    list(query?: Query<"listChanges">, options?: RequestOptions): Pages<Item<"listChanges", "undefined">, Answer<"listChanges">>
+    list(query?: Query<"listChanges">, options?: RequestOptions): Pages<Item<"listChanges", "undefined">, api.ChangeList>
   }
 }
 

@@ -2,10 +2,10 @@
 import { sql } from "kysely"
 import type { Db } from "../src/platform/db/open.ts"
 
-/** All but the list of migrations and the record of who was screened. */
+/** All but the list of migrations, the record of who was screened, and the log of requests: it is written a moment after each. */
 async function tables(db: Db): Promise<string[]> {
   const { rows } = await sql<{ name: string }>`select tablename as name from pg_tables
-    where schemaname = 'public' and tablename not in ('migrations', 'screenings') order by 1`.execute(db)
+    where schemaname = 'public' and tablename not in ('migrations', 'screenings', 'requests') order by 1`.execute(db)
   return rows.map(({ name }) => name)
 }
 

@@ -10,7 +10,7 @@ import { requestsUnlogged } from "../../platform/metrics.ts"
 import { type Entry, writeRequests } from "./queries.ts"
 
 /** How long an entry waits for others, in milliseconds, and how many are written at once. */
-const GATHER_MS = 1_000
+const GATHER_MS = 500
 const BATCH = 500
 /** How many wait at most, about 10 MB, and how many of them of one caller. Others are counted and dropped. */
 const MOST = 10_000

@@ -15,7 +15,7 @@ export function requestRoutes(app: Server, ctx: Context): void {
     operationId: "listRequests",
     summary: "The requests of your people and API keys in the last 30 days, newest first",
     description:
-      "An entry is written about a second after the answer. It has no body of a request, and of a path only its pattern. What payers and strangers ask for is not here. Under load some are dropped and counted, so a request that is not here may have been made: changes are in the audit log, none missing.",
+      "An entry is written within a second after the answer. It has no body of a request, and of a path only its pattern. What payers and strangers ask for is not here. Under load some are dropped and counted, so a request that is not here may have been made: changes are in the audit log, none missing.",
     tags,
     filter: RequestFilters.properties,
     answer: RequestList,
@@ -43,7 +43,7 @@ export function requestRoutes(app: Server, ctx: Context): void {
         throw new ApiError(
           "NOT_FOUND",
           undefined,
-          "No request of yours with this id is in the log. It keeps 30 days, is written a second after the answer, and has none of payers.",
+          "No request of yours with this id is in the log. It keeps 30 days, is written within a second after the answer, and has none of payers.",
         )
       return { data: rows.map(entryOf) }
     },

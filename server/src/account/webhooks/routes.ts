@@ -173,7 +173,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
         body: WebhookTest,
         response: { 201: Delivery },
       },
-      config: { idempotencyKey: true },
+      config: { idempotencyKey: true, optionalBody: true },
       preValidation: orEmptyBody,
     },
     async (request, reply) => {

@@ -102,6 +102,8 @@ export const places: Record<string, string> = {
   LoggedRequestsFound: "findRequests",
   AuditEntry: "listAuditEntries data []",
   AuditEntryList: "listAuditEntries",
+  Change: "listChanges data []",
+  ChangeList: "listChanges",
   // Webhooks
   WebhookCreate: "createWebhook body",
   WebhookChange: "changeWebhook body",

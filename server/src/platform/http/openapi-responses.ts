@@ -17,6 +17,8 @@ declare module "fastify" {
     idempotencyKey?: boolean
     /** Whether it needs the payout wallet's signature while the merchant's wallet lock is on. */
     walletLock?: boolean
+    /** Whether a request may have no body, though a body can have fields. */
+    optionalBody?: boolean
   }
 }
 
@@ -27,6 +29,7 @@ export interface RouteFacts {
   errors?: ErrorCode[] | undefined
   idempotencyKey?: boolean | undefined
   walletLock?: boolean | undefined
+  optionalBody?: boolean | undefined
 }
 
 /** The field that {@link facts} adds to an operation for {@link completed}. */
@@ -132,7 +135,7 @@ function complete(operation: Operation, route: RouteFacts): Partial<Operation> {
   const { requestBody, responses } = operation
   // Fastify's plugin marks every body as required, although the body of a DELETE or one without fields never is here,
   // and every parameter with a default.
-  const isNeeded = route.method !== "DELETE" && hasFields(requestBody)
+  const isNeeded = route.method !== "DELETE" && !route.optionalBody && hasFields(requestBody)
   const body = requestBody && { requestBody: { ...requestBody, required: isNeeded } }
   const own = (operation.parameters ?? []).map(each =>
     "schema" in each && each.schema.default !== undefined ? { ...each, required: false } : each,

@@ -131,9 +131,9 @@ export function documentApi(app: Server, { baseUrl }: Settings, webhooks: Operat
       components: { securitySchemes },
     },
     transform: ({ schema, url, route }) => {
-      const { errors, idempotencyKey, walletLock }: FastifyContextConfig = route.config ?? {}
+      const { errors, idempotencyKey, walletLock, optionalBody }: FastifyContextConfig = route.config ?? {}
       const method = String(route.method)
-      const more = facts({ method, url, errors, idempotencyKey, walletLock })
+      const more = facts({ method, url, errors, idempotencyKey, walletLock, optionalBody })
       return { url, schema: { ...schema, ...more, security: securityOf(method, url) } }
     },
     transformObject: found =>

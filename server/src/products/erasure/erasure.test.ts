@@ -20,11 +20,11 @@ const call = (method: "GET" | "POST" | "PUT", path: string, body?: unknown, as =
   service.call(method, path, body, { as })
 const eraseBy = (body: object, as = "shop") => call("POST", "/api/console/erasures", body, as)
 
-/** Everything in the database, as text. */
+/** Everything in the database, as text, but for the log of requests, which is written a moment after each. */
 async function dump(): Promise<string> {
   const { db } = service.ctx
   const { rows: tables } = await sql<{ name: string }>`
-    select table_name as name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE'`.execute(
+    select table_name as name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE' and table_name <> 'requests'`.execute(
     db,
   )
   const texts = []
