@@ -67,6 +67,26 @@ const scenes = (world: ConsoleWorld): Scene[] => [
   { name: "webhook", path: `/webhooks/${world.webhook}` },
   { name: "webhook-new", path: "/webhooks/new", at: [1440, 390] },
   { name: "delivery", path: `/webhooks/deliveries/${world.failed}` },
+  { name: "payouts", path: "/payouts" },
+  { name: "payout", path: `/payouts/${world.payout}` },
+  { name: "keys", path: "/developers" },
+  {
+    name: "key-new",
+    path: "/developers",
+    at: [1440, 390],
+    before: async page => {
+      await page.getByRole("button", { name: "Create key" }).first().click()
+      await page.getByLabel("Accept, return").check()
+    },
+  },
+  { name: "members", path: "/team" },
+  {
+    name: "invite",
+    path: "/team",
+    at: [1440, 390],
+    before: page => page.getByRole("button", { name: "Invite" }).click(),
+  },
+  { name: "audit", path: "/audit" },
   { name: "payout-address", path: "/payout-address", at: [1440, 390] },
   { name: "find", path: "/", before: page => find(page, "") },
   { name: "find-typed", path: "/", at: [1440], before: page => find(page, "1042") },

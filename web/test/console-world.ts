@@ -19,6 +19,8 @@ export interface ConsoleWorld {
   webhook: string
   /** A delivery that failed. */
   failed: string
+  /** A payout that is sent. */
+  payout: string
   name: string
 }
 
@@ -98,6 +100,11 @@ export async function fillConsole(sandbox: Running): Promise<ConsoleWorld> {
   await until("all are there", all)
   const failedOf = async () => (await get(`/api/console/deliveries?webhookId=${broken.id}`)).data[0]
   await until("a delivery fails", async () => (await failedOf())?.attempts > 0)
+  const payoutOf = async () =>
+    (await get("/api/console/payouts")).data.find(
+      (each: { state: string; amount: string }) => each.amount === "250.00" && ["mined", "final"].includes(each.state),
+    )
+  await until("a payout is sent", async () => (await payoutOf()) !== undefined)
   return {
     paid,
     underpaid,
@@ -107,6 +114,7 @@ export async function fillConsole(sandbox: Running): Promise<ConsoleWorld> {
     product: product.id,
     webhook: endpoint.id,
     failed: (await failedOf()).id,
+    payout: (await payoutOf()).id,
     name,
   }
 }

@@ -89,6 +89,11 @@ describe("each page", () => {
       [`/webhooks/${world.webhook}`, "Send a test", "Each by its name"],
       [`/webhooks/deliveries/${world.failed}`, "the connection was refused", "tried again"],
       ["/payout-address", "Payout address"],
+      ["/payouts", "250.00", "Export as CSV"],
+      [`/payouts/${world.payout}`, "Payments inside it", "How it was sent", "Fee, paid by the service"],
+      ["/developers", "API keys", "checkouts"],
+      ["/team", "Everything, also payout addresses"],
+      ["/audit", "webhook created", "sandbox"],
     ]
     for (const [path, ...texts] of pages) {
       calls.length = 0
@@ -191,6 +196,40 @@ describe("by the keyboard alone", () => {
     await sandbox.call("/sandbox/pay", { to: body.payTo, amount: "7.5" })
     await page.locator(".pill.good").getByText("Paid").waitFor()
     await shows(page, "The checkout was confirmed as paid.")
+    expect(faults).toEqual([])
+  })
+})
+
+describe("the account", () => {
+  it("makes a key that is shown once and opens what it may, and revokes it", async () => {
+    const { page, faults } = await open("/developers")
+    await page.getByRole("button", { name: "Create key" }).first().click()
+    await page.getByLabel("Name").fill("Till")
+    await page.getByLabel(/Read everything but/).check()
+    await page.getByLabel("Create key").getByRole("button", { name: "Create key" }).click()
+    await shows(page, "It is shown only now.")
+    const key = (await page.locator("pre.code").textContent()) ?? ""
+    const ask = async () => (await sandbox.call("/api/console/balances", undefined, { "x-api-key": key })).status
+    expect(await ask()).toBe(200)
+    await page.getByRole("row").filter({ hasText: "Till" }).getByRole("button", { name: "More actions" }).click()
+    await page.getByRole("menuitem", { name: "Revoke" }).click()
+    await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).click()
+    await shows(page, "The key opens nothing any more")
+    expect(await ask()).toBe(401)
+    expect(faults).toEqual([])
+  })
+
+  it("invites by the keyboard alone, shows the invitation once, and revokes it", async () => {
+    const { page, faults } = await open("/team")
+    await page.getByRole("button", { name: "Invite" }).focus()
+    await page.keyboard.press("Enter")
+    await page.getByLabel("E-mail address").waitFor()
+    await page.keyboard.type("grace@example.com")
+    await page.keyboard.press("Enter")
+    await shows(page, "It is shown only now.", "grace@example.com")
+    await page.getByRole("button", { name: "Revoke" }).click()
+    await shows(page, "can't be accepted any more")
+    await page.getByRole("region", { name: "Invitations" }).waitFor({ state: "detached" })
     expect(faults).toEqual([])
   })
 })

@@ -138,6 +138,26 @@ const tree = root.addChildren([
     later(async () => (await import("./pages/one-webhook.tsx")).OneWebhook),
   ),
   page(
+    "/payouts",
+    later(async () => (await import("./pages/payouts.tsx")).Payouts),
+  ),
+  page(
+    "/payouts/$id",
+    later(async () => (await import("./pages/one-payout.tsx")).OnePayout),
+  ),
+  page(
+    "/developers",
+    later(async () => (await import("./pages/developers.tsx")).Developers),
+  ),
+  page(
+    "/team",
+    later(async () => (await import("./pages/team.tsx")).Team),
+  ),
+  page(
+    "/audit",
+    later(async () => (await import("./pages/audit.tsx")).Audit),
+  ),
+  page(
     "/payout-address",
     later(async () => (await import("./pages/payout-address.tsx")).PayoutAddress),
   ),

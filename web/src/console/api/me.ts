@@ -35,4 +35,6 @@ export const rolesOf: Partial<Record<Right, string>> = {
   catalog: "owner, admin or developer",
   webhooks: "owner, admin or developer",
   money: "owner, admin or finance",
+  keys: "owner, admin or developer",
+  audit: "owner, admin or finance",
 }

@@ -16,6 +16,13 @@ export type DeliveryAttempt = Shapes["DeliveryAttempt"]
 export type Me = Shapes["Me"]
 export type Membership = Shapes["Membership"]
 export type Right = Shapes["Right"]
+export type Payout = Shapes["Payout"]
+export type PayoutPart = Shapes["PayoutPart"]
+export type PayoutStory = Shapes["PayoutStory"]
+export type ApiKey = Shapes["ApiKey"]
+export type Member = Shapes["TeamMember"]
+export type Invitation = Shapes["TeamInvitation"]
+export type AuditEntry = Shapes["AuditEntry"]
 export type Settings = Shapes["Settings"]
 
 /** One page of a list, newest first. */

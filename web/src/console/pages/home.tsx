@@ -242,7 +242,7 @@ const waitingWords: Record<AttentionKind, [string, string, string]> = {
   payments: ["/needs-you", "payment to decide", "payments to decide"],
   surpluses: ["/needs-you", "overpaid payment to decide", "overpaid payments to decide"],
   refunds: ["/payments?type=refund", "refund on hold", "refunds on hold"],
-  payouts: ["/payments?type=sweep", "payout on hold", "payouts on hold"],
+  payouts: ["/payouts?state=held", "payout on hold", "payouts on hold"],
   webhooks: ["/webhooks", "endpoint failing", "endpoints failing"],
   payoutAddresses: ["/payout-address", "payout address changes soon", "payout addresses change soon"],
   subscriptions: ["/products", "subscription past due", "subscriptions past due"],

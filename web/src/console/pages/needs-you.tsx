@@ -77,7 +77,7 @@ export function NeedsYou() {
       )}
       <section className="card" aria-label="List">
         <DataTable
-          name="payments that wait"
+          name="payments to decide"
           columns={columns}
           list={list}
           to={({ id }) => `/payments/${id}`}

@@ -1,11 +1,12 @@
 /** One payment, checkout or payout: how much, why it stands as it does, what can be done, and all that happened. */
 import { Link, useParams } from "@tanstack/react-router"
 import type { ReactNode } from "react"
-import { explorerUrl, facts, networkTitle } from "../api/facts.ts"
+import { facts, networkTitle } from "../api/facts.ts"
 import { isCheckoutId, type Story, useCheckout, useStory, useTransaction } from "../api/story.ts"
 import type { Checkout, Transaction } from "../api/types.ts"
 import { Hash, Id } from "../ui/copy.tsx"
 import { Decide } from "../ui/decide.tsx"
+import { Linked } from "../ui/linked.tsx"
 import { Money } from "../ui/money.tsx"
 import { Facts, PageHead } from "../ui/page.tsx"
 import { Problem } from "../ui/problem.tsx"
@@ -195,21 +196,6 @@ const PayTo = ({ address }: { address: string }) => (
     </a>
   </span>
 )
-
-/** A hash or an address, and beside it the way to the block explorer where there is one. */
-function Linked({ chain, kind, value }: { chain: string; kind: "tx" | "address"; value: string }) {
-  const url = explorerUrl(chain, kind, value)
-  return (
-    <span className="row end" style={{ gap: 6 }}>
-      <Hash value={value} what={kind === "tx" ? "Hash" : "Address"} dot={kind === "address"} />
-      {url && (
-        <a href={url} target="_blank" rel="noreferrer" aria-label="Open in the block explorer">
-          ↗
-        </a>
-      )}
-    </span>
-  )
-}
 
 const isZero = (amount: string): boolean => !/[1-9]/.test(amount)
 

@@ -24,7 +24,7 @@ const FROM_CHARACTERS = 3
 const WAIT_MS = 250
 const idKinds: [RegExp, string][] = [
   [/^(pay|set)_[a-z0-9]{24}$/, "/payments/"],
-  [/^po_[0-9a-f]{32}$/, "/payments/"],
+  [/^po_[0-9a-f]{32}$/, "/payouts/"],
   [/^cs_[a-z0-9]{24}$/, "/payments/"],
   [/^pw_[a-z0-9]{24}$/, "/paywalls/"],
   [/^prod_[a-z0-9]{24}$/, "/products/"],

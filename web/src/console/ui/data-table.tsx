@@ -67,7 +67,7 @@ export function DataTable<T extends { id: string }>(given: Given<T>) {
         <div className="foot-row num">
           <span>
             {rows.length === list.total
-              ? `${list.total.toLocaleString()} ${name}`
+              ? `${list.total.toLocaleString()} ${list.total === 1 ? oneOf(name) : name}`
               : `${rows.length.toLocaleString()} of ${list.isLeast ? "more than " : ""}${list.total.toLocaleString()} ${name}`}
           </span>
           {list.more && (
@@ -80,6 +80,9 @@ export function DataTable<T extends { id: string }>(given: Given<T>) {
     </div>
   )
 }
+
+/** One of what a list has: `deliveries`, `entries`, `payments to decide`. */
+const oneOf = (name: string): string => name.replace(/^(\w+?)(ie)?s\b/, (_, stem, y) => (y ? `${stem}y` : stem))
 
 /** Old rows stay while the server does not answer. */
 function Stale({ error, asOf, retry }: { error: unknown; asOf: number; retry: () => void }) {

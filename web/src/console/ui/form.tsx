@@ -23,11 +23,13 @@ interface Given<V extends Record<string, unknown>, T> {
   done: string
   onDone?: (answer: T) => void
   right: Right
+  /** Where "Cancel" leads, or what it does. */
   cancel?: string
+  onCancel?: () => void
 }
 
 export function RequestForm<V extends Record<string, unknown>, T>(given: Given<V, T>) {
-  const { first, request, fields, submit, done, onDone, right, cancel } = given
+  const { first, request, fields, submit, done, onDone, right, cancel, onCancel } = given
   const form = useForm<V>({ initialValues: first })
   const may = useRight(right)
   const navigate = useNavigate()
@@ -83,6 +85,7 @@ export function RequestForm<V extends Record<string, unknown>, T>(given: Given<V
           {submit}
         </Button>
         {cancel && <Button onClick={() => navigate({ to: cancel })}>Cancel</Button>}
+        {onCancel && <Button onClick={onCancel}>Cancel</Button>}
         {typeof made !== "string" && (
           <Button variant="subtle" className="plain" onClick={() => copyCurl({ ...made })}>
             Copy as curl

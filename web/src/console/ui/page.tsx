@@ -51,6 +51,13 @@ export function PageHead({ title, head, up, request, actions }: Given) {
   )
 }
 
+/** A file to be saved, such as a CSV. */
+export const LinkButton = ({ href, children }: { href: string; children: string }) => (
+  <Button component="a" href={href} download>
+    {children}
+  </Button>
+)
+
 /** Facts by name, the value at the end of the line. */
 export function Facts({ of }: { of: (readonly [string, ReactNode] | false | null | undefined | "")[] }) {
   return (

@@ -41,6 +41,7 @@ const words: Record<string, readonly [Tone, string]> = {
   // Things that are sold
   on: ["good", "On"],
   off: ["off", "Off"],
+  ending: ["wait", "Ends soon"],
 }
 
 /** The word and tone of a state; the API's own word where we have none. */

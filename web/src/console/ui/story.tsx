@@ -13,7 +13,9 @@ export function Why({ story, tone }: { story: Story | undefined; tone: Tone }) {
   return (
     <div className={`note ${tone}`} role="status" style={{ marginBottom: 16 }}>
       <div>
-        <p className="strong">{why}</p>
+        <p className="strong">
+          <Text of={why} />
+        </p>
         <ul>
           {next.map(each => (
             <li key={each.text}>
@@ -26,15 +28,15 @@ export function Why({ story, tone }: { story: Story | undefined; tone: Tone }) {
   )
 }
 
-const LOOK = /^GET \/api\/console\/(?:timeline|payouts|payments|checkouts)\/([a-z]+_[a-z0-9]+)/
+const LOOK = /^GET \/api\/console\/(timeline|payouts|payments|checkouts)\/([a-z]+_[a-z0-9]+)/
 const URL_TEXT = /(https?:\/\/[^\s]+[^\s.,])/
 
 /** A step that is only to look leads there; the others are the buttons at the top. */
 function Next({ action: { text, route } }: { action: NextAction }) {
-  const [, id] = LOOK.exec(route ?? "") ?? []
+  const [, list, id] = LOOK.exec(route ?? "") ?? []
   if (id)
     return (
-      <Link to="/payments/$id" params={{ id }} className="plain-link">
+      <Link to={list === "payouts" ? "/payouts/$id" : "/payments/$id"} params={{ id }} className="plain-link">
         {text}
       </Link>
     )
@@ -84,17 +86,22 @@ export function Happened({ story, error }: StoryGiven) {
 const machinery: ReadonlySet<string> = new Set(["event", "signed", "sent"])
 const HASHES = /(0x[0-9a-fA-F]{40,64})/
 
+/** A sentence of the server; the addresses and hashes in it are shortened, to be copied by a click. */
+function Text({ of }: { of: string }) {
+  const parts = of.split(HASHES)
+  return parts.map((part, i) =>
+    HASHES.test(part) ? <Hash key={`${part}${parts.indexOf(part, i)}`} value={part} dot={false} /> : part,
+  )
+}
+
 function Entry({ entry: { at, kind, text, txHash, object } }: { entry: StoryEntry }) {
   const isQuiet = machinery.has(kind)
   const failed = kind === "delivery" && /did not take|has not taken/.test(text)
-  const parts = text.split(HASHES)
   return (
     <li className={isQuiet ? "minor" : ""}>
       <i className={failed ? "bad" : isQuiet ? "" : (tones[kind] ?? "good")} />
       <div>
-        {parts.map((part, i) =>
-          HASHES.test(part) ? <Hash key={`${part}${parts.indexOf(part, i)}`} value={part} dot={false} /> : part,
-        )}
+        <Text of={text} />
       </div>
       <div className="quiet row" style={{ gap: 8 }}>
         <Moment at={at} />
@@ -124,7 +131,7 @@ export function Parts({ of }: { of: Part[] }) {
           {of.map(({ id, kind, state, recipient, amount, currency, createdAt }) => (
             <tr key={id} className="open">
               <td>
-                <Link to="/payments/$id" params={{ id }} className="whole">
+                <Link to="/payouts/$id" params={{ id }} className="whole">
                   <Money amount={amount} currency={currency} />
                 </Link>
               </td>

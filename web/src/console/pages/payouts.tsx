@@ -1,0 +1,90 @@
+/** Payouts: what left for the merchant's wallets and those of others, and why something is held. */
+import { useNavigate, useSearch } from "@tanstack/react-router"
+import { chosenMerchant } from "../api/client.ts"
+import { pathOf } from "../api/curl.ts"
+import type { Payout } from "../api/types.ts"
+import { useKeys } from "../shell/keys.ts"
+import { Chips, PickChip } from "../ui/chips.tsx"
+import { Hash } from "../ui/copy.tsx"
+import { usePages } from "../ui/cursor-list.ts"
+import { type Column, DataTable } from "../ui/data-table.tsx"
+import { Money } from "../ui/money.tsx"
+import { LinkButton, PageHead } from "../ui/page.tsx"
+import { Status, stateOf } from "../ui/status.tsx"
+import { Time } from "../ui/time.tsx"
+
+export interface PayoutsSearch {
+  kind?: Payout["kind"]
+  state?: Payout["state"]
+}
+
+export const payoutKinds: Record<Payout["kind"], string> = {
+  sweep: "To your wallet",
+  share: "Share of a split",
+  return: "Back to a payer",
+  capture: "Out of escrow",
+}
+const kinds = [["", "All kinds"], ...Object.entries(payoutKinds)] as [Payout["kind"] | "", string][]
+const states = (["queued", "held", "final", "reverted"] as const).map(state => [state, stateOf(state)[1]] as const)
+
+const columns: Column<Payout>[] = [
+  { head: "Amount", width: 12, cell: row => <Money amount={row.amount} currency={row.currency} /> },
+  { head: "State", width: 8, cell: row => <Status state={row.state} why={row.heldReason} /> },
+  { head: "Kind", width: 14, cell: row => payoutKinds[row.kind] },
+  { head: "To", width: 12, wide: true, cell: row => <Hash value={row.recipient} /> },
+  {
+    head: "Transaction",
+    width: 12,
+    wide: true,
+    cell: row =>
+      row.txHash ? <Hash value={row.txHash} what="Hash" dot={false} /> : <span className="quiet">not sent yet</span>,
+  },
+  { head: "When", width: 8, right: true, cell: row => <Time at={row.createdAt} /> },
+]
+
+export function Payouts() {
+  const { kind, state } = useSearch({ strict: false }) as PayoutsSearch
+  const navigate = useNavigate()
+  const query = { ...(kind ? { kind } : {}), ...(state ? { state } : {}) }
+  const set = (next: PayoutsSearch) => void navigate({ to: "/payouts", search: next as never, replace: true })
+  const list = usePages<Payout>("/api/console/payouts", query)
+  const csv = pathOf({
+    path: "/api/console/payouts.csv",
+    query: { ...query, merchant: chosenMerchant.get() ?? undefined },
+  })
+  useKeys({ e: () => location.assign(csv) })
+  const words = [kind && `the kind “${payoutKinds[kind]}”`, state && `the state “${stateOf(state)[1]}”`].filter(Boolean)
+  return (
+    <>
+      <PageHead
+        title="Payouts"
+        request={{ path: "/api/console/payouts", query }}
+        actions={<LinkButton href={csv}>Export as CSV</LinkButton>}
+      />
+      <div className="chips">
+        <PickChip name="Kind" choices={kinds} value={kind} set={each => set({ ...query, kind: each } as never)} />
+        <Chips
+          name="State"
+          choices={states}
+          value={state as never}
+          set={each => set({ ...query, state: each } as never)}
+        />
+      </div>
+      <section className="card" aria-label="List">
+        <DataTable
+          name="payouts"
+          columns={columns}
+          list={list}
+          to={({ id }) => `/payouts/${id}`}
+          filtered={words.length > 0 ? { words: words.join(" and "), clear: () => set({}) } : undefined}
+          empty={
+            <>
+              <h2>No payouts yet</h2>
+              <p>What is paid is sent to your wallet by itself, several payments together where that saves fees.</p>
+            </>
+          }
+        />
+      </section>
+    </>
+  )
+}
