@@ -47,128 +47,63 @@ function Broken({ error }: { error: Error }) {
   )
 }
 
-const page = (path: string, component: RouteComponent) =>
+/** A route whose page is loaded when it is first wanted. */
+const page = <M extends Record<N, unknown>, N extends string>(path: string, load: () => Promise<M>, name: N) =>
   createRoute({
     getParentRoute: () => root,
     path,
-    component,
+    component: later(async () => (await load())[name] as RouteComponent),
     // Filters are in the address; each page reads those that it knows.
     validateSearch: (search: Record<string, unknown>) => search,
   })
 
 const tree = root.addChildren([
-  page(
-    "/",
-    later(async () => (await import("./pages/home.tsx")).Home),
-  ),
-  page(
-    "/payments",
-    later(async () => (await import("./pages/payments.tsx")).Payments),
-  ),
-  page(
-    "/payments/$id",
-    later(async () => (await import("./pages/payment.tsx")).OnePayment),
-  ),
-  page(
-    "/needs-you",
-    later(async () => (await import("./pages/needs-you.tsx")).NeedsYou),
-  ),
-  page(
-    "/checkouts",
-    later(async () => (await import("./pages/checkouts.tsx")).Checkouts),
-  ),
-  page(
-    "/checkouts/new",
-    later(async () => (await import("./pages/new-checkout.tsx")).NewCheckout),
-  ),
-  page(
-    "/checkouts/$id",
-    later(async () => (await import("./pages/payment.tsx")).OnePayment),
-  ),
-  page(
-    "/links",
-    later(async () => (await import("./pages/links.tsx")).Links),
-  ),
-  page(
-    "/links/new",
-    later(async () => (await import("./pages/one-link.tsx")).NewLink),
-  ),
-  page(
-    "/links/$id",
-    later(async () => (await import("./pages/one-link.tsx")).OneLink),
-  ),
-  page(
-    "/products",
-    later(async () => (await import("./pages/products.tsx")).Products),
-  ),
-  page(
-    "/products/new",
-    later(async () => (await import("./pages/one-product.tsx")).NewProduct),
-  ),
-  page(
-    "/products/$id",
-    later(async () => (await import("./pages/one-product.tsx")).OneProduct),
-  ),
-  page(
-    "/paywalls",
-    later(async () => (await import("./pages/paywalls.tsx")).Paywalls),
-  ),
-  page(
-    "/paywalls/new",
-    later(async () => (await import("./pages/one-paywall.tsx")).NewPaywall),
-  ),
-  page(
-    "/paywalls/$id",
-    later(async () => (await import("./pages/one-paywall.tsx")).OnePaywall),
-  ),
-  page(
-    "/webhooks",
-    later(async () => (await import("./pages/webhooks.tsx")).Webhooks),
-  ),
-  page(
-    "/webhooks/new",
-    later(async () => (await import("./pages/new-webhook.tsx")).NewWebhook),
-  ),
-  page(
-    "/webhooks/deliveries/$id",
-    later(async () => (await import("./pages/delivery.tsx")).OneDelivery),
-  ),
-  page(
-    "/webhooks/$id",
-    later(async () => (await import("./pages/one-webhook.tsx")).OneWebhook),
-  ),
-  page(
-    "/payouts",
-    later(async () => (await import("./pages/payouts.tsx")).Payouts),
-  ),
-  page(
-    "/payouts/$id",
-    later(async () => (await import("./pages/one-payout.tsx")).OnePayout),
-  ),
-  page(
-    "/developers",
-    later(async () => (await import("./pages/developers.tsx")).Developers),
-  ),
-  page(
-    "/team",
-    later(async () => (await import("./pages/team.tsx")).Team),
-  ),
-  page(
-    "/audit",
-    later(async () => (await import("./pages/audit.tsx")).Audit),
-  ),
-  page(
-    "/payout-address",
-    later(async () => (await import("./pages/payout-address.tsx")).PayoutAddress),
-  ),
-  ...(isSandbox
-    ? [
-        page(
-          "/dev/states",
-          later(async () => (await import("./pages/dev-states.tsx")).DevStates),
-        ),
-      ]
-    : []),
+  page("/", () => import("./pages/home.tsx"), "Home"),
+  page("/payments", () => import("./pages/payments.tsx"), "Payments"),
+  page("/payments/$id", () => import("./pages/payment.tsx"), "OnePayment"),
+  page("/needs-you", () => import("./pages/needs-you.tsx"), "NeedsYou"),
+  page("/checkouts", () => import("./pages/checkouts.tsx"), "Checkouts"),
+  page("/checkouts/new", () => import("./pages/new-checkout.tsx"), "NewCheckout"),
+  page("/checkouts/$id", () => import("./pages/payment.tsx"), "OnePayment"),
+  page("/links", () => import("./pages/links.tsx"), "Links"),
+  page("/links/new", () => import("./pages/one-link.tsx"), "NewLink"),
+  page("/links/$id", () => import("./pages/one-link.tsx"), "OneLink"),
+  page("/products", () => import("./pages/products.tsx"), "Products"),
+  page("/products/new", () => import("./pages/one-product.tsx"), "NewProduct"),
+  page("/products/$id", () => import("./pages/one-product.tsx"), "OneProduct"),
+  page("/paywalls", () => import("./pages/paywalls.tsx"), "Paywalls"),
+  page("/paywalls/new", () => import("./pages/one-paywall.tsx"), "NewPaywall"),
+  page("/paywalls/$id", () => import("./pages/one-paywall.tsx"), "OnePaywall"),
+  page("/webhooks", () => import("./pages/webhooks.tsx"), "Webhooks"),
+  page("/webhooks/new", () => import("./pages/new-webhook.tsx"), "NewWebhook"),
+  page("/webhooks/deliveries/$id", () => import("./pages/delivery.tsx"), "OneDelivery"),
+  page("/webhooks/$id", () => import("./pages/one-webhook.tsx"), "OneWebhook"),
+  page("/payouts", () => import("./pages/payouts.tsx"), "Payouts"),
+  page("/payouts/$id", () => import("./pages/one-payout.tsx"), "OnePayout"),
+  page("/developers", () => import("./pages/developers.tsx"), "Developers"),
+  page("/team", () => import("./pages/team.tsx"), "Team"),
+  page("/audit", () => import("./pages/audit.tsx"), "Audit"),
+  page("/developers/$id", () => import("./pages/one-key.tsx"), "OneKey"),
+  page("/settings", () => import("./pages/settings.tsx"), "AccountSettings"),
+  page("/sessions", () => import("./pages/sessions.tsx"), "Sessions"),
+  page("/erasure", () => import("./pages/erasure.tsx"), "Erasures"),
+  page("/splits", () => import("./pages/splits.tsx"), "Splits"),
+  page("/splits/new", () => import("./pages/one-split.tsx"), "NewSplit"),
+  page("/splits/$id", () => import("./pages/one-split.tsx"), "OneSplit"),
+  page("/payers", () => import("./pages/payers.tsx"), "Payers"),
+  page("/payers/$id", () => import("./pages/one-payer.tsx"), "OnePayer"),
+  page("/subscriptions", () => import("./pages/subscriptions.tsx"), "Subscriptions"),
+  page("/subscriptions/$id", () => import("./pages/one-subscription.tsx"), "OneSubscription"),
+  page("/invoices", () => import("./pages/subscriptions.tsx"), "Invoices"),
+  page("/bundles", () => import("./pages/bundles.tsx"), "Bundles"),
+  page("/bundles/new", () => import("./pages/one-bundle.tsx"), "NewBundle"),
+  page("/bundles/$id", () => import("./pages/one-bundle.tsx"), "OneBundle"),
+  page("/reports", () => import("./pages/reports.tsx"), "Reports"),
+  page("/addresses", () => import("./pages/addresses.tsx"), "Addresses"),
+  page("/system", () => import("./pages/system.tsx"), "System"),
+  page("/events/$id", () => import("./pages/event.tsx"), "OneEvent"),
+  page("/payout-address", () => import("./pages/payout-address.tsx"), "PayoutAddress"),
+  ...(isSandbox ? [page("/dev/states", () => import("./pages/dev-states.tsx"), "DevStates")] : []),
 ])
 
 const router = createRouter({

@@ -37,4 +37,8 @@ export const rolesOf: Partial<Record<Right, string>> = {
   money: "owner, admin or finance",
   keys: "owner, admin or developer",
   audit: "owner, admin or finance",
+  secrets: "owner, admin or developer",
+  settings: "owner or admin",
+  erasure: "owner or admin",
+  payers: "owner, admin, finance or support",
 }

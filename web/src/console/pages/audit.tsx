@@ -8,6 +8,7 @@ import { Id } from "../ui/copy.tsx"
 import { usePages } from "../ui/cursor-list.ts"
 import { type Column, DataTable } from "../ui/data-table.tsx"
 import { LinkButton, PageHead } from "../ui/page.tsx"
+import { SettingsTabs } from "../ui/settings-tabs.tsx"
 import { Time } from "../ui/time.tsx"
 
 export interface AuditSearch {
@@ -48,10 +49,11 @@ export function Audit() {
   return (
     <>
       <PageHead
-        title="Audit log"
+        title="Settings"
         request={{ path, query }}
         actions={<LinkButton href={csv}>Export as CSV</LinkButton>}
       />
+      <SettingsTabs />
       {actor && (
         <div className="chips">
           <Button size="xs" onClick={() => set({})}>

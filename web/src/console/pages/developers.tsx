@@ -1,12 +1,15 @@
-/** API keys: what each may do, when it was used, and a new one, whose secret is shown once. */
-import { Button, Checkbox, NativeSelect, TextInput } from "@mantine/core"
+/** API keys: what each may do, when it was used, and a new one, whose secret is shown once; and what all may send together. */
+import { Button, NativeSelect } from "@mantine/core"
+import { useQuery } from "@tanstack/react-query"
 import { useState } from "react"
+import { read } from "../api/client.ts"
+import { retries } from "../api/live.ts"
 import { useRight } from "../api/me.ts"
-import type { ApiKey } from "../api/types.ts"
+import type { ApiKey, KeyLimits } from "../api/types.ts"
 import { usePages } from "../ui/cursor-list.ts"
 import { type Column, DataTable } from "../ui/data-table.tsx"
-import { bodyOf, given, RequestForm } from "../ui/form.tsx"
-import { More } from "../ui/more.tsx"
+import { given, RequestForm } from "../ui/form.tsx"
+import { KeyFields, type KeyValues, keyBody, Limits } from "../ui/key-fields.tsx"
 import { PageHead } from "../ui/page.tsx"
 import { NoRight } from "../ui/problem.tsx"
 import { Secret } from "../ui/secret.tsx"
@@ -15,19 +18,9 @@ import { isSure } from "../ui/sure.ts"
 import { Time } from "../ui/time.tsx"
 import { useAct } from "../ui/use-act.ts"
 
-const path = "/api/console/api-keys"
-type Scope = ApiKey["scopes"][number]
-
-const scopeWords: [Scope, string][] = [
-  ["checkouts", "Take payments: checkouts, paywalls' calls"],
-  ["read", "Read everything but settings, keys and secrets"],
-  ["catalog", "Change what is sold: links, products, paywalls"],
-  ["webhooks", "Change endpoints, send events again"],
-  ["money", "Accept, return, refund, capture"],
-  ["settings:read", "Read the settings"],
-  ["console", "All of the above but settings: for your own back office"],
-]
-const scopeName = (scope: Scope): string => scope.replace(":", ": ")
+export const keysPath = "/api/console/api-keys"
+const limitsPath = "/api/console/settings/key-limits"
+const scopeName = (scope: string): string => scope.replace(":", ": ")
 const DAY_S = 86_400
 const lasting = [
   { value: "", label: "Until it is revoked" },
@@ -36,75 +29,49 @@ const lasting = [
   { value: "365", label: "1 year" },
 ]
 
-const stateOfKey = ({ expiresAt, ending }: ApiKey): string =>
+/** The state of a key, as the words of states name it. */
+export const stateOfKey = ({ expiresAt, ending }: Pick<ApiKey, "expiresAt" | "ending">): string =>
   expiresAt && Date.parse(expiresAt) < Date.now() ? "expired" : ending ? "ending" : "on"
+
+const columns: Column<ApiKey>[] = [
+  {
+    head: "Name",
+    width: 16,
+    cell: row => (
+      <>
+        <div className="strong cut">{row.name}</div>
+        <div className="mono quiet">
+          {row.prefix}…{row.last4}
+        </div>
+      </>
+    ),
+  },
+  { head: "State", width: 6, cell: row => <Status state={stateOfKey(row)} why={row.ending?.reason ?? null} /> },
+  { head: "May", width: 20, cell: row => <div className="second cut">{row.scopes.map(scopeName).join(", ")}</div> },
+  {
+    head: "Last used",
+    width: 8,
+    wide: true,
+    cell: row => (row.lastUsedAt ? <Time at={row.lastUsedAt} /> : <span className="quiet">never</span>),
+  },
+  {
+    head: "Ends",
+    width: 8,
+    right: true,
+    cell: row => (row.expiresAt ? <Time at={row.expiresAt} /> : <span className="quiet">never</span>),
+  },
+]
 
 export function Developers() {
   const may = useRight("keys")
   const [made, setMade] = useState<string | undefined>()
   const [isNew, setNew] = useState(false)
-  const list = usePages<ApiKey>(path)
-  const revoke = useAct({ done: "The key opens nothing any more" })
-  const roll = useAct<{ key: string }>({ onDone: ({ key }) => setMade(key) })
-  const columns: Column<ApiKey>[] = [
-    {
-      head: "Name",
-      width: 16,
-      cell: row => (
-        <>
-          <div className="strong cut">{row.name}</div>
-          <div className="mono quiet">
-            {row.prefix}…{row.last4}
-          </div>
-        </>
-      ),
-    },
-    { head: "State", width: 6, cell: row => <Status state={stateOfKey(row)} why={row.ending?.reason ?? null} /> },
-    { head: "May", width: 20, cell: row => <div className="second">{row.scopes.map(scopeName).join(", ")}</div> },
-    {
-      head: "Last used",
-      width: 8,
-      wide: true,
-      cell: row => (row.lastUsedAt ? <Time at={row.lastUsedAt} /> : <span className="quiet">never</span>),
-    },
-    {
-      head: "Ends",
-      width: 8,
-      wide: true,
-      cell: row => (row.expiresAt ? <Time at={row.expiresAt} /> : <span className="quiet">–</span>),
-    },
-    {
-      head: "",
-      width: 4,
-      right: true,
-      cell: row =>
-        may && (
-          <More
-            items={[
-              {
-                name: "Roll: a new secret, the old one for a day",
-                act: () =>
-                  roll.mutate({ method: "POST", path: `${path}/${row.id}/roll`, body: { graceSeconds: DAY_S } }),
-              },
-              {
-                name: "Revoke",
-                isBad: true,
-                act: async () => {
-                  const words = "Whatever uses it is refused from the next request on."
-                  if (!(await isSure({ title: `Revoke “${row.name}”?`, words, yes: "Revoke" }))) return
-                  revoke.mutate({ method: "DELETE", path: `${path}/${row.id}` })
-                },
-              },
-            ]}
-          />
-        ),
-    },
-  ]
+  const list = usePages<ApiKey>(keysPath)
   return (
     <>
       <PageHead
         title="API keys"
-        request={{ path }}
+        request={{ path: keysPath }}
         actions={
           may ? (
             <Button variant="filled" onClick={() => setNew(true)} disabled={isNew}>
@@ -138,6 +105,7 @@ export function Developers() {
             name="keys"
             columns={columns}
             list={list}
+            to={({ id }) => `/developers/${id}`}
             empty={
               <>
                 <h2>No keys yet</h2>
@@ -152,12 +120,23 @@ export function Developers() {
             }
           />
         </section>
+        <div className="halves">
+          <AllKeys />
+          <CallbackSecret />
+        </div>
       </div>
     </>
   )
 }
 
-const first = { name: "", scopes: ["checkouts"] as string[], days: "", refundPerDay: "", returnPerDay: "" }
+const first: KeyValues & { days: string } = {
+  name: "",
+  scopes: ["checkouts"],
+  allowedIps: "",
+  refundPerDay: "",
+  returnPerDay: "",
+  days: "",
+}
 
 function NewKey({ done, close }: { done: (key: string) => void; close: () => void }) {
   return (
@@ -169,51 +148,25 @@ function NewKey({ done, close }: { done: (key: string) => void; close: () => voi
         done="The key is ready"
         onDone={({ key }) => done(key)}
         onCancel={close}
-        request={({ name, scopes, days, refundPerDay, returnPerDay }) => ({
+        request={values => ({
           method: "POST",
-          path,
-          body: bodyOf({
-            name: name.trim(),
-            scopes,
-            expiresAt: days === "" ? undefined : new Date(startOfDay() + Number(days) * DAY_S * 1_000).toISOString(),
-            limits: scopes.includes("money")
-              ? bodyOf({
-                  refundPerDay: given(refundPerDay) && Number(refundPerDay),
-                  returnPerDay: given(returnPerDay) && Number(returnPerDay),
-                })
-              : undefined,
-          }),
+          path: keysPath,
+          body: {
+            ...keyBody(values),
+            ...(values.days === ""
+              ? {}
+              : { expiresAt: new Date(startOfDay() + Number(values.days) * DAY_S * 1_000).toISOString() }),
+          },
         })}
         fields={form => (
-          <>
-            <TextInput label="Name" placeholder="The shop's server" autoFocus {...form.getInputProps("name")} />
-            <Checkbox.Group label="It may" {...form.getInputProps("scopes")}>
-              <div className="stack tight">
-                {scopeWords.map(([scope, words]) => (
-                  <Checkbox key={scope} value={scope} size="xs" label={words} />
-                ))}
-              </div>
-            </Checkbox.Group>
-            {form.values.scopes.includes("money") && (
-              <div className="pair">
-                <TextInput
-                  label="Refunds a day, at most"
-                  description="Whole tokens in 24 hours"
-                  placeholder="without a limit"
-                  inputMode="numeric"
-                  {...form.getInputProps("refundPerDay")}
-                />
-                <TextInput
-                  label="Returns a day, at most"
-                  description="Whole tokens in 24 hours"
-                  placeholder="without a limit"
-                  inputMode="numeric"
-                  {...form.getInputProps("returnPerDay")}
-                />
-              </div>
-            )}
-            <NativeSelect label="It lasts" data={lasting} {...form.getInputProps("days")} />
-          </>
+          <KeyFields values={form.values} propsOf={name => form.getInputProps(name)} isNew>
+            <NativeSelect
+              label="It lasts"
+              description="A key can be rolled before it ends"
+              data={lasting}
+              {...form.getInputProps("days")}
+            />
+          </KeyFields>
         )}
       />
     </section>
@@ -222,3 +175,83 @@ function NewKey({ done, close }: { done: (key: string) => void; close: () => voi
 
 /** So that one form is one request until midnight. */
 const startOfDay = (): number => Math.floor(Date.now() / 86_400_000) * 86_400_000
+
+/** What all keys together may send back in a day: the most that whoever steals every key can take. */
+function AllKeys() {
+  const query = useQuery({
+    queryKey: ["key-limits"],
+    queryFn: ({ signal }) => read<KeyLimits>(limitsPath, {}, signal),
+    ...retries,
+  })
+  const limits = query.data
+  return (
+    <section className="card pad stack" aria-label="All keys together">
+      <div>
+        <h2>All keys together</h2>
+        <p className="quiet">What servers may send back in a day, whatever each key allows. Persons do not count.</p>
+      </div>
+      {limits ? (
+        <RequestForm
+          key={`${limits.refundPerDay} ${limits.returnPerDay}`}
+          first={{ refundPerDay: String(limits.refundPerDay ?? ""), returnPerDay: String(limits.returnPerDay ?? "") }}
+          right="keys"
+          submit="Save"
+          done="The limits count from the next refund on"
+          request={values => ({
+            method: "PUT",
+            path: limitsPath,
+            body: {
+              refundPerDay: given(values.refundPerDay) === undefined ? null : Number(values.refundPerDay),
+              returnPerDay: given(values.returnPerDay) === undefined ? null : Number(values.returnPerDay),
+            },
+          })}
+          fields={form => <Limits propsOf={name => form.getInputProps(name)} />}
+        />
+      ) : (
+        <span className="bone late" style={{ width: "60%" }} />
+      )}
+    </section>
+  )
+}
+
+const secretPath = "/api/console/settings/webhook-secret"
+
+/** The secret that signs what goes to the `callbackUrl` of a checkout. */
+function CallbackSecret() {
+  const may = useRight("secrets")
+  const [secret, setSecret] = useState<string | undefined>()
+  const show = useAct<{ data: { webhookSecret: string } }>({ onDone: ({ data }) => setSecret(data.webhookSecret) })
+  return (
+    <section className="card pad stack" aria-label="Secret of callbacks">
+      <div>
+        <h2>Secret of callbacks</h2>
+        <p className="quiet">
+          It signs what goes to a checkout's own callbackUrl. Endpoints under Webhooks each have a secret of their own.
+        </p>
+      </div>
+      {secret && <pre className="code">{secret}</pre>}
+      {may ? (
+        <div className="row">
+          <Button
+            loading={show.isPending}
+            onClick={() => show.mutate({ method: "POST", path: `${secretPath}/reveal` })}
+          >
+            Show it, once
+          </Button>
+          <Button
+            loading={show.isPending}
+            onClick={async () => {
+              const words = "The secret before goes on signing for 24 hours. Put the new one on your server until then."
+              if (await isSure({ title: "Make a new secret?", words, yes: "Make it" }))
+                show.mutate({ method: "POST", path: secretPath })
+            }}
+          >
+            Make a new one
+          </Button>
+        </div>
+      ) : (
+        <NoRight right="secrets" />
+      )}
+    </section>
+  )
+}

@@ -6,6 +6,7 @@ import type { Checkout } from "../api/types.ts"
 import { bodyOf, given, RequestForm } from "../ui/form.tsx"
 import { AmountInput, NetworkInput } from "../ui/inputs.tsx"
 import { PageHead } from "../ui/page.tsx"
+import { SplitInput } from "../ui/split-input.tsx"
 
 const HOUR_S = 3_600
 const lasting = [
@@ -15,7 +16,14 @@ const lasting = [
   { value: String(30 * 24 * HOUR_S), label: "30 days" },
 ]
 
+const captures = [
+  { value: "direct", label: "is yours once it is paid" },
+  { value: "manual", label: "is reserved first" },
+]
+
 const first = {
+  capture: "direct",
+  splitId: "",
   amount: "",
   description: "",
   chain: facts.networks[0]?.network ?? "",
@@ -45,6 +53,8 @@ export function NewCheckout() {
               amount: given(values.amount)?.replace(",", "."),
               description: given(values.description),
               chain: given(values.chain),
+              splitId: given(values.splitId),
+              capture: values.capture === "direct" ? undefined : values.capture,
               customerEmail: given(values.customerEmail),
               redirectUrl: given(values.redirectUrl),
               metadata: given(values.reference) === undefined ? undefined : { order: given(values.reference) },
@@ -71,6 +81,15 @@ export function NewCheckout() {
                   {...form.getInputProps("reference")}
                 />
                 <TextInput label="The payer's e-mail" description="Optional" {...form.getInputProps("customerEmail")} />
+              </div>
+              <div className="pair">
+                <NativeSelect
+                  label="The money"
+                  description="Reserved money is captured or released by you later"
+                  data={captures}
+                  {...form.getInputProps("capture")}
+                />
+                <SplitInput {...form.getInputProps("splitId")} />
               </div>
               <TextInput
                 label="Where the payer goes afterwards"

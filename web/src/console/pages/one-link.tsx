@@ -1,6 +1,6 @@
 /** One payment link, new or to be changed. */
 import { Textarea, TextInput } from "@mantine/core"
-import { useNavigate, useParams } from "@tanstack/react-router"
+import { useNavigate, useParams, useSearch } from "@tanstack/react-router"
 import { read } from "../api/client.ts"
 import { facts, networkTitle } from "../api/facts.ts"
 import { useLive } from "../api/live.ts"
@@ -12,10 +12,12 @@ import { AmountInput, NetworkInput } from "../ui/inputs.tsx"
 import { Money } from "../ui/money.tsx"
 import { Facts, PageHead } from "../ui/page.tsx"
 import { Share } from "../ui/share.tsx"
+import { SplitInput, SplitLink } from "../ui/split-input.tsx"
 import { Time } from "../ui/time.tsx"
 
 const up = { to: "/links", name: "Links" }
 const first = {
+  splitId: "",
   title: "",
   amount: "",
   description: "",
@@ -30,12 +32,14 @@ const embedOf = (url: string): string =>
 
 export function NewLink() {
   const navigate = useNavigate()
+  // "Sell with it" of a split.
+  const { split = "" } = useSearch({ strict: false }) as { split?: string }
   return (
     <div style={{ maxWidth: 640 }}>
       <PageHead title="Create link" up={up} />
       <section className="card pad">
         <RequestForm<typeof first, PaymentLink>
-          first={first}
+          first={{ ...first, splitId: split }}
           right="catalog"
           submit="Create link"
           done="The link takes payments"
@@ -50,6 +54,7 @@ export function NewLink() {
               description: given(values.description),
               slug: given(values.slug),
               chain: given(values.chain),
+              splitId: given(values.splitId),
               maxUses: given(values.maxUses) && Number(values.maxUses),
               redirectUrl: given(values.redirectUrl),
             }),
@@ -73,6 +78,7 @@ export function NewLink() {
                 />
                 <NetworkInput description="Where it is paid" {...form.getInputProps("chain")} />
               </div>
+              <SplitInput {...form.getInputProps("splitId")} />
               <div className="pair">
                 <TextInput
                   label="Uses at most"
@@ -159,6 +165,7 @@ export function OneLink() {
               of={[
                 ["Used", `${link.uses}${link.maxUses === null ? "" : ` of ${link.maxUses}`}`],
                 ["Network", networkTitle(link.chain)],
+                link.splitId && ["Divided by", <SplitLink key="s" id={link.splitId} />],
                 link.expiresAt && ["Ends", <Time key="e" at={link.expiresAt} />],
                 ["Created", <Time key="c" at={link.createdAt} />],
                 ["Id", <Id key="i" value={link.id} />],

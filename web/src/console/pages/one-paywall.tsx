@@ -12,6 +12,7 @@ import { AmountInput, NetworkInput } from "../ui/inputs.tsx"
 import { Money } from "../ui/money.tsx"
 import { Facts, PageHead } from "../ui/page.tsx"
 import { Share } from "../ui/share.tsx"
+import { SplitInput } from "../ui/split-input.tsx"
 import { Time } from "../ui/time.tsx"
 import { contentWords } from "./paywalls.tsx"
 
@@ -25,6 +26,7 @@ const durations = [
   { value: String(365 * DAY_S), label: "1 year" },
 ]
 const first = {
+  splitId: "",
   name: "",
   price: "",
   description: "",
@@ -59,6 +61,7 @@ export function NewPaywall() {
               description: given(values.description),
               contentUrl: given(values.contentUrl),
               chain: given(values.chain),
+              splitId: given(values.splitId),
               accessDuration: values.accessDuration === "" ? undefined : Number(values.accessDuration),
             }),
           })}
@@ -77,6 +80,7 @@ export function NewPaywall() {
                 <NativeSelect label="Access lasts" data={durations} {...form.getInputProps("accessDuration")} />
                 <NetworkInput {...form.getInputProps("chain")} />
               </div>
+              <SplitInput {...form.getInputProps("splitId")} />
             </>
           )}
         />

@@ -11,6 +11,7 @@ import { bodyOf, given, RequestForm } from "../ui/form.tsx"
 import { AmountInput, NetworkInput } from "../ui/inputs.tsx"
 import { Money } from "../ui/money.tsx"
 import { Facts, PageHead } from "../ui/page.tsx"
+import { SplitInput, SplitLink } from "../ui/split-input.tsx"
 import { Time } from "../ui/time.tsx"
 import { rhythmOf } from "./products.tsx"
 
@@ -21,7 +22,14 @@ const rhythms = [
   { value: "month", label: "Every month" },
   { value: "year", label: "Every year" },
 ]
-const first = { name: "", price: "", description: "", chain: facts.networks[0]?.network ?? "", billingInterval: "" }
+const first = {
+  splitId: "",
+  name: "",
+  price: "",
+  description: "",
+  chain: facts.networks[0]?.network ?? "",
+  billingInterval: "",
+}
 
 export function NewProduct() {
   const navigate = useNavigate()
@@ -44,6 +52,7 @@ export function NewProduct() {
               price: values.price.trim().replace(",", "."),
               description: given(values.description),
               chain: given(values.chain),
+              splitId: given(values.splitId),
               billingInterval: given(values.billingInterval),
             }),
           })}
@@ -56,6 +65,7 @@ export function NewProduct() {
                 <NativeSelect label="Paid" data={rhythms} {...form.getInputProps("billingInterval")} />
                 <NetworkInput {...form.getInputProps("chain")} />
               </div>
+              <SplitInput {...form.getInputProps("splitId")} />
             </>
           )}
         />
@@ -118,6 +128,7 @@ export function OneProduct() {
               ["Paid", rhythmOf(product)],
               product.trialDays > 0 && ["Trial", `${product.trialDays} days`],
               ["Network", networkTitle(product.chain)],
+              product.splitId && ["Divided by", <SplitLink key="s" id={product.splitId} />],
               ["Created", <Time key="c" at={product.createdAt} />],
               ["Id", <Id key="i" value={product.id} />],
             ]}

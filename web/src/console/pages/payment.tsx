@@ -6,6 +6,7 @@ import { isCheckoutId, type Story, useCheckout, useStory, useTransaction } from 
 import type { Checkout, Transaction } from "../api/types.ts"
 import { Hash, Id } from "../ui/copy.tsx"
 import { Decide } from "../ui/decide.tsx"
+import { EscrowActions, EscrowParts, Refunds } from "../ui/escrow.tsx"
 import { Linked } from "../ui/linked.tsx"
 import { Money } from "../ui/money.tsx"
 import { Facts, PageHead } from "../ui/page.tsx"
@@ -224,7 +225,12 @@ function CheckoutView({ checkout, story, error }: StoryGiven & { checkout: Check
               <Status state={waits && status !== "confirmed" ? "open" : status} why={exception} />
             </>
           }
-          actions={waits ? <Decision story={story} /> : <CheckoutActions checkout={checkout} />}
+          actions={
+            <>
+              {waits ? <Decision story={story} /> : <CheckoutActions checkout={checkout} />}
+              <EscrowActions checkout={checkout} />
+            </>
+          }
         />
       }
       rail={
@@ -246,6 +252,8 @@ function CheckoutView({ checkout, story, error }: StoryGiven & { checkout: Check
               ]}
             />
           </section>
+          <EscrowParts checkout={checkout} />
+          <Refunds checkout={checkout} />
           {["pending", "verifying"].includes(status) && <Share url={checkout.url} title="The payer's page" />}
           <Fields title="Metadata" of={metadata} />
           <Fields title="From the payer" of={payerInfo} />

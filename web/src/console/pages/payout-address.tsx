@@ -1,74 +1,157 @@
-/** Where the merchant's money goes: the payout address of each network. */
-import { TextInput } from "@mantine/core"
-import { useQuery } from "@tanstack/react-query"
-import { read } from "../api/client.ts"
+/** Where the merchant's money goes: the payout address of each network, the wallet lock, who approves returns. */
+import { Button, TextInput } from "@mantine/core"
 import { facts } from "../api/facts.ts"
-import { retries } from "../api/live.ts"
+import { useRight } from "../api/me.ts"
+import { settingsPath as path, useSettings } from "../api/settings.ts"
 import type { Settings } from "../api/types.ts"
 import { RequestForm } from "../ui/form.tsx"
 import { PageHead } from "../ui/page.tsx"
-import { Problem } from "../ui/problem.tsx"
+import { NoRight, Problem } from "../ui/problem.tsx"
+import { SettingsTabs } from "../ui/settings-tabs.tsx"
+import { Status } from "../ui/status.tsx"
+import { isSure } from "../ui/sure.ts"
 import { Time } from "../ui/time.tsx"
-
-const path = "/api/console/settings"
+import { useAct } from "../ui/use-act.ts"
 
 export function PayoutAddress() {
-  const query = useQuery({
-    queryKey: ["settings"],
-    queryFn: ({ signal }) => read<Settings>(path, {}, signal),
-    ...retries,
-  })
-  if (query.error && !query.data) return <Problem error={query.error} retry={() => void query.refetch()} />
+  const query = useSettings()
   const settings = query.data
   return (
-    <div style={{ maxWidth: 640 }}>
-      <PageHead title="Where your money goes" request={{ path }} />
-      {settings &&
-        facts.networks.map(({ network, title }) => {
-          const now = (settings.payoutAddresses as Record<string, string | undefined>)[network] ?? ""
-          const pending = settings.pendingPayoutAddresses[network] as
-            | { address?: string; effectiveAt?: string }
-            | undefined
-          return (
-            <section key={network} className="card pad stack" style={{ marginBottom: 16 }}>
-              <h2>{title}</h2>
-              {pending?.address && (
-                <p className="note wait">
-                  <span>
-                    It changes to <span className="mono">{pending.address}</span>
-                    {pending.effectiveAt && (
-                      <>
-                        {" "}
-                        <Time at={pending.effectiveAt} />
-                      </>
-                    )}
-                    . Change it back before then if that was not you.
-                  </span>
-                </p>
-              )}
-              <RequestForm
-                first={{ address: now }}
-                right="payouts"
-                submit="Save"
-                done="Saved. A change takes effect after 24 hours."
-                request={({ address }) => ({
-                  method: "PUT",
-                  path,
-                  body: { payoutAddresses: { [network]: address.trim() } },
-                })}
-                fields={form => (
-                  <TextInput
-                    label="Payout address"
-                    description="A wallet of yours on this network. Never an exchange: only its key can empty your receiving addresses."
-                    placeholder="0x…"
-                    classNames={{ input: "mono" }}
-                    {...form.getInputProps("address")}
-                  />
-                )}
-              />
-            </section>
-          )
-        })}
-    </div>
+    <>
+      <PageHead title="Settings" request={{ path }} />
+      <SettingsTabs />
+      {!settings && query.error && <Problem error={query.error} retry={() => void query.refetch()} />}
+      {!settings && !query.error && (
+        <section className="card pad late" role="status" aria-label="Loading">
+          <span className="bone" style={{ width: "50%" }} />
+        </section>
+      )}
+      {settings && (
+        <div className="two">
+          <div className="stack">
+            {facts.networks.map(each => (
+              <AddressOf key={each.network} settings={settings} {...each} />
+            ))}
+          </div>
+          <div className="stack">
+            <Lock settings={settings} />
+            <Approver settings={settings} />
+          </div>
+        </div>
+      )}
+    </>
+  )
+}
+
+interface Given {
+  settings: Settings
+}
+
+function AddressOf({ settings, network, title }: Given & { network: string; title: string }) {
+  const now = (settings.payoutAddresses as Record<string, string | undefined>)[network] ?? ""
+  const pending = settings.pendingPayoutAddresses[network] as { address?: string; effectiveAt?: string } | undefined
+  const isFirst = now === ""
+  return (
+    <section className="card pad stack" aria-label={`Payout address on ${title}`}>
+      <div className="row between">
+        <h2>Payout address on {title}</h2>
+        {isFirst ? <Status state="missing" /> : pending?.address ? <Status state="changing" /> : <Status state="on" />}
+      </div>
+      {pending?.address && (
+        <div className="note wait" role="status">
+          <div>
+            It changes to <span className="mono">{pending.address}</span>{" "}
+            {pending.effectiveAt && <Time at={pending.effectiveAt} />}. Was that not you? Save the address before, and
+            the change is gone.
+          </div>
+        </div>
+      )}
+      <RequestForm
+        key={now}
+        first={{ address: now }}
+        right="payouts"
+        submit={isFirst ? "Save" : "Change it"}
+        done={isFirst ? "Saved: payouts go there from now on" : "Saved"}
+        request={({ address }) => ({ method: "PUT", path, body: { payoutAddresses: { [network]: address.trim() } } })}
+        fields={form => (
+          <TextInput
+            label="Payout address"
+            description="A wallet whose key you hold. Never an exchange: only this key can empty your receiving addresses without us."
+            placeholder="0x…"
+            classNames={{ input: "mono" }}
+            {...form.getInputProps("address")}
+          />
+        )}
+      />
+      {!isFirst && (
+        <p className="quiet">
+          A change takes effect after 24 hours, so that somebody who got into your account can't take your money at
+          once. Signed by the wallet that it replaces, it takes effect now.
+        </p>
+      )}
+    </section>
+  )
+}
+
+function Lock({ settings: { walletLock } }: Given) {
+  const may = useRight("payouts")
+  const change = useAct({ done: walletLock ? "The lock is off" : "The lock is on" })
+  const toggle = async () => {
+    const words = walletLock
+      ? "Whoever is signed in as owner can then change where money goes, after 24 hours."
+      : "From then on your payout wallet signs each change of where money goes. Without that wallet nobody can change it, and neither can we."
+    const title = walletLock ? "Switch the wallet lock off?" : "Switch the wallet lock on?"
+    if (!(await isSure({ title, words, yes: walletLock ? "Switch off" : "Switch on" }))) return
+    change.mutate({ method: "PUT", path, body: { walletLock: !walletLock } })
+  }
+  return (
+    <section className="card pad stack" aria-label="Wallet lock">
+      <div className="row between">
+        <h2>Wallet lock</h2>
+        <Status state={walletLock ? "on" : "off"} />
+      </div>
+      <p className="second">
+        With the lock on, changes of payout addresses, splits and returns to an address that you name need a signature
+        of your payout wallet.
+      </p>
+      <div className="row">
+        <Button disabled={!may} loading={change.isPending} onClick={toggle}>
+          {walletLock ? "Switch off, with the wallet" : "Switch on, with the wallet"}
+        </Button>
+        {!may && <NoRight right="payouts" />}
+      </div>
+    </section>
+  )
+}
+
+const approvers = [
+  ["service", "This service", "A member decides, and the service sends the money back."],
+  ["wallet", "Your payout wallet", "Each return needs its signature: the service alone can send nothing back."],
+] as const
+
+function Approver({ settings: { approver } }: Given) {
+  const may = useRight("payouts")
+  const change = useAct({ done: "It holds for receiving addresses made from now on" })
+  return (
+    <section className="card pad stack" aria-label="Who approves returns">
+      <h2>Who approves returns</h2>
+      {approvers.map(([value, name, words]) => (
+        <label key={value} className="pick-one" data-on={value === approver || undefined}>
+          <input
+            type="radio"
+            name="approver"
+            checked={value === approver}
+            disabled={!may || change.isPending}
+            onChange={() => change.mutate({ method: "PUT", path, body: { approver: value } })}
+          />
+          <span>
+            <span className="strong">{name}</span>
+            <br />
+            <span className="quiet">{words}</span>
+          </span>
+        </label>
+      ))}
+      {!may && <NoRight right="payouts" />}
+    </section>
   )
 }

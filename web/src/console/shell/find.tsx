@@ -8,7 +8,7 @@ import { useEffect, useState } from "react"
 import { read } from "../api/client.ts"
 import { retries } from "../api/live.ts"
 import { onOpenFind } from "./find-store.ts"
-import { creations, places } from "./places.ts"
+import { creations, inner, places } from "./places.ts"
 import { signOut } from "./sign-out.ts"
 import { themeChoice } from "./theme-choice.ts"
 
@@ -28,6 +28,9 @@ const idKinds: [RegExp, string][] = [
   [/^cs_[a-z0-9]{24}$/, "/payments/"],
   [/^pw_[a-z0-9]{24}$/, "/paywalls/"],
   [/^prod_[a-z0-9]{24}$/, "/products/"],
+  [/^sub_[a-z0-9]{24}$/, "/subscriptions/"],
+  [/^evt_[a-z0-9]{24}$/, "/events/"],
+  [/^0x[0-9a-fA-F]{40}$/, "/payers/"],
 ]
 
 /** Where an id that was pasted whole leads, without asking. */
@@ -61,7 +64,7 @@ export default function Find() {
   const found = search.data?.data ?? []
   const matches = (label: string) => label.toLowerCase().includes(typed.trim().toLowerCase())
   const commands = [
-    ...places.map(({ name, to, key }) => ({ label: name, to, hint: `g ${key}` })),
+    ...[...places, ...inner].map(({ name, to, key }) => ({ label: name, to, hint: key && `g ${key}` })),
     ...creations.map(({ name, to }) => ({ label: name, to, hint: "" })),
   ].filter(({ label }) => matches(label))
   const others = [

@@ -14,7 +14,7 @@ import { Icon } from "./icons.tsx"
 import { useKeys } from "./keys.ts"
 import { Paused } from "./paused.tsx"
 import { Places } from "./place-list.tsx"
-import { isAt, places } from "./places.ts"
+import { inner, isAt, places } from "./places.ts"
 import { TeamName } from "./team-name.tsx"
 
 // What most visits never open is loaded when it is.
@@ -50,7 +50,7 @@ function Shell() {
   const router = useRouter()
   const [isHelping, setHelping] = useState(false)
   const main = useRef<HTMLElement>(null)
-  const keys = Object.fromEntries(places.map(({ key, to }) => [`g ${key}`, () => void navigate({ to })]))
+  const keys = Object.fromEntries([...places, ...inner].map(({ key, to }) => [`g ${key}`, () => void navigate({ to })]))
   useKeys({
     ...keys,
     "/": openFind,
@@ -96,7 +96,7 @@ function BottomBar({ path, count }: { path: string; count: number | undefined })
       {places
         .filter(({ icon }) => ["home", "payments", "needs", "checkouts"].includes(icon))
         .map(({ to, name, icon }) => (
-          <Link key={to} to={to} aria-current={isAt(path, to) ? "page" : undefined}>
+          <Link key={to} to={to} aria-current={isAt(path, { to }) ? "page" : undefined}>
             <Icon name={icon} />
             {name}
             {icon === "needs" && count ? <span className="count">{count}</span> : null}

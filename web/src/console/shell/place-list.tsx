@@ -9,10 +9,10 @@ interface Shown {
 }
 
 export function Places({ path, count, onClick }: Shown & { onClick?: (() => void) | undefined }) {
-  return places.map(({ to, name, icon, group }, i) => (
+  return places.map(({ to, name, icon, group, also = [] }, i) => (
     <div key={to}>
       {group !== undefined && places[i - 1]?.group !== group && <div className="group">{group}</div>}
-      <Link to={to} className="to" aria-current={isAt(path, to) ? "page" : undefined} onClick={onClick}>
+      <Link to={to} className="to" aria-current={isAt(path, { to, also }) ? "page" : undefined} onClick={onClick}>
         <Icon name={icon} />
         {name}
         {icon === "needs" && count ? <span className="count">{count}</span> : null}

@@ -3,7 +3,7 @@ import { Button, Modal } from "@mantine/core"
 import { useState } from "react"
 import { askedNow } from "../api/asked.ts"
 import type { TypedData } from "../api/failure.ts"
-import { accountOf, signData, type Wallet, walletsHere, walletWords } from "../api/wallet.ts"
+import { accountOf, signData, signersHere, type Wallet, walletWords } from "../api/wallet.ts"
 
 const hidden = new Set(["nonce", "expiresAt", "deadline", "service", "merchant", "deposit"])
 
@@ -25,7 +25,7 @@ export default function WalletDialog() {
     }
     setBusy(false)
   }
-  const wallets = asked ? walletsHere() : []
+  const wallets = asked ? signersHere() : []
   return (
     <Modal
       opened={asked !== undefined}

@@ -42,6 +42,21 @@ const words: Record<string, readonly [Tone, string]> = {
   on: ["good", "On"],
   off: ["off", "Off"],
   ending: ["wait", "Ends soon"],
+  // Payout addresses
+  missing: ["wait", "Not set"],
+  changing: ["wait", "Changes soon"],
+  // Refunds, subscriptions, invoices
+  needs_approval: ["wait", "Needs your wallet"],
+  succeeded: ["good", "Refunded"],
+  active: ["good", "Active"],
+  payment_due: ["wait", "Payment due"],
+  past_due: ["bad", "Past due"],
+  paused: ["off", "Paused"],
+  canceled: ["off", "Canceled"],
+  paid: ["good", "Paid"],
+  unpaid: ["bad", "Unpaid"],
+  void: ["off", "Void"],
+  due: ["info", "Due"],
 }
 
 /** The word and tone of a state; the API's own word where we have none. */

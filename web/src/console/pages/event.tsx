@@ -1,0 +1,65 @@
+/** One event, exactly as it is sent. */
+import { Button } from "@mantine/core"
+import { Link, useParams } from "@tanstack/react-router"
+import { read } from "../api/client.ts"
+import { useLive } from "../api/live.ts"
+import { copyText, Id } from "../ui/copy.tsx"
+import { Facts, PageHead } from "../ui/page.tsx"
+import { Problem } from "../ui/problem.tsx"
+import { Moment } from "../ui/time.tsx"
+
+interface Event {
+  data: { id: string; event: string; createdAt: string; data: { id?: string } }
+}
+
+export function OneEvent() {
+  const { id } = useParams({ strict: false }) as { id: string }
+  const path = `/api/console/events/${id}`
+  const up = { to: "/webhooks", name: "Webhooks" }
+  const query = useLive(["event", id], signal => read<Event>(path, {}, signal), { every: 600_000 })
+  const event = query.data?.data
+  if (!event && query.error) return <Problem error={query.error} retry={() => void query.refetch()} />
+  if (!event)
+    return (
+      <div className="late" role="status" aria-label="Loading">
+        <PageHead title="…" up={up} head={<span className="bone" style={{ width: 240, height: 24 }} />} />
+      </div>
+    )
+  const body = JSON.stringify(event, null, 2)
+  const about = /^(cs|pay|po|sub|inv)_/.test(event.data?.id ?? "") ? event.data.id : undefined
+  return (
+    <>
+      <PageHead
+        title={event.event}
+        up={up}
+        request={{ path }}
+        actions={
+          about && (
+            <Button component={Link} to={about.startsWith("sub_") ? `/subscriptions/${about}` : `/payments/${about}`}>
+              What it is about
+            </Button>
+          )
+        }
+      />
+      <div className="two">
+        <section className="card pad stack tight">
+          <div className="row between">
+            <h2>As it is sent</h2>
+            <Button size="xs" onClick={() => copyText(body, "Event")}>
+              Copy
+            </Button>
+          </div>
+          <pre className="code">{body}</pre>
+        </section>
+        <section className="card pad" aria-label="Facts">
+          <Facts
+            of={[
+              ["Emitted", <Moment key="e" at={event.createdAt} />],
+              ["Id", <Id key="i" value={event.id} />],
+            ]}
+          />
+        </section>
+      </div>
+    </>
+  )
+}

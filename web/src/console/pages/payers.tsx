@@ -1,0 +1,95 @@
+/** Payers: who paid, how much, and when last. */
+import { TextInput } from "@mantine/core"
+import { useNavigate, useSearch } from "@tanstack/react-router"
+import { useEffect, useState } from "react"
+import type { Payer } from "../api/types.ts"
+import { Hash } from "../ui/copy.tsx"
+import { usePages } from "../ui/cursor-list.ts"
+import { type Column, DataTable } from "../ui/data-table.tsx"
+import { Money } from "../ui/money.tsx"
+import { PageHead } from "../ui/page.tsx"
+import { Time } from "../ui/time.tsx"
+
+const path = "/api/console/payers"
+export type PayerRow = Payer & { id: string }
+
+const isSome = (amount: string): boolean => /[1-9]/.test(amount)
+
+/** What a payer paid, one amount for each token: nothing is added across tokens. */
+function Sums({ of, field }: { of: Payer; field: "paid" | "open" | "returned" }) {
+  const some = of.totals.filter(each => isSome(each[field]))
+  if (some.length === 0) return <span className="quiet">–</span>
+  return some.map(each => (
+    <div key={`${each.chain}${each.token}`}>
+      <Money amount={each[field]} currency={each.currency} />
+    </div>
+  ))
+}
+
+export const payerColumns: Column<PayerRow>[] = [
+  { head: "Paid", width: 12, cell: row => <Sums of={row} field="paid" /> },
+  { head: "Payer", width: 14, cell: row => <Hash value={row.address} /> },
+  {
+    head: "Payments",
+    width: 4,
+    wide: true,
+    right: true,
+    cell: row => <span className="num">{row.totals.reduce((sum, each) => sum + each.payments, 0)}</span>,
+  },
+  { head: "Waits for you", width: 10, wide: true, right: true, cell: row => <Sums of={row} field="open" /> },
+  { head: "Sent back", width: 10, wide: true, right: true, cell: row => <Sums of={row} field="returned" /> },
+  { head: "Last paid", width: 8, right: true, cell: row => <Time at={row.lastPaidAt} /> },
+]
+
+const WHOLE = /^(0x[0-9a-fA-F]{40}|[^@\s]+@[^@\s]+\.[^@\s]+)$/
+
+export function Payers() {
+  const { q } = useSearch({ strict: false }) as { q?: string }
+  const navigate = useNavigate()
+  const [typed, setTyped] = useState(q ?? "")
+  const text = typed.trim()
+  useEffect(() => {
+    if (text === (q ?? "") || (text !== "" && !WHOLE.test(text))) return
+    const wait = setTimeout(
+      () => void navigate({ to: "/payers", search: (text ? { q: text } : {}) as never, replace: true }),
+      250,
+    )
+    return () => clearTimeout(wait)
+  })
+  const query = q ? { q } : {}
+  const list = usePages<PayerRow>(path, query, row => row.address)
+  const clear = () => {
+    setTyped("")
+    void navigate({ to: "/payers", search: {} as never, replace: true })
+  }
+  return (
+    <>
+      <PageHead title="Payers" request={{ path, query }} />
+      <div className="chips">
+        <TextInput
+          className="grow"
+          size="xs"
+          aria-label="Wallet or e-mail address"
+          placeholder="Wallet or e-mail address"
+          value={typed}
+          onChange={event => setTyped(event.currentTarget.value)}
+        />
+      </div>
+      <section className="card" aria-label="List">
+        <DataTable
+          name="payers"
+          columns={payerColumns}
+          list={list}
+          to={({ address }) => `/payers/${address}`}
+          filtered={q ? { words: `the wallet or e-mail address “${q}”`, clear } : undefined}
+          empty={
+            <>
+              <h2>Nobody has paid yet</h2>
+              <p>Each wallet that pays is here, with all that it paid, its subscriptions and its access.</p>
+            </>
+          }
+        />
+      </section>
+    </>
+  )
+}

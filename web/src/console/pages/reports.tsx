@@ -1,0 +1,169 @@
+/** Reports: what was held, came in and went out in a time, as files for the books. */
+import { NativeSelect, TextInput } from "@mantine/core"
+import { useQuery } from "@tanstack/react-query"
+import { Link, useNavigate, useSearch } from "@tanstack/react-router"
+import { chosenMerchant, read } from "../api/client.ts"
+import { pathOf } from "../api/curl.ts"
+import { networkTitle } from "../api/facts.ts"
+import { retries } from "../api/live.ts"
+import { Money } from "../ui/money.tsx"
+import { LinkButton, PageHead } from "../ui/page.tsx"
+import { Problem } from "../ui/problem.tsx"
+
+interface Balances {
+  data: { chain: string; token: string; currency: string; amount: string; inAddresses: string; inEscrow: string }[]
+}
+
+const kinds = [
+  ["payouts", "Payouts", "Each payout with the payments inside it. The lines add up to what reached your wallet."],
+  ["books", "Books", "Every transfer in and out, with its reason and its value when it happened."],
+  ["balance", "Balance", "What was held at the start, came in and went out by reason, and was held at the end."],
+  ["tax", "Tax", "By month: received, given back, and the difference, with values in your currency."],
+] as const
+
+const others = [
+  ["/api/console/transactions.csv", "Payments", true],
+  ["/api/console/checkouts.csv", "Checkouts", false],
+  ["/api/console/subscriptions.csv", "Subscriptions", false],
+  ["/api/console/invoices.csv", "Invoices", false],
+] as const
+
+interface Span {
+  /** The first day and the day after the last, as `2026-10-01`. */
+  from: string
+  to: string
+}
+
+const dayOf = (year: number, month: number): string => new Date(Date.UTC(year, month, 1)).toISOString().slice(0, 10)
+
+/** The quarters and months up to now, the newest first, by name. */
+export function spansOf(now: Date): { name: string; span: Span }[] {
+  const year = now.getUTCFullYear()
+  const quarter = Math.floor(now.getUTCMonth() / 3)
+  const quarters = Array.from({ length: 5 }, (_, i) => {
+    const first = (quarter - i) * 3
+    const from = dayOf(year, first)
+    const number = Math.floor(new Date(from).getUTCMonth() / 3) + 1
+    return { name: `Quarter ${number} of ${from.slice(0, 4)}`, span: { from, to: dayOf(year, first + 3) } }
+  })
+  const months = Array.from({ length: 6 }, (_, i) => {
+    const from = dayOf(year, now.getUTCMonth() - i)
+    const name = new Date(from).toLocaleDateString("en", { month: "long", year: "numeric", timeZone: "UTC" })
+    return { name, span: { from, to: dayOf(year, now.getUTCMonth() - i + 1) } }
+  })
+  return [...quarters, ...months, { name: `All of ${year}`, span: { from: dayOf(year, 0), to: dayOf(year + 1, 0) } }]
+}
+
+const zone = Intl.DateTimeFormat().resolvedOptions().timeZone
+
+export function Reports() {
+  const spans = spansOf(new Date())
+  const found = useSearch({ strict: false }) as Partial<Span>
+  const navigate = useNavigate()
+  const { from = spans[0]?.span.from ?? "", to = spans[0]?.span.to ?? "" } = found
+  const set = (next: Span) => void navigate({ to: "/reports", search: next as never, replace: true })
+  const merchant = chosenMerchant.get() ?? undefined
+  const query = { from: `${from}T00:00:00Z`, to: `${to}T00:00:00Z`, merchant }
+  const chosen = spans.find(({ span }) => span.from === from && span.to === to)
+  return (
+    <>
+      <PageHead
+        title="Reports"
+        request={{ path: "/api/console/reports/payouts.csv", query: { from: query.from, to: query.to } }}
+      />
+      <div className="two">
+        <div className="stack">
+          <section className="card pad" aria-label="Time">
+            <div className="row" style={{ alignItems: "flex-end", gap: 12 }}>
+              <NativeSelect
+                label="Time"
+                data={[...spans.map(({ name }) => name), ...(chosen ? [] : ["Other"])]}
+                value={chosen?.name ?? "Other"}
+                onChange={event => {
+                  const next = spans.find(({ name }) => name === event.currentTarget.value)
+                  if (next) set(next.span)
+                }}
+              />
+              <TextInput
+                type="date"
+                label="From"
+                value={from}
+                onChange={event => set({ from: event.currentTarget.value, to })}
+              />
+              <TextInput
+                type="date"
+                label="Up to, not with"
+                value={to}
+                onChange={event => set({ from, to: event.currentTarget.value })}
+              />
+            </div>
+          </section>
+          <section className="card" aria-label="Reports">
+            {kinds.map(([kind, name, words], i) => (
+              <div key={kind} className={`pad row between ${i > 0 ? "rule" : ""}`} style={{ flexWrap: "nowrap" }}>
+                <div>
+                  <div className="strong">{name}</div>
+                  <div className="quiet">{words}</div>
+                </div>
+                <LinkButton
+                  href={pathOf({
+                    path: `/api/console/reports/${kind}.csv`,
+                    query: { ...query, ...(kind === "tax" ? { tz: zone } : {}) },
+                  })}
+                >
+                  {`Export ${name.toLowerCase()}`}
+                </LinkButton>
+              </div>
+            ))}
+          </section>
+          <section className="card pad stack tight" aria-label="Whole lists">
+            <h2>Whole lists</h2>
+            <div className="row">
+              {others.map(([path, name, isTimed]) => (
+                <LinkButton key={path} href={pathOf({ path, query: isTimed ? query : { merchant } })}>
+                  {name}
+                </LinkButton>
+              ))}
+            </div>
+            <p className="quiet">
+              Payments of the time above; the others whole. <Link to="/addresses">Receiving addresses</Link> have a file
+              with which their money can be had without this service.
+            </p>
+          </section>
+        </div>
+        <Held />
+      </div>
+    </>
+  )
+}
+
+/** What is held now, by network and token. */
+function Held() {
+  const balances = useQuery({
+    queryKey: ["balances"],
+    queryFn: ({ signal }) => read<Balances>("/api/console/balances", {}, signal),
+    ...retries,
+  })
+  if (balances.error && !balances.data) return <Problem error={balances.error} retry={() => void balances.refetch()} />
+  return (
+    <section className="card pad stack" aria-label="Held now">
+      <h2>On its way to you now</h2>
+      {!balances.data && <span className="bone late" style={{ width: 140, height: 28 }} />}
+      {balances.data?.data.length === 0 && <p className="quiet">Nothing. What is paid is paid out by itself.</p>}
+      {balances.data?.data.map(({ chain, token, currency, amount, inAddresses, inEscrow }) => (
+        <div key={`${chain}${token}`}>
+          <div className="label">{networkTitle(chain)}</div>
+          <Money size="money" amount={amount} currency={currency} />
+          <div className="quiet">
+            <Money amount={inAddresses} /> at receiving addresses
+            {/[1-9]/.test(inEscrow) && (
+              <>
+                , <Money amount={inEscrow} /> reserved
+              </>
+            )}
+          </div>
+        </div>
+      ))}
+    </section>
+  )
+}

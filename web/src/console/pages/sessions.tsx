@@ -1,0 +1,78 @@
+/** The browsers in which this person is signed in; each can be signed out from here. */
+import { Button } from "@mantine/core"
+import { useQuery } from "@tanstack/react-query"
+import { read } from "../api/client.ts"
+import { retries } from "../api/live.ts"
+import type { Session } from "../api/types.ts"
+import { signOut } from "../shell/sign-out.ts"
+import { type Column, DataTable } from "../ui/data-table.tsx"
+import { PageHead } from "../ui/page.tsx"
+import { SettingsTabs } from "../ui/settings-tabs.tsx"
+import { Time } from "../ui/time.tsx"
+import { useAct } from "../ui/use-act.ts"
+import { wholeList } from "../ui/whole-list.ts"
+
+const path = "/api/console/sessions"
+const ways: Record<string, string> = { wallet: "a wallet", provider: "the provider", sandbox: "the sandbox's button" }
+
+/** `Firefox on Linux`, for a person to recognise. */
+function browserOf(agent: string | null): string {
+  if (!agent) return "A browser"
+  const browser = /(Edg|OPR|Firefox|HeadlessChrome|Chrome|Safari)\//.exec(agent)?.[1] ?? "A browser"
+  const system = /(Windows|Android|iPhone|iPad|Mac OS X|CrOS|Linux)/.exec(agent)?.[1]
+  const names: Record<string, string> = { Edg: "Edge", OPR: "Opera", HeadlessChrome: "Chrome", "Mac OS X": "macOS" }
+  return [names[browser] ?? browser, system && `on ${names[system] ?? system}`].filter(Boolean).join(" ")
+}
+
+export function Sessions() {
+  const query = useQuery({
+    queryKey: ["sessions"],
+    queryFn: async ({ signal }) => (await read<{ data: Session[] }>(path, {}, signal)).data,
+    refetchInterval: 30_000,
+    ...retries,
+  })
+  const end = useAct({ done: "That browser is signed out" })
+  const columns: Column<Session>[] = [
+    {
+      head: "Browser",
+      width: 18,
+      cell: row => (
+        <>
+          <span className="strong">{browserOf(row.userAgent)}</span>
+          {row.current && <span className="quiet"> · this one</span>}
+        </>
+      ),
+    },
+    { head: "Signed in by", width: 10, wide: true, cell: row => ways[row.way] ?? row.way },
+    { head: "From", width: 12, wide: true, cell: row => <span className="num quiet">{row.address ?? "–"}</span> },
+    { head: "Last seen", width: 8, cell: row => <Time at={row.lastSeenAt} /> },
+    { head: "Ends", width: 8, wide: true, cell: row => <Time at={row.expiresAt} /> },
+    {
+      head: "",
+      width: 6,
+      right: true,
+      cell: row => (
+        <Button
+          size="xs"
+          onClick={() => (row.current ? void signOut() : end.mutate({ method: "DELETE", path: `${path}/${row.id}` }))}
+        >
+          Sign out
+        </Button>
+      ),
+    },
+  ]
+  return (
+    <>
+      <PageHead title="Settings" request={{ path }} />
+      <SettingsTabs />
+      <section className="card" aria-label="List">
+        <DataTable
+          name="browsers"
+          columns={columns}
+          list={wholeList(query)}
+          empty={<p>You are signed in nowhere.</p>}
+        />
+      </section>
+    </>
+  )
+}

@@ -1,0 +1,38 @@
+/** Which split what is sold is divided by. */
+import { NativeSelect, type NativeSelectProps } from "@mantine/core"
+import { useQuery } from "@tanstack/react-query"
+import { Link } from "@tanstack/react-router"
+import { read } from "../api/client.ts"
+import { retries } from "../api/live.ts"
+import { useRight } from "../api/me.ts"
+import type { Page, SplitListed } from "../api/types.ts"
+
+/** Nothing where there is no split, or the person may not attach one. */
+export function SplitInput(props: NativeSelectProps) {
+  const may = useRight("payouts")
+  const { data } = useQuery({
+    queryKey: ["splits", "choices"],
+    queryFn: ({ signal }) => read<Page<SplitListed>>("/api/console/splits", { limit: 100 }, signal),
+    enabled: may,
+    staleTime: 30_000,
+    ...retries,
+  })
+  if (!data || data.data.length === 0) return null
+  return (
+    <NativeSelect
+      label="Divided by"
+      description="Each payment goes to the recipients of the split"
+      data={[
+        { value: "", label: "Nobody: it is all yours" },
+        ...data.data.map(({ id, name }) => ({ value: id, label: name })),
+      ]}
+      {...props}
+    />
+  )
+}
+
+export const SplitLink = ({ id }: { id: string }) => (
+  <Link to="/splits/$id" params={{ id }} className="plain-link">
+    a split
+  </Link>
+)
