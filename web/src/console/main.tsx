@@ -103,7 +103,12 @@ const tree = root.addChildren([
   page("/system", () => import("./pages/system.tsx"), "System"),
   page("/events/$id", () => import("./pages/event.tsx"), "OneEvent"),
   page("/payout-address", () => import("./pages/payout-address.tsx"), "PayoutAddress"),
-  ...(isSandbox ? [page("/dev/states", () => import("./pages/dev-states.tsx"), "DevStates")] : []),
+  ...(isSandbox
+    ? [
+        page("/sandbox", () => import("./pages/sandbox.tsx"), "SandboxTools"),
+        page("/dev/states", () => import("./pages/dev-states.tsx"), "DevStates"),
+      ]
+    : []),
 ])
 
 const router = createRouter({

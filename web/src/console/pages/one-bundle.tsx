@@ -72,16 +72,15 @@ function RoutesInput({ value, onChange }: { value: Route[]; onChange: (routes: R
             value={each.price}
             onChange={event => set(i, { price: event.currentTarget.value })}
           />
-          <Button
-            size="xs"
-            variant="subtle"
-            color="gray"
+          <button
+            type="button"
+            className="remove"
             aria-label={`Remove route ${i + 1}`}
             disabled={value.length < 2}
             onClick={() => onChange(value.filter((_, at) => at !== i))}
           >
             ✕
-          </Button>
+          </button>
         </div>
       ))}
       <div className="row">

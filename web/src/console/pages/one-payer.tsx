@@ -5,8 +5,10 @@ import { read } from "../api/client.ts"
 import { networkTitle } from "../api/facts.ts"
 import { useLive } from "../api/live.ts"
 import { useRight } from "../api/me.ts"
-import type { Grant, Page, PayerWhole } from "../api/types.ts"
+import type { Grant, Page, PayerWhole, Transaction } from "../api/types.ts"
 import { Hash } from "../ui/copy.tsx"
+import { usePages } from "../ui/cursor-list.ts"
+import { DataTable } from "../ui/data-table.tsx"
 import { Money } from "../ui/money.tsx"
 import { Facts, PageHead } from "../ui/page.tsx"
 import { Problem } from "../ui/problem.tsx"
@@ -14,6 +16,7 @@ import { Status } from "../ui/status.tsx"
 import { isSure } from "../ui/sure.ts"
 import { Time } from "../ui/time.tsx"
 import { useAct } from "../ui/use-act.ts"
+import { moneyColumns, toPayment } from "./payments.tsx"
 
 const up = { to: "/payers", name: "Payers" }
 
@@ -21,6 +24,10 @@ export function OnePayer() {
   const { id } = useParams({ strict: false }) as { id: string }
   const path = `/api/console/payers/${encodeURIComponent(id)}`
   const query = useLive(["payer", id], signal => read<PayerWhole>(path, {}, signal), { every: 15_000 })
+  const paid = usePages<Transaction>("/api/console/transactions", {
+    type: "payment",
+    ...(id.includes("@") ? { customerEmail: id } : { q: id }),
+  })
   const payer = query.data
   if (!payer && query.error) return <Problem error={query.error} retry={() => void query.refetch()} />
   if (!payer)
@@ -47,14 +54,25 @@ export function OnePayer() {
             {id.startsWith("0x") ? <Hash value={id} /> : <span className="second">{id}</span>}
           </>
         }
-        actions={
-          <Button component={Link} to="/payments" search={(id.startsWith("0x") ? { q: id } : { q: id }) as never}>
-            All payments
-          </Button>
-        }
       />
       <div className="two">
         <div className="stack">
+          <section className="card" aria-label="Payments">
+            <div className="pad head">
+              <h2>Last payments</h2>
+              <Link to="/payments" search={{ q: id } as never}>
+                All payments
+              </Link>
+            </div>
+            <DataTable
+              name="payments"
+              isPart
+              columns={moneyColumns.filter(({ head }) => !["Payer", "Transaction"].includes(head))}
+              list={paid}
+              to={toPayment}
+              empty={<p>No payment of this payer is here.</p>}
+            />
+          </section>
           <Subscribed of={payer} />
           <Access of={payer} />
         </div>

@@ -17,7 +17,7 @@ import { Facts, PageHead } from "../ui/page.tsx"
 import { NoRight, Problem } from "../ui/problem.tsx"
 import { Status } from "../ui/status.tsx"
 import { isSure } from "../ui/sure.ts"
-import { Time } from "../ui/time.tsx"
+import { Day, Time } from "../ui/time.tsx"
 import { useAct } from "../ui/use-act.ts"
 import { wholeList } from "../ui/whole-list.ts"
 import { invoiceColumns, rhythmText } from "./subscriptions.tsx"
@@ -108,8 +108,8 @@ export function OneSubscription() {
                     open it
                   </Link>,
                 ],
-                ["Paid until", <Time key="u" at={subscription.paidUntil} />],
-                ["Access until", <Time key="a" at={subscription.accessUntil} />],
+                ["Paid until", <Day key="u" at={subscription.paidUntil} />],
+                ["Access until", <Day key="a" at={subscription.accessUntil} />],
                 subscription.maxPeriods !== null && ["Periods at most", String(subscription.maxPeriods)],
                 ["Network", networkTitle(chain)],
                 ["Since", <Time key="s" at={subscription.startedAt} />],

@@ -12,7 +12,7 @@ import { type Column, DataTable } from "../ui/data-table.tsx"
 import { Money } from "../ui/money.tsx"
 import { LinkButton, PageHead } from "../ui/page.tsx"
 import { Status, stateOf } from "../ui/status.tsx"
-import { Time } from "../ui/time.tsx"
+import { Day, Time } from "../ui/time.tsx"
 
 const every = (count: number, unit: string): string => (count === 1 ? `each ${unit}` : `every ${count} ${unit}s`)
 
@@ -29,7 +29,7 @@ const columns: Column<Subscription>[] = [
   },
   { head: "State", width: 8, cell: row => <Status state={row.status} why={row.cancelReason} /> },
   { head: "Paid", width: 8, cell: row => <span className="second">{rhythmText(row)}</span> },
-  { head: "Paid until", width: 8, wide: true, cell: row => <Time at={row.paidUntil} /> },
+  { head: "Paid until", width: 8, wide: true, cell: row => <Day at={row.paidUntil} /> },
   {
     head: "Then",
     width: 12,
@@ -52,7 +52,7 @@ export const invoiceColumns: Column<Invoice>[] = [
     width: 16,
     cell: row => (
       <span className="second">
-        <Time at={row.periodStart} /> – <Time at={row.periodEnd} />
+        <Day at={row.periodStart} /> – <Day at={row.periodEnd} />
       </span>
     ),
   },

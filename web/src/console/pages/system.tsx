@@ -37,7 +37,9 @@ export function System() {
         ) : (
           alarms.map(each => (
             <div key={each} className="note bad" role="status">
-              <div>{each}</div>
+              <div>
+                <Alarm text={each} />
+              </div>
             </div>
           ))
         )}
@@ -89,7 +91,7 @@ export function System() {
                     {deliveries.pending}
                   </Link>,
                 ],
-                deliveries.oldestAt && ["The oldest since", <Time key="e" at={deliveries.oldestAt} />],
+                deliveries.oldestAt && ["The next try", <Time key="e" at={deliveries.oldestAt} />],
               ]}
             />
           </section>
@@ -98,3 +100,9 @@ export function System() {
     </>
   )
 }
+
+const TIME = /(\d{4}-\d\d-\d\dT[\d:.]+Z)/
+
+/** The server's words, with times as the reader places them. */
+const Alarm = ({ text }: { text: string }) =>
+  text.split(TIME).map((part, i) => (i % 2 === 1 ? <Time key={part} at={part} /> : part))

@@ -112,7 +112,7 @@ function RefundDialog({ checkout, escrow, close }: Given & { escrow: Escrow }) {
         />
         <TextInput
           label="Reason"
-          description="For your books and your team; the payer does not see it"
+          description="For your books and your team"
           value={reason}
           onChange={event => setReason(event.currentTarget.value)}
         />

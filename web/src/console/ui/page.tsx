@@ -53,7 +53,7 @@ export function PageHead({ title, head, up, request, actions }: Given) {
 
 /** A file to be saved, such as a CSV. */
 export const LinkButton = ({ href, children }: { href: string; children: string }) => (
-  <Button component="a" href={href} download>
+  <Button component="a" href={href} download style={{ flex: "none" }}>
     {children}
   </Button>
 )

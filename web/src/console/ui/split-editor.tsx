@@ -105,16 +105,15 @@ export function SplitEditor({ value, onChange }: { value: SplitValue; onChange: 
             />
             <span>gets the rest</span>
           </label>
-          <Button
-            size="xs"
-            variant="subtle"
-            color="gray"
+          <button
+            type="button"
+            className="remove"
             aria-label={`Remove recipient ${i + 1}`}
             disabled={shown.length <= 2}
             onClick={() => remove(i)}
           >
             ✕
-          </Button>
+          </button>
         </div>
       ))}
       <div className="row between">

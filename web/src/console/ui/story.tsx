@@ -116,7 +116,15 @@ function Entry({ entry: { at, kind, text, txHash, object } }: { entry: StoryEntr
   )
 }
 
-const kinds: Record<string, string> = { share: "Share", sweep: "Payout", return: "Return", capture: "Capture" }
+const kinds: Record<string, string> = {
+  share: "Share",
+  sweep: "Payout",
+  return: "Return",
+  reserve: "Reservation",
+  capture: "Capture",
+  void: "Release",
+  refund: "Refund",
+}
 
 /** Where the money went: each share, sweep and return. */
 export function Parts({ of }: { of: Part[] }) {

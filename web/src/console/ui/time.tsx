@@ -39,6 +39,13 @@ export function Time({ at }: { at: string }) {
   )
 }
 
+/** The day alone, for what lasts for days. */
+export const Day = ({ at }: { at: string }) => (
+  <time className="num" dateTime={at} title={exact.format(Date.parse(at))} style={{ whiteSpace: "nowrap" }}>
+    {farDay.format(Date.parse(at))}
+  </time>
+)
+
 /** To the second, for a story of one payment. */
 export function Moment({ at }: { at: string }) {
   const now = Date.now()
