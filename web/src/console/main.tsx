@@ -12,8 +12,11 @@ import {
 } from "@tanstack/react-router"
 import { setNonce } from "get-nonce"
 import { createRoot } from "react-dom/client"
+import { changesOn } from "./api/apply-changes.ts"
+import { chosenMerchant } from "./api/client.ts"
 import { firstMe, isSandbox } from "./api/facts.ts"
 import { retries } from "./api/live.ts"
+import { followChanges } from "./api/stream.ts"
 import { followG } from "./shell/keys.ts"
 import { Layout } from "./shell/layout.tsx"
 import { useScheme } from "./shell/theme-choice.ts"
@@ -76,6 +79,7 @@ const tree = root.addChildren([
   page("/paywalls/$id", () => import("./pages/one-paywall.tsx"), "OnePaywall"),
   page("/webhooks", () => import("./pages/webhooks.tsx"), "Webhooks"),
   page("/webhooks/new", () => import("./pages/new-webhook.tsx"), "NewWebhook"),
+  page("/listeners", () => import("./pages/listeners.tsx"), "Listeners"),
   page("/webhooks/deliveries/$id", () => import("./pages/delivery.tsx"), "OneDelivery"),
   page("/webhooks/$id", () => import("./pages/one-webhook.tsx"), "OneWebhook"),
   page("/payouts", () => import("./pages/payouts.tsx"), "Payouts"),
@@ -142,8 +146,19 @@ function App() {
   )
 }
 
+/** Begins again for another merchant. */
+function followMerchant(): void {
+  const { onChange, onReset } = changesOn(queries)
+  let stop = followChanges(onChange, onReset)
+  chosenMerchant.follow(() => {
+    stop()
+    stop = followChanges(onChange, onReset)
+  })
+}
+
 if (firstMe) {
   followG()
+  followMerchant()
   const element = document.getElementById("root")
   if (element) createRoot(element).render(<App />)
 }

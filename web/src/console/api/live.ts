@@ -1,20 +1,25 @@
 /**
- * How pages stay current: they ask again, within the 60 requests a minute that a person has. The one place to change once there is
- * a stream of changes.
+ * How pages stay current: the stream says what changed (`stream.ts`). Where it is down they ask again, within the 60 requests a minute
+ * that a person has.
  */
 import { keepPreviousData, type QueryKey, type UseQueryResult, useQuery } from "@tanstack/react-query"
 import { pausedUntil, requestsLeft } from "./client.ts"
 import { Failure } from "./failure.ts"
+import { isLive } from "./stream.ts"
 
 /** A list is asked for this often while it is seen: at most 12 of the 60 requests of a minute. */
 const EVERY_MS = 5_000
 /** Below so many requests left, what a person does comes first. */
 const RESERVE = 15
 
+/** While the stream is up, in case that it missed something. */
+const LIVE_EVERY_MS = 60_000
+
 /** When to ask again, in ms; false for not yet. A hidden tab does not ask (react-query's default). */
 function nextAsk(): number | false {
   const wait = pausedUntil.get() - Date.now()
   if (wait > 0) return wait + 500
+  if (isLive.get()) return LIVE_EVERY_MS
   return requestsLeft.get() < RESERVE ? EVERY_MS * 3 : EVERY_MS
 }
 
@@ -31,8 +36,10 @@ export const useLive = <T>(
   key: QueryKey,
   ask: (signal: AbortSignal) => Promise<T>,
   options: { every?: number; enabled?: boolean } = {},
-): UseQueryResult<T> =>
-  useQuery({
+): UseQueryResult<T> => {
+  // Rendered anew when the stream comes or goes, so that the next question is put off or comes at once.
+  isLive.use()
+  return useQuery({
     queryKey: key,
     queryFn: ({ signal }) => ask(signal),
     refetchInterval: () => (options.every ? Math.max(options.every, Number(nextAsk())) : nextAsk()),
@@ -40,3 +47,4 @@ export const useLive = <T>(
     placeholderData: keepPreviousData,
     retryOnMount: false,
   })
+}

@@ -5,6 +5,8 @@ export interface Store<T> {
   get(): T
   set(value: T): void
   use(): T
+  /** Calls the function after each change; the returned one stops that. */
+  follow(listener: () => void): () => void
 }
 
 export function newStore<T>(first: T): Store<T> {
@@ -23,6 +25,7 @@ export function newStore<T>(first: T): Store<T> {
       for (const listener of listeners) listener()
     },
     use: () => useSyncExternalStore(subscribe, get),
+    follow: subscribe,
   }
 }
 

@@ -1,7 +1,6 @@
 /** One payment, checkout or payout, with its story and why it stands as it does. */
-import { useQuery } from "@tanstack/react-query"
 import { read } from "./client.ts"
-import { retries, useLive } from "./live.ts"
+import { useLive } from "./live.ts"
 import type { Checkout, Page, Transaction } from "./types.ts"
 
 /** What can be done now; `route` is a method and a path, or null. */
@@ -80,13 +79,11 @@ export const useCheckout = (id: string | null) =>
 
 /** A movement by its id; null where the list has none. */
 export const useTransaction = (id: string, enabled: boolean) =>
-  useQuery({
-    queryKey: ["transaction", id],
-    queryFn: async ({ signal }) => {
+  useLive(
+    ["transaction", id],
+    async signal => {
       const { data } = await read<Page<Transaction>>("/api/console/transactions", { q: id, limit: 10 }, signal)
       return data.find(row => row.id === id) ?? data[0] ?? null
     },
-    enabled,
-    refetchInterval: 10_000,
-    ...retries,
-  })
+    { enabled, every: 10_000 },
+  )

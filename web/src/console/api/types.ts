@@ -42,6 +42,7 @@ export type BundleFailure = Shapes["BundleFailure"]
 export type Health = Shapes["ServiceHealth"]
 export type Grant = Shapes["Grant"]
 export type Deposit = Shapes["Deposit"]
+export type Listener = Shapes["Listener"]
 export type ForeignToken = Shapes["ForeignToken"]
 
 /** One page of a list, newest first. */

@@ -88,9 +88,14 @@ export function Webhooks() {
         title="Webhooks"
         request={{ path: "/api/console/deliveries", query }}
         actions={
-          <Button variant="filled" component={Link} to="/webhooks/new">
-            Add endpoint
-          </Button>
+          <>
+            <Button component={Link} to="/listeners">
+              Listeners
+            </Button>
+            <Button variant="filled" component={Link} to="/webhooks/new">
+              Add endpoint
+            </Button>
+          </>
         }
       />
       <div className="stack">

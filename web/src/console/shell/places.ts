@@ -29,7 +29,7 @@ export const places: Place[] = [
   { to: "/paywalls", name: "Paywalls", icon: "paywalls", key: "a", group: "Sell" },
   { to: "/bundles", name: "APIs", icon: "bundles", key: "i", group: "Sell" },
   { to: "/splits", name: "Splits", icon: "splits", key: "s", group: "Sell" },
-  { to: "/webhooks", name: "Webhooks", icon: "webhooks", key: "w", group: "Build", also: ["/events"] },
+  { to: "/webhooks", name: "Webhooks", icon: "webhooks", key: "w", group: "Build", also: ["/events", "/listeners"] },
   { to: "/developers", name: "API keys", icon: "keys", key: "k", group: "Build" },
   ...(isSandbox ? [{ to: "/sandbox", name: "Sandbox", icon: "sandbox", key: "v", group: "Build" } as const] : []),
   { to: "/payout-address", name: "Settings", icon: "wallet", key: "x", group: "Account", also: settings },
@@ -43,6 +43,7 @@ export const inner: Place[] = [
   { to: "/sessions", name: "Signed-in browsers", icon: "wallet", key: "" },
   { to: "/audit", name: "Audit log", icon: "audit", key: "u" },
   { to: "/erasure", name: "Erase a customer", icon: "wallet", key: "" },
+  { to: "/listeners", name: "Listeners", icon: "webhooks", key: "" },
   { to: "/invoices", name: "Invoices", icon: "subscriptions", key: "" },
   { to: "/addresses", name: "Receiving addresses", icon: "reports", key: "" },
 ]

@@ -1,0 +1,79 @@
+/** Listeners: endpoints without a URL, whose deliveries a program pulls, such as the command line on a developer's machine. */
+import { Button } from "@mantine/core"
+import { useRight } from "../api/me.ts"
+import type { Listener } from "../api/types.ts"
+import { copyText } from "../ui/copy.tsx"
+import { usePages } from "../ui/cursor-list.ts"
+import { DataTable } from "../ui/data-table.tsx"
+import { PageHead } from "../ui/page.tsx"
+import { isSure } from "../ui/sure.ts"
+import { Time } from "../ui/time.tsx"
+import { useAct } from "../ui/use-act.ts"
+
+const path = "/api/console/listeners"
+const command = "sluice listeners create --events checkout.session.completed"
+
+export function Listeners() {
+  const may = useRight("webhooks")
+  const list = usePages<Listener>(path)
+  const end = useAct({ done: "The listener ended" })
+  const askEnd = async (id: string) => {
+    const words = "The program that pulls from it stops. What is still due to it is skipped."
+    if (await isSure({ title: "End this listener?", words, yes: "End it" }))
+      end.mutate({ method: "DELETE", path: `${path}/${id}` })
+  }
+  return (
+    <>
+      <PageHead
+        title="Listeners"
+        up={{ to: "/webhooks", name: "Webhooks" }}
+        request={{ path }}
+        actions={<Button onClick={() => copyText(command, "Command")}>Copy the command</Button>}
+      />
+      <p className="second lead">
+        Endpoints without a URL, for a machine that nobody can connect to, such as a developer's: a program pulls their
+        events. One that nobody pulls for ten minutes ends by itself.
+      </p>
+      <section className="card" aria-label="List">
+        <DataTable
+          name="listeners"
+          list={list}
+          empty={
+            <p>
+              None now. Begin one with <code className="mono">{command}</code>
+            </p>
+          }
+          columns={[
+            {
+              head: "What for",
+              width: 18,
+              cell: row => <span className="strong">{row.description ?? "A listener"}</span>,
+            },
+            {
+              head: "Events",
+              width: 8,
+              wide: true,
+              cell: row => (
+                <span className="second">
+                  {row.events.length} kinds{row.callbacks ? ", and callbacks" : ""}
+                </span>
+              ),
+            },
+            { head: "Last pulled", width: 8, cell: row => <Time at={row.pulledAt} /> },
+            {
+              head: "",
+              width: 4,
+              right: true,
+              cell: row =>
+                may && (
+                  <Button size="xs" onClick={() => askEnd(row.id)}>
+                    End it
+                  </Button>
+                ),
+            },
+          ]}
+        />
+      </section>
+    </>
+  )
+}
