@@ -7,11 +7,12 @@ import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { newSandbox, type Sandbox, until } from "../../server/test/e2e/program.ts"
 import { injectWallet, isSound, openBrowser, type Visit, visit } from "./browser.ts"
+import { fillSales, type Sales } from "./console-sales.ts"
 import { type ConsoleWorld, fillConsole, HOSTILE } from "./console-world.ts"
 
 let browser: Browser
 let sandbox: Sandbox
-let world: ConsoleWorld
+let world: ConsoleWorld & Sales
 const visits: Visit[] = []
 
 beforeAll(async () => {
@@ -20,7 +21,8 @@ beforeAll(async () => {
   const limits = { LIMIT_PUBLIC: "0", LIMIT_AUTH: "0", LIMIT_CONSOLE: "0", LIMIT_PAGES: "0" }
   sandbox = await newSandbox(limits, "migrated")
   await Promise.all([sandbox.start(), openBrowser().then(found => (browser = found))])
-  world = await fillConsole(sandbox)
+  const filled = await fillConsole(sandbox)
+  world = { ...filled, ...(await fillSales(sandbox, filled.product)) }
 })
 afterAll(async () => {
   for (const each of visits) await each.close()
@@ -54,7 +56,7 @@ async function open(path = "/", name?: string): Promise<Visit & { calls: string[
   const calls: string[] = []
   page.on("request", request => {
     const { pathname } = new URL(request.url())
-    if (pathname.startsWith("/api/")) calls.push(pathname)
+    if (pathname.startsWith("/api/") && pathname !== "/api/console/stream") calls.push(pathname)
   })
   await page.goto(`${sandbox.url}/console${path}`)
   return { ...visited, calls }
@@ -71,7 +73,7 @@ describe("each page", () => {
   it("shows what it is for, with at most three requests, and breaks no policy", async () => {
     const { page, calls, faults } = await open()
     const pages: [string, ...string[]][] = [
-      ["/", "Received, last 30 days", "358.85", "payments to decide", "Order 1042"],
+      ["/", "Received, last 30 days", "409.85", "payments to decide", "Order 1042"],
       ["/payments", "250.00", "Partly paid", "Order 1041"],
       ["/payments?status=reversed", "No payments with the state “Reversed by the chain”."],
       [`/payments/${world.paid.id}`, "19.90", "What happened", "buyer1042@example.com", "Lisbon"],
@@ -88,12 +90,31 @@ describe("each page", () => {
       ["/webhooks", "sandbox/inbox/shop", "Failing", "payment.exception"],
       [`/webhooks/${world.webhook}`, "Send a test", "Each by its name"],
       [`/webhooks/deliveries/${world.failed}`, "the connection was refused", "tried again"],
-      ["/payout-address", "Payout address"],
+      ["/payout-address", "Payout address", "Wallet lock", "Who approves returns"],
       ["/payouts", "250.00", "Export as CSV"],
       [`/payouts/${world.payout}`, "Payments inside it", "How it was sent", "Fee, paid by the service"],
-      ["/developers", "API keys", "checkouts"],
+      ["/developers", "API keys", "checkouts", "All keys together"],
       ["/team", "Everything, also payout addresses"],
       ["/audit", "webhook created", "sandbox"],
+      ["/settings", "Look of the payers' pages", "As a payer sees it", world.name],
+      ["/sessions", "this one", "Sign out"],
+      ["/erasure", "Erase a customer", "Nobody was erased yet"],
+      ["/sandbox", "Pay as a buyer", "Buyer 5"],
+      [`/checkouts/${world.reserved}`, "64.00", "Reserved", "Capture until"],
+      [`/checkouts/${world.captured}`, "42.00", "Can be refunded"],
+      ["/splits", "Author and publisher", "33.3333 % Author"],
+      [`/splits/${world.split}`, "3.333330", "6.666670", "100 % in all"],
+      ["/payers", "19.95"],
+      [`/payers/${world.payer}`, "19.95", "Last payments", "Order 1042"],
+      ["/subscriptions", "reader@shop.example", "each month"],
+      [`/subscriptions/${world.subscription}`, "9.00 USDC each month", "It is paid."],
+      ["/invoices", "9.00"],
+      ["/bundles", "Weather", "/weather"],
+      [`/bundles/${world.bundle}`, "Routes and their prices", "Every call that was paid for got its answer."],
+      ["/reports", "On its way to you now", "Export payouts"],
+      ["/addresses", "a checkout", "terms"],
+      ["/listeners", "sluice listeners create"],
+      ["/system", "Newest block", "has failed since"],
     ]
     for (const [path, ...texts] of pages) {
       calls.length = 0
@@ -121,7 +142,7 @@ describe("each page", () => {
       look(paths, async () => undefined),
       // In the dark only colours differ.
       look(paths, page => page.emulateMedia({ colorScheme: "dark" }), ["color-contrast"]),
-      look(["/", "/needs-you"], page => page.setViewportSize({ width: 320, height: 700 })),
+      look(["/", "/needs-you", `/splits/${world.split}`], page => page.setViewportSize({ width: 320, height: 700 })),
     ])
   })
 
@@ -211,8 +232,9 @@ describe("the account", () => {
     const key = (await page.locator("pre.code").textContent()) ?? ""
     const ask = async () => (await sandbox.call("/api/console/balances", undefined, { "x-api-key": key })).status
     expect(await ask()).toBe(200)
-    await page.getByRole("row").filter({ hasText: "Till" }).getByRole("button", { name: "More actions" }).click()
-    await page.getByRole("menuitem", { name: "Revoke" }).click()
+    await page.getByRole("link", { name: "Till" }).click()
+    await shows(page, "Roll it")
+    await page.getByRole("button", { name: "Revoke" }).click()
     await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).click()
     await shows(page, "The key opens nothing any more")
     expect(await ask()).toBe(401)
@@ -260,6 +282,9 @@ describe.concurrent("when the server does not answer as it should", () => {
     await shows(page, "The console could not be loaded", "Load it again")
   })
 
+  /** The stream is down too: the page asks by itself. */
+  const withoutStream = (page: Page) => page.route("**/api/console/stream*", route => route.fulfill({ status: 503 }))
+
   const failWith =
     (status: number, body: object, headers = {}) =>
     (route: Route) =>
@@ -277,7 +302,9 @@ describe.concurrent("when the server does not answer as it should", () => {
   })
 
   it("keeps the rows that it has, says as of when, and recovers", async () => {
-    const { page } = await open("/payments")
+    const { page } = await open("/links")
+    await withoutStream(page)
+    await go(page, "/payments")
     await shows(page, "Order 1042")
     await page.route("**/api/console/transactions*", failWith(500, { error: "INTERNAL_ERROR" }))
     await shows(page, "As of", "It broke.")
@@ -287,7 +314,9 @@ describe.concurrent("when the server does not answer as it should", () => {
   })
 
   it("counts down after too many requests, and goes on", async () => {
-    const { page } = await open("/payments")
+    const { page } = await open("/links")
+    await withoutStream(page)
+    await go(page, "/payments")
     await shows(page, "Order 1042")
     const limited = failWith(429, { error: "RATE_LIMITED", retryAfter: 3 }, { "retry-after": "3" })
     await page.route("**/api/console/transactions*", limited)

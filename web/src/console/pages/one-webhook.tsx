@@ -1,6 +1,7 @@
 /** One endpoint: what it gets, what became of it, a test, and what failed sent again. */
 import { Button, TextInput } from "@mantine/core"
 import { useNavigate, useParams } from "@tanstack/react-router"
+import { useState } from "react"
 import { GET, read, taken } from "../api/client.ts"
 import { useLive } from "../api/live.ts"
 import { useRight } from "../api/me.ts"
@@ -12,6 +13,7 @@ import { RequestForm } from "../ui/form.tsx"
 import { More } from "../ui/more.tsx"
 import { Facts, PageHead } from "../ui/page.tsx"
 import { NoRight, Problem } from "../ui/problem.tsx"
+import { Secret } from "../ui/secret.tsx"
 import { Status } from "../ui/status.tsx"
 import { isSure } from "../ui/sure.ts"
 import { Time } from "../ui/time.tsx"
@@ -44,6 +46,8 @@ export function OneWebhook() {
   })
   const change = useAct({})
   const recover = useAct<{ resent?: number }>({ done: "What failed in the last 24 hours is sent again" })
+  const [secret, setSecret] = useState<string | undefined>()
+  const roll = useAct<{ data: { secret: string } }>({ onDone: ({ data }) => setSecret(data.secret) })
   if (!query.data && query.error) return <Problem error={query.error} retry={() => void query.refetch()} />
   const webhook = query.data?.data
   if (!webhook)
@@ -83,6 +87,14 @@ export function OneWebhook() {
                       }),
                   },
                   {
+                    name: "Make a new secret",
+                    act: async () => {
+                      const words = "The secret before goes on signing for 24 hours beside the new one."
+                      if (await isSure({ title: "Make a new secret?", words, yes: "Make it" }))
+                        roll.mutate({ method: "POST", path: `${path}/roll-secret` })
+                    },
+                  },
+                  {
                     name: webhook.active ? "Switch off" : "Switch on",
                     act: () => change.mutate({ method: "PUT", path, body: { active: !webhook.active } }),
                   },
@@ -103,6 +115,16 @@ export function OneWebhook() {
           )
         }
       />
+      {secret && (
+        <div style={{ marginBottom: 16 }}>
+          <Secret
+            title="The secret"
+            secret={secret}
+            words="Your server checks each event's signature with it."
+            close={() => setSecret(undefined)}
+          />
+        </div>
+      )}
       {webhook.disabledReason && (
         <div className="note bad" role="status" style={{ marginBottom: 16 }}>
           <div>It was switched off: {webhook.disabledReason}. Mend the endpoint, then switch it on.</div>

@@ -126,8 +126,11 @@ export function Reports() {
               ))}
             </div>
             <p className="quiet">
-              Payments of the time above; the others whole. <Link to="/addresses">Receiving addresses</Link> have a file
-              with which their money can be had without this service.
+              Payments of the time above; the others whole.{" "}
+              <Link to="/addresses" className="plain-link">
+                Receiving addresses
+              </Link>{" "}
+              have a file with which their money can be had without this service.
             </p>
           </section>
         </div>

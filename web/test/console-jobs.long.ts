@@ -1,0 +1,276 @@
+/** Whole jobs by the keyboard alone, in the console against the real sandbox, with a wallet that signs. */
+import { readFileSync } from "node:fs"
+import type { Browser } from "playwright-core"
+import { privateKeyToAccount } from "viem/accounts"
+import { afterAll, beforeAll, expect, it } from "vitest"
+import { newSandbox, type Sandbox, until } from "../../server/test/e2e/program.ts"
+import { injectWallet, isSoundEverywhere, openBrowser } from "./browser.ts"
+import { fillSales, ownerOf, type Sales } from "./console-sales.ts"
+import { press, shows, visitsOf } from "./console-visits.ts"
+import { type ConsoleWorld, fillConsole } from "./console-world.ts"
+
+let browser: Browser
+let sandbox: Sandbox
+let world: ConsoleWorld & Sales
+const { open, go, close } = visitsOf(() => ({ browser, sandbox }))
+
+beforeAll(async () => {
+  await import("../src/console/build.ts")
+  const limits = { LIMIT_PUBLIC: "0", LIMIT_AUTH: "0", LIMIT_CONSOLE: "0", LIMIT_PAGES: "0" }
+  sandbox = await newSandbox(limits, "migrated")
+  await Promise.all([sandbox.start(), openBrowser().then(found => (browser = found))])
+  const filled = await fillConsole(sandbox)
+  world = { ...filled, ...(await fillSales(sandbox, filled.product)) }
+})
+afterAll(async () => {
+  await close()
+  await browser?.close()
+  await sandbox.remove()
+})
+
+/** The merchant's payout wallet, announced to the page. */
+const payoutWallet = () => ({
+  account: privateKeyToAccount(sandbox.file().merchants[0].payoutKey),
+  chainId: sandbox.file().chainId,
+  asked: [] as string[],
+})
+const checkout = (id: string) => ownerOf(sandbox).get(`/api/console/checkouts/${id}`)
+
+it("captures a part of what is reserved, and releases the rest", async () => {
+  const { page, faults } = await open(`/checkouts/${world.reserved}`, world.name)
+  await shows(page, "Can be captured")
+  await press(page, "Capture")
+  await page.getByLabel("Amount").waitFor()
+  await page.waitForFunction(() => document.activeElement instanceof HTMLInputElement)
+  await page.keyboard.press("ControlOrMeta+A")
+  await page.keyboard.type("24.50")
+  await shows(page, "The rest stays reserved")
+  await page.keyboard.press("Enter")
+  await page.getByRole("dialog").waitFor({ state: "detached" })
+  await until("a part is captured", async () => (await checkout(world.reserved)).escrow.captured === "24.50")
+  await shows(page, "Can be refunded")
+  await press(page, "Release the rest")
+  await shows(page, "Release 39.50 USDC?")
+  await press(page, "Release it")
+  await until("the rest is released", async () => (await checkout(world.reserved)).escrow.released === "39.50")
+  expect(faults).toEqual([])
+})
+
+it("refunds, with the allowance of the payout wallet", async () => {
+  const { page, faults } = await open("/", world.name)
+  const wallet = payoutWallet()
+  await injectWallet(page, sandbox.file().rpcUrl, wallet)
+  await go(page, `/checkouts/${world.captured}`)
+  await press(page, "Refund")
+  await page.getByLabel("Amount").waitFor()
+  await page.waitForFunction(() => document.activeElement instanceof HTMLInputElement)
+  await page.keyboard.press("ControlOrMeta+A")
+  await page.keyboard.type("2")
+  await press(page, "Reason", "Tab")
+  await page.keyboard.press("Shift+Tab")
+  await page.keyboard.type("One book was missing")
+  await page.keyboard.press("Enter")
+  await shows(page, "Allow the refund with your payout wallet", "To be allowed")
+  await press(page, "Allow with Pocket")
+  await shows(page, "Allowed: the refund goes on by itself")
+  expect(wallet.asked).toContain("eth_sendTransaction")
+  await until("it is refunded", async () => (await checkout(world.captured)).escrow.refunded === "2.00")
+  await shows(page, "One book was missing", "Partly refunded")
+  expect(faults).toEqual([])
+})
+
+it("makes a split that adds to 100, and sells a link with it", async () => {
+  const { page, faults } = await open("/splits", world.name)
+  const { buyers } = sandbox.file()
+  await press(page, "Create split")
+  await page.getByLabel("Name").first().waitFor()
+  await page.waitForFunction(() => document.activeElement instanceof HTMLInputElement)
+  await page.keyboard.type("Band")
+  await page.keyboard.press("Tab")
+  await page.keyboard.type(buyers[0].address)
+  await page.keyboard.press("Tab")
+  await page.keyboard.type("Singer")
+  await press(page, "Recipient 2", "ControlOrMeta+A")
+  await page.keyboard.type(buyers[1].address)
+  await press(page, "Percent", "ControlOrMeta+A")
+  await page.keyboard.type("12.3456")
+  await shows(page, "100 % in all", "8.765440", "1.234560")
+  await press(page, "Create split")
+  await page.getByRole("heading", { name: "Band" }).waitFor()
+  await press(page, "Sell with it")
+  await page.getByLabel("Title").waitFor()
+  await page.waitForFunction(() => document.activeElement instanceof HTMLInputElement)
+  await page.keyboard.type("The concert")
+  await page.keyboard.press("Tab")
+  await page.keyboard.type("10")
+  await shows(page, "Divided by")
+  await page.keyboard.press("Enter")
+  await page.getByRole("heading", { name: "The concert" }).waitFor()
+  const { get, post } = ownerOf(sandbox)
+  const { data } = await get("/api/console/payment-links")
+  const link = data.find((each: { title: string }) => each.title === "The concert")
+  expect(link.splitId).toMatch(/^spl_/)
+  const sold = await post("/api/pay/sessions", { slug: link.slug })
+  await post("/sandbox/pay", { to: sold.payTo, amount: "10", buyer: 3 })
+  const shares = async () =>
+    (await get("/api/console/payouts?kind=share")).data
+      .filter((each: { sessionId: string }) => each.sessionId === sold.sessionId)
+      .map((each: { amount: string }) => each.amount)
+      .sort()
+  await until("the shares are made", async () => (await shares()).length === 2)
+  expect(await shares()).toEqual(["1.23456", "8.76544"])
+  expect(faults).toEqual([])
+})
+
+it("invites a teammate, who reads everything and is refused a refund", async () => {
+  const { page, faults } = await open("/team", world.name)
+  const teammate = privateKeyToAccount(sandbox.file().buyers[4].privateKey)
+  await press(page, "Invite")
+  await page.getByLabel("E-mail address").waitFor()
+  await press(page, "Or a wallet", "End")
+  await page.keyboard.type(teammate.address)
+  await page.keyboard.press("Enter")
+  await shows(page, "It is shown only now.")
+  const token = (await page.locator("pre.code").textContent()) ?? ""
+  expect(faults).toEqual([])
+
+  const other = await open("/")
+  await injectWallet(other.page, sandbox.file().rpcUrl, {
+    account: teammate,
+    chainId: sandbox.file().chainId,
+    asked: [],
+  })
+  await other.page.reload()
+  await press(other.page, "Sign in with a wallet")
+  await shows(other.page, "You belong to no account yet")
+  await press(other.page, "Its token", "End")
+  await other.page.keyboard.type(token)
+  await press(other.page, "Accept")
+  await shows(other.page, "Received, last 30 days")
+  await go(other.page, `/checkouts/${world.captured}`)
+  await shows(other.page, "The role owner, admin or finance can do this.")
+  expect(await other.page.getByRole("button", { name: "Refund" }).isDisabled()).toBe(true)
+  // The page hides it; the server decides.
+  const refused = await other.page.evaluate(
+    async sessionId =>
+      await fetch("/api/console/payments/refund", {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify({ sessionId, amount: "1" }),
+      }).then(answer => answer.json()),
+    world.captured,
+  )
+  expect(refused).toMatchObject({ error: "ROLE_REQUIRED" })
+  expect(other.faults).toEqual([])
+})
+
+it("rolls a key, whose old secret works on beside the new one", async () => {
+  const { page, faults } = await open("/developers", world.name)
+  await shows(page, "sandbox.json")
+  await page.keyboard.press("j")
+  await page.keyboard.press("Enter")
+  await shows(page, "Roll it")
+  await press(page, "Make a new secret")
+  await shows(page, "It is shown only now.")
+  const secret = (await page.locator("pre.code").textContent()) ?? ""
+  const ask = async (key: string) => (await sandbox.call("/api/checkouts", undefined, { "x-api-key": key })).status
+  expect(await Promise.all([secret, sandbox.file().merchants[0].apiKey].map(ask))).toEqual([200, 200])
+  await press(page, "I have it")
+  await shows(page, "Old secret stops")
+  expect(faults).toEqual([])
+})
+
+it("exports a quarter, whose lines add up to the payouts", async () => {
+  const { page, faults } = await open("/reports", world.name)
+  await shows(page, "Quarter", "Export payouts")
+  const saved = page.waitForEvent("download")
+  await press(page, "Export payouts")
+  const download = await saved
+  const text = readFileSync((await download.path()) ?? "", "utf8")
+  const [head = "", ...lines] = text.trim().split("\n")
+  expect(head).toContain("payoutId")
+  expect(lines.some(line => line.includes("250.00"))).toBe(true)
+  expect(faults).toEqual([])
+})
+
+it("erases a customer, after the count of what goes", async () => {
+  const { page, faults } = await open("/erasure", world.name)
+  await page.getByLabel("The customer").waitFor()
+  await page.waitForFunction(() => document.activeElement instanceof HTMLInputElement)
+  await page.keyboard.type("buyer1042@example.com")
+  await page.keyboard.press("Enter")
+  await shows(page, "Personal data goes from", "1 checkout")
+  await press(page, "Erase the customer")
+  await shows(page, "Erase buyer1042@example.com?")
+  await press(page, "Erase for ever")
+  await shows(page, "The customer's data is erased")
+  expect((await checkout(world.paid.id)).customerEmail).toBeNull()
+  await go(page, `/checkouts/${world.paid.id}`)
+  await shows(page, "19.90")
+  expect(await page.getByText("buyer1042@example.com").count()).toBe(0)
+  expect(faults).toEqual([])
+})
+
+it("has no fault that axe finds in light, dark and on a narrow screen, on each page that the short form leaves out", async () => {
+  const { page } = await open("/", world.name)
+  const paths = [
+    "/payouts",
+    `/payouts/${world.payout}`,
+    "/payers",
+    `/payers/${world.payer}`,
+    "/reports",
+    "/addresses",
+    "/subscriptions",
+    `/subscriptions/${world.subscription}`,
+    "/invoices",
+    `/bundles/${world.bundle}`,
+    "/bundles/new",
+    "/splits",
+    "/splits/new",
+    "/developers",
+    "/sandbox",
+    "/settings",
+    "/payout-address",
+    "/sessions",
+    "/audit",
+    "/erasure",
+    "/team",
+    "/system",
+    "/listeners",
+    `/checkouts/${world.captured}`,
+  ]
+  for (const path of paths) {
+    await go(page, path)
+    await page.waitForLoadState("networkidle")
+    await isSoundEverywhere(page).catch((error: Error) => {
+      throw new Error(`${path}: ${error.message}`)
+    })
+  }
+})
+
+/** The last: with the lock on, other jobs would need the wallet too. */
+it("changes a payout address with the wallet, which counts at once", async () => {
+  const { page, faults } = await open("/", world.name)
+  const wallet = payoutWallet()
+  await injectWallet(page, sandbox.file().rpcUrl, wallet)
+  await go(page, "/payout-address")
+  await press(page, "Switch on, with the wallet")
+  await shows(page, "Switch the wallet lock on?")
+  await press(page, "Switch on")
+  await shows(page, "Sign this change with your wallet")
+  await press(page, "Sign with Pocket")
+  await shows(page, "The lock is on")
+  const next = sandbox.file().buyers[2].address
+  await press(page, "Payout address", "ControlOrMeta+A")
+  await page.keyboard.type(next)
+  await page.keyboard.press("Enter")
+  await shows(page, "Sign this change with your wallet")
+  await press(page, "Sign with Pocket")
+  await until("it is changed", async () => {
+    const { payoutAddress } = await ownerOf(sandbox).get("/api/console/settings")
+    return payoutAddress === next
+  })
+  expect(await page.getByLabel("Payout address").inputValue()).toBe(next)
+  expect(wallet.asked.filter(each => each === "eth_signTypedData_v4")).toHaveLength(2)
+  expect(faults).toEqual([])
+})
