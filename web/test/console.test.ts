@@ -2,18 +2,19 @@
  * The console in Chromium against the real sandbox: what each page shows, how many requests it makes, whole jobs by keyboard, a return
  * that a wallet signs, and what stays when the server fails.
  */
-import type { Browser, BrowserContext, Page, Route } from "playwright-core"
+import type { Browser, Page, Route } from "playwright-core"
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { newSandbox, type Sandbox, until } from "../../server/test/e2e/program.ts"
-import { injectWallet, isSound, openBrowser, type Visit, visit } from "./browser.ts"
+import { injectWallet, isSound, openBrowser } from "./browser.ts"
 import { fillSales, type Sales } from "./console-sales.ts"
+import { shows, visitsOf } from "./console-visits.ts"
 import { type ConsoleWorld, fillConsole, HOSTILE } from "./console-world.ts"
 
 let browser: Browser
 let sandbox: Sandbox
 let world: ConsoleWorld & Sales
-const visits: Visit[] = []
+const visits = visitsOf(() => ({ browser, sandbox }))
 
 beforeAll(async () => {
   await import("../src/console/build.ts")
@@ -25,49 +26,14 @@ beforeAll(async () => {
   world = { ...filled, ...(await fillSales(sandbox, filled.product)) }
 })
 afterAll(async () => {
-  for (const each of visits) await each.close()
+  await visits.close()
   await browser?.close()
   await sandbox.remove()
 })
 
-type State = Awaited<ReturnType<BrowserContext["storageState"]>>
-/** The cookies of the world's merchant, once there is a session. */
-let signedIn: Promise<State> | undefined
-const view = { viewport: { width: 1280, height: 900 }, reducedMotion: "reduce" } as const
-
-/** Signs in by the sandbox's button. */
-async function signIn(name: string): Promise<State> {
-  const { page, close } = await visit(browser, sandbox, view)
-  await page.goto(`${sandbox.url}/console/signed-in`)
-  await page.getByRole("button", { name: `Sign in as ${name}` }).click()
-  await page.getByRole("button", { name: "Sign out" }).waitFor()
-  const state = await page.context().storageState()
-  await close()
-  return state
-}
-
-/** At a page of the console. `calls` are the requests to the API. With `name` it has a session of its own, else that of all tests. */
-async function open(path = "/", name?: string): Promise<Visit & { calls: string[] }> {
-  signedIn ??= signIn(world.name)
-  const visited = await visit(browser, sandbox, { ...view, storageState: await (name ? signIn(name) : signedIn) })
-  visits.push(visited)
-  const { page } = visited
-  page.setDefaultTimeout(30_000)
-  const calls: string[] = []
-  page.on("request", request => {
-    const { pathname } = new URL(request.url())
-    if (pathname.startsWith("/api/") && pathname !== "/api/console/stream") calls.push(pathname)
-  })
-  await page.goto(`${sandbox.url}/console${path}`)
-  return { ...visited, calls }
-}
-
-const shows = (page: Page, ...texts: string[]) =>
-  Promise.all(texts.map(text => page.getByText(text, { exact: false }).first().waitFor()))
-const go = async (page: Page, path: string) => {
-  await page.goto(`${sandbox.url}/console${path}`)
-  await page.locator("main h1").first().waitFor()
-}
+/** At a page of the console, as the owner of the world's merchant; with `name` as that of another, in a session of its own. */
+const open = (path = "/", name?: string) => visits.open(path, name ?? world.name, name !== undefined)
+const { go } = visits
 
 describe("each page", () => {
   it("shows what it is for, with at most three requests, and breaks no policy", async () => {
@@ -264,7 +230,8 @@ describe.concurrent("when the server does not answer as it should", () => {
     await page.waitForLoadState("networkidle")
     await page.route("**/console/assets/*", route => route.fulfill({ status: 429 }))
     await page.getByRole("link", { name: "Needs you" }).click()
-    await shows(page, "This part could not be loaded", "Links")
+    await page.locator("main").getByText("This part could not be loaded").waitFor()
+    await shows(page, "Links")
     await page.unroute("**/console/assets/*")
     await page.locator("main").getByRole("button", { name: "Try again" }).click()
     await shows(page, "Partly paid")

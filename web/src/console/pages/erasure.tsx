@@ -1,5 +1,5 @@
 /** Erasing a customer's personal data: what it would take first, then the deed, then the list of what was erased. */
-import { Button, NativeSelect, TextInput } from "@mantine/core"
+import { Button, Checkbox, TextInput } from "@mantine/core"
 import { useQueryClient } from "@tanstack/react-query"
 import { Link } from "@tanstack/react-router"
 import { useState } from "react"
@@ -105,7 +105,7 @@ const parts = [
 ] as const
 
 function Outcome({ customer, result, close }: Found & { close: () => void }) {
-  const [deliveries, setDeliveries] = useState<"wait" | "drop">("wait")
+  const [isDropped, setDropped] = useState(false)
   const queries = useQueryClient()
   const erase = useAct<ErasureResult>({
     done: "The customer's data is erased",
@@ -117,15 +117,18 @@ function Outcome({ customer, result, close }: Found & { close: () => void }) {
   const counts = parts.flatMap(([field, one, many]) =>
     result[field] > 0 ? [`${result[field]} ${result[field] === 1 ? one : many}`] : [],
   )
-  if (counts.length === 0 && result.blockedBy.length === 0)
+  const waits = result.pendingDeliveries > 0
+  // What is still to be sent is a choice here, and no fault.
+  const blocks = result.blockedBy.filter(each => !(waits && each.startsWith("Deliveries are not sent yet")))
+  if (counts.length === 0 && blocks.length === 0)
     return <p className="note info">There is nothing of this customer here.</p>
-  if (result.blockedBy.length > 0)
+  if (blocks.length > 0)
     return (
       <div className="note wait" role="status">
         <div>
           <p className="strong">It can't be erased yet: end these first.</p>
           <ul>
-            {result.blockedBy.map(id => (
+            {blocks.map(id => (
               <li key={id}>
                 {/^[a-z]+_[a-z0-9]+$/.test(id) ? (
                   <Link to="/payments/$id" params={{ id }} className="plain-link mono">
@@ -144,7 +147,7 @@ function Outcome({ customer, result, close }: Found & { close: () => void }) {
     const title = `Erase ${Object.values(customer)[0]}?`
     const words = `Personal data in ${counts.join(", ")} is gone for ever. It can't be undone, and backups forget it as they age.`
     if (!(await isSure({ title, words, yes: "Erase for ever" }))) return
-    erase.mutate({ method: "POST", path, body: { ...customer, pendingDeliveries: deliveries } })
+    erase.mutate({ method: "POST", path, body: { ...customer, ...(isDropped ? { pendingDeliveries: "drop" } : {}) } })
   }
   return (
     <div className="stack rule" style={{ paddingTop: 16 }}>
@@ -161,19 +164,15 @@ function Outcome({ customer, result, close }: Found & { close: () => void }) {
           </ul>
         </details>
       )}
-      {result.pendingDeliveries > 0 && (
-        <NativeSelect
-          label={`${result.pendingDeliveries} events are still to be sent to your endpoints`}
-          data={[
-            { value: "wait", label: "Send them first" },
-            { value: "drop", label: "Drop them" },
-          ]}
-          value={deliveries}
-          onChange={event => setDeliveries(event.currentTarget.value as "wait" | "drop")}
+      {waits && (
+        <Checkbox
+          checked={isDropped}
+          onChange={event => setDropped(event.currentTarget.checked)}
+          label={`Drop the ${result.pendingDeliveries === 1 ? "event that is" : `${result.pendingDeliveries} events that are`} still to be delivered. Otherwise wait until they are.`}
         />
       )}
       <div className="row">
-        <Button variant="filled" color="red" loading={erase.isPending} onClick={go}>
+        <Button variant="filled" loading={erase.isPending} disabled={waits && !isDropped} onClick={go}>
           Erase the customer
         </Button>
       </div>

@@ -114,7 +114,7 @@ function Head<T>({ columns, picked }: Given<T>) {
         )}
         {columns.map(({ head, right, wide }) => (
           <th key={head} scope="col" className={`${right ? "r" : ""} ${wide ? "wide" : ""}`}>
-            {head}
+            {head || <span className="unseen">What can be done</span>}
           </th>
         ))}
       </tr>
