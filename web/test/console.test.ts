@@ -39,7 +39,7 @@ describe("each page", () => {
   it("shows what it is for, with at most three requests, and breaks no policy", async () => {
     const { page, calls, faults } = await open()
     const pages: [string, ...string[]][] = [
-      ["/", "Received, last 30 days", "409.85", "payments to decide", "Order 1042"],
+      ["/", "Received, last 30 days", "473.85", "payments to decide", "Order 1042"],
       ["/payments", "250.00", "Partly paid", "Order 1041"],
       ["/payments?status=reversed", "No payments with the state “Reversed by the chain”."],
       [`/payments/${world.paid.id}`, "19.90", "What happened", "buyer1042@example.com", "Lisbon"],
@@ -65,7 +65,7 @@ describe("each page", () => {
       ["/settings", "Look of the payers' pages", "As a payer sees it", world.name],
       ["/sessions", "this one", "Sign out"],
       ["/erasure", "Erase a customer", "Nobody was erased yet"],
-      ["/sandbox", "Pay as a buyer", "Buyer 5"],
+      ["/sandbox", "Pay as a buyer", "Faucet"],
       [`/checkouts/${world.reserved}`, "64.00", "Reserved", "Capture until"],
       [`/checkouts/${world.captured}`, "42.00", "Can be refunded"],
       ["/splits", "Author and publisher", "33.3333 % Author"],
@@ -75,8 +75,8 @@ describe("each page", () => {
       ["/subscriptions", "reader@shop.example", "each month"],
       [`/subscriptions/${world.subscription}`, "9.00 USDC each month", "It is paid."],
       ["/invoices", "9.00"],
-      ["/bundles", "Weather", "/weather"],
-      [`/bundles/${world.bundle}`, "Routes and their prices", "Every call that was paid for got its answer."],
+      ["/bundles", "Weather", "Payments by agents"],
+      [`/bundles/${world.bundle}`, "Its address", "Every call that was paid for got its answer."],
       ["/reports", "On its way to you now", "Export payouts"],
       ["/addresses", "a checkout", "terms"],
       ["/listeners", "sluice listeners create"],
