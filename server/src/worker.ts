@@ -16,6 +16,7 @@ import { lanesOf } from "./lanes.ts"
 import { renewDeposits } from "./ledger/deposits/move-deposits.ts"
 import { sweepDue } from "./ledger/payouts/make-payouts.ts"
 import { ratesRound } from "./ledger/rates/fetch-rates.ts"
+import { receiptRound } from "./ledger/receipts/make-batches.ts"
 import { checkBooks } from "./ledger/reconciliation/check-books.ts"
 import { reconcileRound } from "./ledger/reconciliation/reconcile.ts"
 import { watchOutflows } from "./ledger/reconciliation/watch-outflows.ts"
@@ -69,6 +70,7 @@ export function loopsOf(ctx: SellingContext): Loop<SellingContext>[] {
     ...scanLoops(ctx, network),
     ...payoutLoops(ctx, network),
     ...bookLoops(ctx, network),
+    receiptLoop(ctx, network),
   ])
   return [...ofNetworks, notifyPaid, ...escrows, subscriptions, figures, backlog, rates, retention, housekeeping]
 }
@@ -125,6 +127,14 @@ function payoutLoops({ settings }: Context, network: Network): Loop<SellingConte
   }
   return [...lanes, failed]
 }
+
+/** It is apart from settlement, which waits for no receipt. */
+const receiptLoop = ({ settings: { receipts } }: Context, network: Network): Loop<SellingContext> => ({
+  name: `receipts ${network.name}`,
+  wokenBy: "payments",
+  gapMs: receipts.batchMs,
+  round: ctx => receiptRound(ctx, network),
+})
 
 /** The comparisons run apart from the payout rounds, so that a failing one does not delay payouts. */
 function bookLoops({ settings: { payoutSigner } }: Context, network: Network): Loop<SellingContext>[] {

@@ -21,6 +21,8 @@ export const imports: Record<string, string> = {
   Hex: "viem",
   LaneName: "./payout-kinds.ts",
   PayoutKindName: "./payout-kinds.ts",
+  PublicKey: "../../../../verify/src/format.ts",
+  ReceiptDraft: "./receipt-draft.ts",
   StandingAlarm: "./standing-alarm.ts",
 }
 
@@ -64,6 +66,10 @@ export const columnTypes: Record<string, string> = {
   "put_away.submissions": jsonOrNull(`${document}[]`),
   "put_away_terms.deposit": json(document),
   "put_away_terms.session": json(document),
+  "receipt_batches.bytes": "Uint8Array | null",
+  "receipt_keys.public_key": json("PublicKey"),
+  "receipts.body": "JSONColumnType<ReceiptDraft | null, string, string | null>",
+  "receipts.path": "Uint8Array | null",
   "signing_keys.public_key": json(document),
   "transaction_attempts.raw": "Hex | null",
   "wallets.alarms": "ColumnType<StandingAlarm[], StandingAlarm[] | undefined, StandingAlarm[]>",
@@ -116,7 +122,7 @@ export const columnTypes: Record<string, string> = {
 
   "transactions.id": "string",
   "transactions.merchant_id": "string",
-  "transactions.type": `"payment" | "agent" | Exclude<PayoutKindName, "authorize" | "settle" | "batch" | "reserve">`,
+  "transactions.type": `"payment" | "agent" | Exclude<PayoutKindName, "authorize" | "settle" | "batch" | "reserve" | "anchor">`,
   "transactions.status": `Payments["status"] | Payouts["state"] | CheckoutSessions["status"]`,
   "transactions.exception": `Payments["exception"]`,
   "transactions.chain_id": "number",

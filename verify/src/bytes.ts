@@ -50,4 +50,5 @@ export function concat(...parts: readonly Uint8Array[]): Bytes {
   return all
 }
 
-export const sha256 = async (bytes: Bytes): Promise<Bytes> => new Uint8Array(await crypto.subtle.digest("SHA-256", bytes))
+export const sha256 = async (bytes: Bytes): Promise<Bytes> =>
+  new Uint8Array(await crypto.subtle.digest("SHA-256", bytes))

@@ -119,7 +119,14 @@ const TAG_BYTES = 16
 /** Opens a sealed receipt; throws where any byte of it or of the key is another. */
 export async function open(jwe: string, key: string): Promise<string> {
   const [header, none, iv, text, tag, ...more] = jwe.split(".")
-  if (header !== SEALED_HEADER || none !== "" || iv === undefined || text === undefined || tag === undefined || more.length)
+  if (
+    header !== SEALED_HEADER ||
+    none !== "" ||
+    iv === undefined ||
+    text === undefined ||
+    tag === undefined ||
+    more.length
+  )
     throw new Error("it is no sealed receipt")
   const [ivBytes, tagBytes, keyBytes] = [fromBase64url(iv), fromBase64url(tag), fromBase64url(key)]
   if (ivBytes.length !== IV_BYTES || tagBytes.length !== TAG_BYTES || keyBytes.length !== 32)

@@ -5,7 +5,14 @@
 import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from "node:crypto"
 
 /** What a secret is for: each purpose has its own key, so that one kind can't be used as another. */
-export type Purpose = "webhook-secret" | "signing-key" | "origin-header" | "answer" | "check"
+export type Purpose =
+  | "webhook-secret"
+  | "signing-key"
+  | "receipt"
+  | "receipt-key"
+  | "origin-header"
+  | "answer"
+  | "check"
 
 /** The keys of a process, of 32 bytes each. The first encrypts, and each decrypts: there are two during a rotation. */
 export type SecretKeys = readonly Uint8Array[]

@@ -66,6 +66,10 @@ export async function signToken(
     .sign(key)
 }
 
+/** The service's decentralized identifier (did:web): its host, with the port's colon escaped. */
+export const didOf = ({ settings: { baseUrl } }: Pick<TxContext, "settings">): string =>
+  `did:web:${encodeURIComponent(new URL(baseUrl).host)}`
+
 /**
  * Signs a statement as a compact JWS whose key is `<did>#<key id>` and whose payload is canonical JSON (RFC 8785) where
  * all values are ASCII text and integers. It has no type and no audience, so it is never a token; it is checked as long

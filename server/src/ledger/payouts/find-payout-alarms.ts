@@ -97,7 +97,9 @@ async function unserved(ctx: Context): Promise<Set<number>> {
           networks.map(each => each.depositFactory),
         )}) as served (chain_id, factory)
     where exists (select from payouts i where i.chain_id = served.chain_id and i.lane = 'payout' and i.state = 'queued'
-      and i.run_at < ${since} and i.created_at < ${since} and i.to_address <> served.factory)`.execute(ctx.db)
+      and i.run_at < ${since} and i.created_at < ${since} and i.to_address <> served.factory and i.kind <> 'anchor')`.execute(
+    ctx.db,
+  )
   return new Set(rows.map(row => row.chain_id))
 }
 

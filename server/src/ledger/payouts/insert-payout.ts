@@ -133,6 +133,7 @@ export async function reserveShort(ctx: Context, chainId: number): Promise<void>
     .where("lane", "=", "payout")
     .where("state", "=", "held")
     .where("reserved", "=", false)
+    .where("deposit_id", "is not", null)
     .where("run_at", "<=", ctx.now())
     .orderBy("created_at")
     .limit(SHORT_PER_ROUND)

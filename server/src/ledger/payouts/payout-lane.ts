@@ -7,6 +7,7 @@ import { encodeFunctionData } from "viem"
 import { depositFactoryAbi } from "../../platform/chain/abi.ts"
 import { parseAddress } from "../../platform/chain/hex.ts"
 import type { Network } from "../../platform/chain/networks.ts"
+import { anchorDeployment } from "../../platform/chain/receipt-anchor.ts"
 import { hexNumber } from "../../platform/chain/rpc.ts"
 import type { Signer } from "../../platform/chain/signer.ts"
 import { quorumOf } from "../../platform/chain/wallet-state.ts"
@@ -18,6 +19,7 @@ import { isTotalSpent } from "../txmanager/check-total-budget.ts"
 import { holdFailing, holdListed, OVER_BUDGET } from "../txmanager/hold-payouts.ts"
 import type { Lane, Payout, Reverted, Verdict } from "../txmanager/lane.ts"
 import { askEach } from "../txmanager/simulate-on-each.ts"
+import { anchorFaults } from "./check-anchors.ts"
 import { calldataFaults } from "./check-signed-transactions.ts"
 import { laneAlarms } from "./find-payout-alarms.ts"
 import { hasEnded, usedApproval } from "./find-used-approval.ts"
@@ -33,7 +35,8 @@ const HOUR_MS = 3_600_000
 export function payoutLane(network: Network, signer: Signer): Lane {
   const { depositFactory, token } = network
   // A factory obeys one wallet: payouts out of another factory's deposits are left to the process that has its key.
-  const served = sql<boolean>`to_address = ${depositFactory}`
+  // So are the calls that write receipts for another factory.
+  const served = sql<boolean>`(to_address = ${depositFactory} or kind = 'anchor' and recipient = ${depositFactory})`
   return {
     name: "payout",
     chain: network,
@@ -51,7 +54,7 @@ export function payoutLane(network: Network, signer: Signer): Lane {
     afterChange: ctx => ctx.wakes.wake("payments", []),
     served,
     ours: () => served,
-    isElsewhere: to => to !== depositFactory,
+    isElsewhere: to => to !== depositFactory && to !== anchorDeployment.address,
     canOnlyFail: (ctx, earlier, finalized) => canOnlyFail(ctx, network, earlier, finalized),
     isStopped: isTotalSpent,
     withinBudgets,
@@ -61,7 +64,7 @@ export function payoutLane(network: Network, signer: Signer): Lane {
     arrivalReads: () => new Map(),
     unseenAt: async () => new Set(),
     // Once when it gets its nonce, and again when it is read back to be signed.
-    calldataFaults: (ctx, ids) => calldataFaults(ctx, { chainId: network.chainId, depositFactory }, ids),
+    calldataFaults: (ctx, ids) => faultsOf(ctx, network, ids),
     listed: holdListed,
     fails: (ctx, payout, error) => whyItFails(ctx, network, payout, error),
     overTotal: () => ({ kind: "skip" }),
@@ -72,6 +75,16 @@ export function payoutLane(network: Network, signer: Signer): Lane {
     onReverted: makeAgain,
     alarms: (ctx, wallet) => laneAlarms(ctx, network, wallet),
   }
+}
+
+async function faultsOf(ctx: TxContext, network: Pick<Network, "chainId" | "depositFactory">, ids: readonly string[]) {
+  const anchors = await anchorFaults(ctx, network, ids)
+  const ofDeposits = await calldataFaults(
+    ctx,
+    network,
+    ids.filter(id => !anchors.has(id)),
+  )
+  return (id: string) => (anchors.has(id) ? anchors.get(id) : ofDeposits(id))
 }
 
 /** The verdict on a payout that would fail. A return's approval may have been used, or have expired. */
@@ -99,6 +112,7 @@ async function canOnlyFail(
     .where("wallet", "=", address)
     .where("state", "in", ["assigned", "mined"])
     .where("to_address", "<>", network.depositFactory)
+    .where("kind", "<>", "anchor")
     .executeTakeFirst()
   if (elsewhere) return false
   const data = encodeFunctionData({ abi: depositFactoryAbi, functionName: "operator" })

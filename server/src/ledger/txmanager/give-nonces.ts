@@ -45,8 +45,8 @@ interface Given {
   judged: Judged[]
 }
 
-/** SQL: whether a payout's money is reserved in its deposit's book, or it is a relay before its deadline. */
-export const isSignable = (ctx: TxContext) => sql<boolean>`(reserved or relay_by > ${ctx.now()})`
+/** SQL: whether a payout's money is reserved in its deposit's book, it moves none, or it is a relay before its deadline. */
+export const isSignable = (ctx: TxContext) => sql<boolean>`(reserved or kind = 'anchor' or relay_by > ${ctx.now()})`
 
 /**
  * Gives nonces to the approved payouts that may still be paid and that gas, budgets and the wallet's flight have room for.

@@ -120,6 +120,7 @@ const consequences: Record<Row<"payouts">["kind"], string> = {
   capture: CALLED,
   void: CALLED,
   refund: "the refund has failed: its merchant may ask for another.",
+  anchor: "nothing moves, and what it would have written to the chain of receipts is written by another.",
 }
 
 /** The newest attempt of the lowest nonce that is not known to be in a block. */

@@ -18,6 +18,7 @@ import { create2Deployment } from "../../platform/chain/create2.ts"
 import type { EscrowDeployment } from "../../platform/chain/escrow-deployments.ts"
 import type { Address } from "../../platform/chain/hex.ts"
 import { MULTICALL3 } from "../../platform/chain/multicall.ts"
+import { anchorDeployment } from "../../platform/chain/receipt-anchor.ts"
 import { refundCollectorDeployment } from "../../platform/chain/refund-collector.ts"
 import type { ChainClient } from "./chain-client.ts"
 
@@ -78,6 +79,7 @@ export async function deployContracts(
   await wallet.setCode({ address: MULTICALL3, bytecode: (await wallet.getCode({ address: multicall3 })) ?? "0x" })
   const escrow = await placeEscrow(placeShared, relay)
   await placeShared(batchDeployment)
+  await placeShared(anchorDeployment)
   return { token, depositFactory, sanctionsOracle, escrow }
 }
 

@@ -65,7 +65,14 @@ const cloneHashOf = memoize((factory: string) =>
  * ten times as long, and was a fifth of what a new checkout took the process.
  */
 export function addressOfTerms(factory: Hex, salt: Hex, terms: TermsArgument): Address {
-  const { owner, approver, payeesHash, openAfter } = terms
+  const made = hashOf(
+    `ff${digits(factory, 20)}${depositSalt(salt, terms).slice(2)}${cloneHashOf(factory.toLowerCase())}`,
+  )
+  return `0x${made.slice(-40)}` as Address
+}
+
+/** Returns the hash of a deposit's salt and terms, of which its factory makes the address. */
+export function depositSalt(salt: Hex, { owner, approver, payeesHash, openAfter }: TermsArgument): Hash {
   const words = [
     digits(salt, 32),
     digits(owner, 20),
@@ -73,7 +80,5 @@ export function addressOfTerms(factory: Hex, salt: Hex, terms: TermsArgument): A
     digits(payeesHash, 32),
     digits(numberToHex(openAfter, { size: 8 }), 8),
   ]
-  const saltOfTerms = hashOf(words.map(word => word.padStart(64, "0")).join(""))
-  const made = hashOf(`ff${digits(factory, 20)}${saltOfTerms}${cloneHashOf(factory.toLowerCase())}`)
-  return `0x${made.slice(-40)}` as Address
+  return `0x${hashOf(words.map(word => word.padStart(64, "0")).join(""))}` as Hash
 }

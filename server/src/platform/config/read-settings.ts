@@ -102,6 +102,7 @@ export function examineSettings(given: Record<string, string | undefined> = proc
     rpcPort: read("RPC_PORT"),
     webhooks: webhookSettings(reader, mode),
     originTimeoutMs: read("ORIGIN_TIMEOUT"),
+    receipts: { batchMs: read("RECEIPT_BATCH"), anchorMs: read("RECEIPT_ANCHOR") },
     invoiceAheadMs: read("INVOICE_AHEAD"),
   }
   settings.secretFiles.push(...fromFiles.files)

@@ -116,6 +116,12 @@ export function durationWithin(minS: number, maxS: number) {
   }
 }
 
+/** The same, or undefined for `off`. */
+export const offOrDuration = (minS: number, maxS: number) => {
+  const parse = durationWithin(minS, maxS)
+  return (value: string): number | undefined => (value === "off" ? undefined : parse(value))
+}
+
 /** Returns only a signer, so that nothing that prints settings can print the key. */
 export function privateKey(value: string): Signer {
   // The message must not contain the key: faults of settings are printed, and the library's own error would repeat it.

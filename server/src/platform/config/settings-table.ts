@@ -20,6 +20,7 @@ import {
   gwei,
   httpUrl,
   listOf,
+  offOrDuration,
   oneOf,
   privateKey,
   proxies,
@@ -250,6 +251,17 @@ export const settingsTable = {
       "how long the personal data in checkouts is kept, after which it is erased as with POST /api/console/erasures; what is still needed, such as that of an active subscription, is kept longer",
     otherwise: "until it is erased",
     parse: durationWithin(86_400, 36_500 * 86_400),
+  },
+  RECEIPT_BATCH: {
+    meaning: "how long receipts are gathered before they are signed together and stored as one file",
+    fallback: "5s",
+    parse: durationWithin(1, 3_600),
+  },
+  RECEIPT_ANCHOR: {
+    meaning:
+      "how often the roots of these files are written to the chain of their payments, such as 1h, by the payout wallet and with `sluice deploy --contract receipt-anchor`; off: never, and nobody can verify a receipt without asking this service",
+    fallback: "off",
+    parse: offOrDuration(10, 30 * 86_400),
   },
   INVOICE_AHEAD: {
     meaning: "how long before a subscription's next period its invoice is made; of short periods, half a period",

@@ -113,6 +113,7 @@ export interface Settings {
   webhooks: WebhookSettings
   /** How long the origin of a bundle may take until its answer begins, and between two parts of it. */
   originTimeoutMs: number
+  receipts: ReceiptSettings
   /** How long before its period an invoice is made. */
   invoiceAheadMs: number
 }
@@ -124,6 +125,14 @@ export interface SecretFile {
   path: string
   /** Whether its group may read it: what hands secrets to containers and units does so by their group. */
   isOfGroup?: boolean
+}
+
+/** How receipts are kept. */
+export interface ReceiptSettings {
+  /** How long receipts are gathered for one file. */
+  batchMs: number
+  /** How often roots are written to the chain; undefined: never. */
+  anchorMs: number | undefined
 }
 
 /** How events are delivered. */

@@ -17,6 +17,8 @@ const SIGNING = "signing_keys"
 export const SEALED: { table: string; purpose: Purpose; owner: string; id: string[] }[] = [
   { table: SIGNING, purpose: "signing-key", owner: "id", id: ["id"] },
   { table: "webhook_secrets", purpose: "webhook-secret", owner: "coalesce(webhook_id, merchant_id)", id: ["id"] },
+  { table: "receipt_keys", purpose: "receipt-key", owner: "id", id: ["id"] },
+  { table: "receipts", purpose: "receipt", owner: "root || ' ' || byte_offset", id: ["merchant_id", "n"] },
   { table: "bundle_headers", purpose: "origin-header", owner: "bundle_id || ' ' || name", id: ["bundle_id", "name"] },
 ]
 
@@ -123,7 +125,7 @@ async function tryKeys(db: Db, keys: SecretKeys): Promise<{ used: Uint8Array[]; 
   for (const { table, purpose, owner, id } of SEALED) {
     const order = table === SIGNING ? "created_at" : id.join(" desc, ")
     const { rows } = await sql<{ owner: string; sealed: string }>`
-      select ${sql.raw(owner)} as owner, sealed from ${sql.table(table)} order by ${sql.raw(order)} desc limit ${TRIED}`.execute(
+      select ${sql.raw(owner)} as owner, sealed from ${sql.table(table)} where sealed is not null order by ${sql.raw(order)} desc limit ${TRIED}`.execute(
       db,
     )
     const found = rows.map(({ owner, sealed }) => keys.find(each => isSealedWith(each, purpose, owner, sealed)))
@@ -202,7 +204,7 @@ async function reencryptBatch(
   const columns = sql.join(id.map(name => sql.ref(name)))
   const isAfter: RawBuilder<unknown> = after ? sql`(${columns}) > (${sql.join(after)})` : sql`true`
   const { rows } = await sql<Record<string, unknown> & { owner: string; sealed: string }>`
-    select ${columns}, ${sql.raw(owner)} as owner, sealed from ${sql.table(table)} where ${isAfter}
+    select ${columns}, ${sql.raw(owner)} as owner, sealed from ${sql.table(table)} where sealed is not null and ${isAfter}
     order by ${columns} limit ${batch}`.execute(db)
   const idOf = (row: Record<string, unknown>) => id.map(name => row[name])
   const stale = rows.filter(({ owner, sealed }) => !isSealedWith(keys[0] ?? new Uint8Array(), purpose, owner, sealed))

@@ -11,7 +11,7 @@ export type LaneName = "payout" | "relay"
 export interface PayoutKind {
   lane: LaneName
   /** Whose money its call moves: a deposit's, the signing payer's, what an escrow holds, or a merchant's wallet's. */
-  moneyOf: "deposit" | "payer" | "escrow" | "merchant"
+  moneyOf: "deposit" | "payer" | "escrow" | "merchant" | "nobody"
   /**
    * Who waits for it, and so how long it is held when it can't be made now: for a payer never, it is cancelled at once;
    * for a merchant until its deadline; for a recipient until it can be made.
@@ -105,6 +105,8 @@ export const payoutKinds = {
   /** Gives back what is reserved. */
   void: { ...ofMerchant, budget: "free", prepaid: "each", turn: "release", movesRest: true },
   refund: { ...ofMerchant, moneyOf: "merchant", turn: "refund" },
+  /** Writes the roots of receipts, or the key that signs them, to the chain. Its merchant is the one with the first of them. */
+  anchor: { ...outOfDeposit, moneyOf: "nobody", budget: "free", afterRevert: "error" },
 } as const satisfies Record<string, PayoutKind>
 
 export type PayoutKindName = keyof typeof payoutKinds

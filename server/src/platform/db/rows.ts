@@ -1,7 +1,9 @@
-// Made from schema.sql by `npm run schema`; do not edit. 22d864de05ac54d33e5c37f0ecb435dc2928b91414a15ff28fe4b5f37b4b860a
+// Made from schema.sql by `npm run schema`; do not edit. 14d04350d65aa05ba9650f22904d6f4e98fd97f8babd1a14820c18281fdb24fa
+import type { PublicKey } from "../../../../verify/src/format.ts";
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
 import type { LaneName, PayoutKindName } from "./payout-kinds.ts";
+import type { ReceiptDraft } from "./receipt-draft.ts";
 import type { StandingAlarm } from "./standing-alarm.ts";
 import type { ColumnType, Generated, JSONColumnType } from "kysely";
 import type { Hex } from "viem";
@@ -421,10 +423,6 @@ interface DeliveryAttempts {
    * Why it failed, in words.
    */
   error: string | null;
-  /**
-   * What was sent, with the first characters of each signature alone; null of what a listener pulled, and of earlier versions.
-   */
-  headers: JSONColumnType<Record<string, string> | null, string | null, string | null>;
   id: Generated<bigint>;
   started_at: Date;
   /**
@@ -1134,7 +1132,7 @@ interface Payouts {
    * Its 16 bytes end the calldata, so that payouts can be found on the chain again.
    */
   id: string;
-  kind: "share" | "sweep" | "return" | "authorize" | "settle" | "batch" | "reserve" | "capture" | "void" | "refund";
+  kind: "share" | "sweep" | "return" | "authorize" | "settle" | "batch" | "reserve" | "capture" | "void" | "refund" | "anchor";
   /**
    * Set by a trigger, from the kind.
    */
@@ -1356,6 +1354,93 @@ interface RateSources {
   source: "ecb" | "fixed";
 }
 
+interface ReceiptBatches {
+  /**
+   * The call that writes its root to the chain.
+   */
+  anchor_id: string | null;
+  /**
+   * Null once the store has them.
+   */
+  bytes: Uint8Array | null;
+  chain_id: number;
+  created_at: Date;
+  n: Generated<bigint>;
+  prev_root: Hash | null;
+  receipts: number;
+  /**
+   * The Merkle root of its bytes, as 0G computes it.
+   */
+  root: Hash;
+  size: number;
+  stored_at: Date | null;
+}
+
+interface ReceiptKeys {
+  /**
+   * The call that registers it on the chain.
+   */
+  anchor_id: string | null;
+  chain_id: number;
+  created_at: Date;
+  factory: Address;
+  /**
+   * The thumbprint of the public key (RFC 7638).
+   */
+  id: string;
+  public_key: JSONColumnType<PublicKey>;
+  /**
+   * The private key, sealed under SECRET_KEY.
+   */
+  sealed: string;
+}
+
+interface ReceiptRounds {
+  anchored_at: Date | null;
+  chain_id: number;
+  claim_id: string | null;
+  lease_until: Date | null;
+  run_at: Date;
+}
+
+interface Receipts {
+  /**
+   * The id of the payment, or of the call of an escrow.
+   */
+  about: string;
+  amount: bigint;
+  /**
+   * What is signed and could change until then; null once it is.
+   */
+  body: JSONColumnType<ReceiptDraft | null, string, string | null>;
+  byte_length: number | null;
+  byte_offset: number | null;
+  chain_id: number;
+  /**
+   * Of the signed receipt; the next one of the merchant names it.
+   */
+  hash: string | null;
+  merchant_id: string;
+  n: Generated<bigint>;
+  /**
+   * The hashes that prove it within its batch, 32 bytes each.
+   */
+  path: Uint8Array | null;
+  resource_id: string;
+  root: Hash | null;
+  /**
+   * Its key and its facts with their salts, sealed under SECRET_KEY. Null once they are erased: then only its holders can read it.
+   */
+  sealed: string | null;
+  /**
+   * Its place in the merchant's chain of receipts, from 1 on, without a gap.
+   */
+  seq: number | null;
+  settled_at: Date;
+  token: Address;
+  type: "payment" | "refund" | "reversed" | "capture" | "void";
+}
+
 interface Recipients {
   address: Address;
   label: string | null;
@@ -1419,36 +1504,6 @@ interface Refunds {
    */
   status: Generated<"pending" | "succeeded" | "failed">;
   updated_at: Date;
-}
-
-interface Requests {
-  api_key_id: string | null;
-  /**
-   * When it was answered.
-   */
-  at: Date;
-  /**
-   * The error's code; null where it was not refused.
-   */
-  code: string | null;
-  duration_ms: number;
-  merchant_id: string;
-  method: string;
-  n: Generated<bigint>;
-  person_id: string | null;
-  /**
-   * The first 1 KB of the answer, where that is an error.
-   */
-  refusal: string | null;
-  /**
-   * The caller may have chosen it, and more than once.
-   */
-  request_id: string;
-  /**
-   * The pattern, such as `/api/console/payments/:id`: what a path or a query has may be secret.
-   */
-  route: string;
-  status: number;
 }
 
 interface Resources {
@@ -1853,7 +1908,7 @@ interface Transactions {
   status: Payments["status"] | Payouts["state"] | CheckoutSessions["status"];
   token: Address;
   tx_hash: Hash | null;
-  type: "payment" | "agent" | Exclude<PayoutKindName, "authorize" | "settle" | "batch" | "reserve">;
+  type: "payment" | "agent" | Exclude<PayoutKindName, "authorize" | "settle" | "batch" | "reserve" | "anchor">;
 }
 
 interface TransactionTerms {
@@ -2058,11 +2113,14 @@ export interface DB {
   put_away_terms: PutAwayTerms;
   rate_sources: RateSources;
   rates: Rates;
+  receipt_batches: ReceiptBatches;
+  receipt_keys: ReceiptKeys;
+  receipt_rounds: ReceiptRounds;
+  receipts: Receipts;
   recipient_sets: RecipientSets;
   recipients: Recipients;
   reconciliations: Reconciliations;
   refunds: Refunds;
-  requests: Requests;
   resources: Resources;
   return_addresses: ReturnAddresses;
   screenings: Screenings;

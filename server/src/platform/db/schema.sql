@@ -1205,6 +1205,8 @@ create trigger payments_note_reopened before update of status on payments for ea
 create trigger payments_open_claim_book after insert on payments for each row execute function open_claim_book();
 create trigger payments_set_agent before insert or update of tx_hash on payments for each row execute function set_agent();
 create trigger payments_unapply_transfers after update of status on payments for each row when ((old.status = any (array['granted'::text, 'returned'::text])) and (new.status <> all (array['granted'::text, 'returned'::text]))) execute function unapply_transfers();
+create constraint trigger payments_write_receipt_changed after update on payments deferrable initially deferred for each row when ((old.status = 'granted'::text or new.status = 'granted'::text) and (old.status is distinct from new.status or old.amount::numeric is distinct from new.amount::numeric)) execute function write_receipt();
+create constraint trigger payments_write_receipt_made after insert on payments deferrable initially deferred for each row when (new.status = 'granted'::text) execute function write_receipt();
 
 -- Where a merchant's money goes, by network. In live mode a change waits in the pending columns.
 create table payout_addresses (
@@ -1305,12 +1307,12 @@ create table payouts (
   constraint payouts_check7 check (state <> 'reverted'::text or not succeeded),
   constraint payouts_check8 check ((kind = 'share'::text) = (share is not null and percent_e4 is not null and payment_id is not null)),
   constraint payouts_data_check check (data ~ '^0x[0-9a-f]+$'::text),
-  constraint payouts_deposit check (deposit_id is not null or (kind = any (array['settle'::text, 'batch'::text])) or escrow_id is not null),
+  constraint payouts_deposit check (deposit_id is not null or (kind = any (array['settle'::text, 'batch'::text, 'anchor'::text])) or escrow_id is not null),
   constraint payouts_escrow check ((escrow_id is not null) = (kind = any (array['reserve'::text, 'capture'::text, 'void'::text, 'refund'::text]))),
   constraint payouts_gas_check check (gas > 0),
   constraint payouts_gas_cost_known check ((gas_cost is null) = (gas_cost_at is null) and (gas_cost is null or tx_hash is not null)),
   constraint payouts_held_reason_check check (held_reason = any (array['short'::text, 'sanctions'::text, 'simulation'::text, 'low_gas'::text, 'reverted'::text, 'gas_budget'::text, 'allowance'::text, 'balance'::text])),
-  constraint payouts_kind_check check (kind = any (array['share'::text, 'sweep'::text, 'return'::text, 'authorize'::text, 'settle'::text, 'batch'::text, 'reserve'::text, 'capture'::text, 'void'::text, 'refund'::text])),
+  constraint payouts_kind_check check (kind = any (array['share'::text, 'sweep'::text, 'return'::text, 'authorize'::text, 'settle'::text, 'batch'::text, 'reserve'::text, 'capture'::text, 'void'::text, 'refund'::text, 'anchor'::text])),
   constraint payouts_lane check (lane =
 case
     when kind = any (array['authorize'::text, 'settle'::text, 'batch'::text, 'reserve'::text, 'capture'::text, 'void'::text, 'refund'::text]) then 'relay'::text
@@ -1320,7 +1322,7 @@ end),
   constraint payouts_relay_whole check ((lane = 'relay'::text) = (relay_by is not null) and (kind = any (array['authorize'::text, 'settle'::text, 'reserve'::text])) = (payer is not null) and (num_nonnulls(payer, auth_nonce, auth_digest) = any (array[0, 3]))),
   constraint payouts_reserved check (
 case
-    when lane = 'relay'::text then not reserved
+    when lane = 'relay'::text or kind = 'anchor'::text then not reserved
     else reserved or (state = any (array['held'::text, 'cancelled'::text]))
 end),
   constraint payouts_return_of check (kind <> 'return'::text or payment_id is not null),
@@ -1587,6 +1589,96 @@ create table rates (
 );
 create trigger rates_keep before delete or update on rates for each row execute function keep_rates();
 create trigger rates_keep_all before truncate on rates for each statement execute function keep_rates();
+
+-- Files of sealed receipts of one network.
+create table receipt_batches (
+  -- The Merkle root of its bytes, as 0G computes it.
+  root evm_hash not null,
+  chain_id integer not null,
+  n bigint not null generated always as identity,
+  prev_root evm_hash,
+  receipts integer not null,
+  size integer not null,
+  -- Null once the store has them.
+  bytes bytea,
+  stored_at timestamp with time zone,
+  created_at timestamp with time zone not null,
+  -- The call that writes its root to the chain.
+  anchor_id uuid,
+  constraint receipt_batches_pkey primary key (root),
+  constraint receipt_batches_kept check (bytes is not null or stored_at is not null),
+  constraint receipt_batches_anchor_id_fkey foreign key (anchor_id) references payouts(id),
+  constraint receipt_batches_prev_root_fkey foreign key (prev_root) references receipt_batches(root)
+);
+create index receipt_batches_in_order on receipt_batches using btree (chain_id, n desc);
+create index receipt_batches_not_anchored on receipt_batches using btree (chain_id, n) where anchor_id is null;
+create index receipt_batches_not_stored on receipt_batches using btree (n) where stored_at is null;
+create index receipt_batches_of_anchor on receipt_batches using btree (anchor_id) where anchor_id is not null;
+
+-- The keys that sign receipts, one for each network and factory. They are published for ever.
+create table receipt_keys (
+  -- The thumbprint of the public key (RFC 7638).
+  id text not null,
+  chain_id integer not null,
+  factory evm_address not null,
+  public_key jsonb not null,
+  -- The private key, sealed under SECRET_KEY.
+  sealed text not null,
+  created_at timestamp with time zone not null,
+  -- The call that registers it on the chain.
+  anchor_id uuid,
+  constraint receipt_keys_pkey primary key (id),
+  constraint receipt_keys_anchor_id_fkey foreign key (anchor_id) references payouts(id)
+);
+
+-- Who makes the batches of a network now.
+create table receipt_rounds (
+  chain_id integer not null,
+  run_at timestamp with time zone not null,
+  anchored_at timestamp with time zone,
+  claim_id uuid,
+  lease_until timestamp with time zone,
+  constraint receipt_rounds_pkey primary key (chain_id)
+);
+
+-- What holders can prove. A row without a root waits for its batch.
+create table receipts (
+  merchant_id text not null,
+  n bigint not null generated always as identity,
+  chain_id integer not null,
+  type text not null,
+  resource_id text not null,
+  -- The id of the payment, or of the call of an escrow.
+  about text not null,
+  token evm_address not null,
+  amount base_units not null,
+  -- What is signed and could change until then; null once it is.
+  body jsonb,
+  settled_at timestamp with time zone not null,
+  -- Its place in the merchant's chain of receipts, from 1 on, without a gap.
+  seq integer,
+  -- Of the signed receipt; the next one of the merchant names it.
+  hash text,
+  root evm_hash,
+  byte_offset integer,
+  byte_length integer,
+  -- The hashes that prove it within its batch, 32 bytes each.
+  path bytea,
+  -- Its key and its facts with their salts, sealed under SECRET_KEY. Null once they are erased: then only its holders can read it.
+  sealed text,
+  constraint receipts_pkey primary key (merchant_id, n),
+  constraint receipts_body check ((body is null) = (root is not null)),
+  constraint receipts_sealed check (sealed is null or root is not null),
+  constraint receipts_type_check check (type = any (array['payment'::text, 'refund'::text, 'reversed'::text, 'capture'::text, 'void'::text])),
+  constraint receipts_whole check (num_nonnulls(seq, hash, root, byte_offset, byte_length, path) = any (array[0, 6])),
+  constraint receipts_merchant_id_fkey foreign key (merchant_id) references merchants(id),
+  constraint receipts_root_fkey foreign key (root) references receipt_batches(root)
+);
+create unique index receipts_in_chain on receipts using btree (merchant_id, seq) where seq is not null;
+create index receipts_of_about on receipts using btree (about, n);
+create index receipts_of_root on receipts using btree (root) where root is not null;
+create index receipts_settled on receipts using btree (merchant_id, settled_at, n);
+create index receipts_waiting on receipts using btree (chain_id, n) where root is null;
 
 -- Who is paid which part. A set never changes, and what refers to it keeps it whatever becomes of the split. Each change of a split makes another set.
 create table recipient_sets (
@@ -2921,7 +3013,7 @@ create or replace function has_money(i payouts)
 AS $function$
 begin
   return case
-    when i.lane <> 'payout' then true
+    when i.lane <> 'payout' or i.kind = 'anchor' then true
     when not i.reserved then false
     when i.kind = 'sweep' then room_in(i.deposit_id, i.token) >= 0 and not exists (
       select from sweep_parts s join transfers t on t.id = s.transfer_id
@@ -3632,5 +3724,42 @@ begin
     perform add_audit_entry(bundle.merchant_id, 'bundle_routes.' || case tg_op when 'INSERT' then 'added' else 'removed' end,
       bundle.id, bundle.chain_id, case when tg_op = 'DELETE' then bundle.routes end, case when tg_op = 'INSERT' then bundle.routes end);
   end loop;
+  return null;
+end $function$;
+
+create or replace function write_receipt()
+ returns trigger
+ language plpgsql
+AS $function$
+declare
+  last record;
+begin
+  if tg_op = 'UPDATE' and old.status = 'granted' then
+    select type, token, amount into last from receipts where about = new.id and merchant_id = new.merchant_id order by n desc limit 1;
+    if last.type = 'payment' then
+      insert into receipts (merchant_id, chain_id, type, resource_id, about, token, amount, body, settled_at)
+        values (new.merchant_id, new.chain_id, 'reversed', new.resource_id, new.id, last.token, last.amount,
+          jsonb_build_object('payer', old.payer), new.updated_at);
+    end if;
+  end if;
+  if new.status = 'granted' then
+    insert into receipts (merchant_id, chain_id, type, resource_id, about, token, amount, body, settled_at)
+      values (new.merchant_id, new.chain_id, 'payment', new.resource_id, new.id, new.token, new.amount,
+        jsonb_build_object('payer', new.payer,
+          'merchant', (select name from merchants where id = new.merchant_id),
+          'transfers', (select jsonb_agg(jsonb_build_object('deposit', t.deposit_id, 'txHash', t.tx_hash, 'blockHash', t.block_hash,
+              'blockNumber', t.block_number, 'k', t.k, 'from', t.from_address, 'to', t.to_address, 'amount', t.value::text)
+              order by t.block_number, t.log_index)
+            from (select t.* from claims c join transfers t on t.id = c.transfer_id where c.payment_id = new.id
+              order by t.value desc limit 64) t),
+          'splits', (select jsonb_agg(jsonb_build_object('to', i.recipient, 'amount', i.amount::text) order by i.share, i.id) from payouts i
+            where i.payment_id = new.id and i.kind = 'share' and i.state not in ('cancelled', 'reverted')),
+          'what', case
+            when starts_with(new.resource_id, 'cs_') then (select jsonb_build_object('description', s.description, 'metadata', s.metadata,
+              'answers', s.payer_info) from checkout_sessions s where s.id = new.resource_id)
+            when starts_with(new.resource_id, 'pw_') then (select jsonb_build_object('description', w.name) from paywalls w
+              where w.id = new.resource_id) end),
+        new.updated_at);
+  end if;
   return null;
 end $function$;

@@ -16,6 +16,7 @@ const keys = {
   deliveries: "id",
   token_scans: "chain_id",
   outflow_watches: "chain_id",
+  receipt_rounds: "chain_id",
 } as const
 type JobTable = keyof typeof keys
 type Claimed<T extends JobTable> = Pick<Row<T>, (typeof keys)[T] & keyof Row<T>> & { claim_id: string | null }
@@ -63,6 +64,7 @@ export async function freeLeases(db: Db): Promise<void> {
   await db.updateTable("reconciliations").set(none).execute()
   await db.updateTable("token_scans").set(none).execute()
   await db.updateTable("outflow_watches").set(none).execute()
+  await db.updateTable("receipt_rounds").set(none).execute()
   await db.deleteFrom("idempotency_keys").where("claim_id", "is not", null).execute()
 }
 

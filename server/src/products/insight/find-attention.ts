@@ -46,7 +46,7 @@ const waitingFor = (merchantId: string): Record<Kind, RawBuilder<unknown>> => ({
   refunds: sql`select r.id, r.created_at from payouts i join refunds r on r.payout_id = i.id
     where i.merchant_id = ${merchantId} and i.state = 'held' and i.kind = 'refund'`,
   payouts: sql`select id::text, created_at from payouts
-    where merchant_id = ${merchantId} and state = 'held' and lane = 'payout'`,
+    where merchant_id = ${merchantId} and state = 'held' and lane = 'payout' and kind <> 'anchor'`,
   webhooks: sql`select id, created_at from webhooks where merchant_id = ${merchantId} and deleted_at is null
     and (failing_since is not null and active or disabled_reason is not null)`,
   payoutAddresses: sql`select chain_id::text, pending_at from payout_addresses

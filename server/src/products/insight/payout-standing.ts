@@ -41,6 +41,7 @@ const nouns: Record<Kind, string> = {
   capture: "capture",
   void: "release",
   refund: "refund",
+  anchor: "note of receipts",
 }
 
 /** What it does, once it has: "… was sent to 0x…". */
@@ -64,6 +65,8 @@ function doneWords({ kind, amount, recipient }: PayoutFacts): string {
       return `${amount} was released from escrow to the payer`
     case "refund":
       return `${amount} was refunded to ${recipient}`
+    case "anchor":
+      return "Receipts were written to the chain"
   }
 }
 

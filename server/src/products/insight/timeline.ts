@@ -191,6 +191,7 @@ const payoutWords: Record<Row<"payouts">["kind"], string> = {
   capture: "capture",
   void: "release from escrow",
   refund: "refund",
+  anchor: "note of receipts",
 }
 
 function payoutEntries(payout: Row<"payouts">, { money }: StoryRows): TimelineEntry[] {

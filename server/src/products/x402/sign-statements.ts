@@ -3,7 +3,7 @@
  * anyone can verify later. The key is named by `did:web`, because the stock verifiers resolve nothing else, and is
  * published in `/.well-known/did.json` and `/.well-known/jwks.json`.
  */
-import { publishedKeys, signStatement } from "../../account/identity/use-signing-keys.ts"
+import { didOf, publishedKeys, signStatement } from "../../account/identity/use-signing-keys.ts"
 import type { Address } from "../../platform/chain/hex.ts"
 import { checksummed, type Hash } from "../../platform/chain/hex.ts"
 import { type Context, wallTime } from "../../platform/context.ts"
@@ -24,10 +24,6 @@ const schemaOf = (name: string, schema: object) => ({
   properties: { [name]: schema },
   required: [name],
 })
-
-/** The service's decentralized identifier (did:web): its host, with the port's colon escaped. */
-const didOf = ({ settings: { baseUrl } }: Pick<Context, "settings">): string =>
-  `did:web:${encodeURIComponent(new URL(baseUrl).host)}`
 
 /** The extensions of a 402: a signed offer, and that a client may name its payment. */
 export async function offerExtensions(ctx: Context, price: Price, sold: Sold): Promise<Record<string, unknown>> {

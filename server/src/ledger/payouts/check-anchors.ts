@@ -1,0 +1,38 @@
+/** Compares the calldata of calls that write receipts to the chain with what they are for. */
+import { sql } from "kysely"
+import type { Address, Hash } from "../../platform/chain/hex.ts"
+import { anchorData, anchorDeployment } from "../../platform/chain/receipt-anchor.ts"
+import type { TxContext } from "../../platform/context.ts"
+import { sqlArray } from "../../platform/db/sql-array.ts"
+
+interface AnchorRow {
+  id: string
+  to_address: Address
+  data: string
+  key: string | null
+  roots: Hash[]
+  prev_root: Hash | null
+}
+
+/** Returns what is wrong with each of these that is such a call, by its id; undefined if nothing is. */
+export async function anchorFaults(
+  ctx: TxContext,
+  { chainId, depositFactory }: { chainId: number; depositFactory: Address },
+  ids: readonly string[],
+): Promise<Map<string, string | undefined>> {
+  if (ids.length === 0) return new Map()
+  const { rows } = await sql<AnchorRow>`
+    select i.id, i.to_address, i.data, (select k.id from receipt_keys k where k.anchor_id = i.id) as key,
+      (select coalesce(json_agg(b.root order by b.n), '[]'::json) from receipt_batches b where b.anchor_id = i.id) as roots,
+      (select b.prev_root from receipt_batches b where b.anchor_id = i.id order by b.n limit 1) as prev_root
+    from payouts i where i.id = any(${sqlArray("uuid", ids)}) and i.kind = 'anchor' and i.chain_id = ${chainId}`.execute(
+    ctx.db,
+  )
+  return new Map(
+    rows.map(({ id, to_address, data, key, roots, prev_root }) => {
+      const written = key === null ? { prevRoot: prev_root, roots } : { key }
+      const isSo = to_address === anchorDeployment.address && data === anchorData(id, depositFactory, written)
+      return [id, isSo ? undefined : `the row ${id} of payouts does not write the receipts that it is for`]
+    }),
+  )
+}

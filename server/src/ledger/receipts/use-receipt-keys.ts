@@ -1,0 +1,53 @@
+/**
+ * The keys that sign receipts (Ed25519), one for each network and factory. Where roots are written to the chain, a key
+ * signs nothing until the call that registers it is final: whoever verifies needs to see it before the first receipt.
+ */
+import { generateKeyPairSync } from "node:crypto"
+import { type PublicKey, thumbprint } from "../../../../verify/src/format.ts"
+import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
+import type { TxContext } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { seal, unseal } from "../../platform/secrets.ts"
+import { type SigningKey, signingKeyOf } from "./receipt.ts"
+
+type Served = Pick<NetworkInfo, "chainId" | "depositFactory">
+
+/** The newest key of a network, which is made where there is none. */
+export async function receiptKey(ctx: TxContext, network: Served): Promise<Row<"receipt_keys">> {
+  const rows = ctx.db
+    .selectFrom("receipt_keys")
+    .selectAll()
+    .where("chain_id", "=", network.chainId)
+    .where("factory", "=", network.depositFactory)
+  return (await rows.orderBy("created_at", "desc").limit(1).executeTakeFirst()) ?? (await makeKey(ctx, network))
+}
+
+async function makeKey(ctx: TxContext, { chainId, depositFactory }: Served): Promise<Row<"receipt_keys">> {
+  const pair = generateKeyPairSync("ed25519")
+  const { crv, kty, x } = pair.publicKey.export({ format: "jwk" }) as PublicKey & Record<string, unknown>
+  const publicKey: PublicKey = { crv, kty, x }
+  const id = await thumbprint(publicKey)
+  const secret = JSON.stringify(pair.privateKey.export({ format: "jwk" }))
+  return await ctx.db
+    .insertInto("receipt_keys")
+    .values({
+      id,
+      chain_id: chainId,
+      factory: depositFactory,
+      public_key: JSON.stringify(publicKey),
+      sealed: seal(ctx.settings.secretKeys, "receipt-key", id, secret),
+      created_at: ctx.now(),
+    })
+    .returningAll()
+    .executeTakeFirstOrThrow()
+}
+
+/** The key of a row, ready to sign. */
+export const openKey = (ctx: TxContext, { id, public_key, sealed }: Row<"receipt_keys">): SigningKey =>
+  signingKeyOf(id, public_key, unseal(ctx.settings.secretKeys, "receipt-key", id, sealed))
+
+/** All keys that ever signed receipts, as a JWK set has them: what they signed is to be verified for ever. */
+export async function publishedReceiptKeys(ctx: TxContext) {
+  const rows = await ctx.db.selectFrom("receipt_keys").select(["id", "public_key"]).orderBy("created_at").execute()
+  return rows.map(({ id, public_key }) => ({ ...public_key, kid: id, alg: "EdDSA", use: "sig" }))
+}

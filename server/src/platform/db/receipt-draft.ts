@@ -1,0 +1,25 @@
+/** What is written of a receipt in the transaction that settles it, as JSON: all that could be another later. */
+import type { Address } from "../chain/hex.ts"
+
+/** A transfer that paid; `deposit` is the id of the address's row. Amounts in base units, as text. */
+export interface DraftTransfer {
+  deposit?: number
+  txHash: string
+  blockHash: string
+  blockNumber: number
+  k: number
+  from: Address
+  to: Address
+  amount: string
+}
+
+export interface ReceiptDraft {
+  payer: Address
+  /** The merchant's name. */
+  merchant?: string
+  /** At most 64, those of most money; null or absent in a reversal. */
+  transfers?: DraftTransfer[] | null
+  splits?: { to: Address; amount: string }[] | null
+  what?: { description?: string | null; metadata?: unknown; answers?: unknown } | null
+  escrow?: { address: Address; authId: string }
+}
