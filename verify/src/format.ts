@@ -91,6 +91,35 @@ export interface SavedReceipt {
   anchorBlock: number | null
 }
 
+/** A receipt that its holder can no longer open, because it was erased: it still has its place in the chain. */
+export interface ErasedReceipt
+  extends Pick<SavedReceipt, "jwe" | "root" | "offset" | "size" | "path" | "keyBlock" | "anchorBlock"> {
+  sluiceReceipt: 1
+  erased: true
+  seq: number
+  hash: string
+}
+
+/** What the service signs at the end of a merchant's file: how far the chain of receipts goes. */
+export interface HeadBody {
+  v: 1
+  type: "head"
+  issuer: string
+  merchant: string
+  /** The places of the first and last receipt of the file; of an empty one, `last` is below `first`. */
+  first: number
+  last: number
+  /** Whether the file has all that there is between. */
+  whole: boolean
+  at: string
+}
+
+/** The last line of a merchant's file. */
+export interface HeadLine {
+  sluiceHead: 1
+  jws: string
+}
+
 /** Canonical JSON (RFC 8785) of text, whole numbers, null, lists and objects. Throws for any other value. */
 export function canonical(value: unknown): string {
   if (value === null || typeof value === "string" || typeof value === "boolean") return JSON.stringify(value)
@@ -154,9 +183,9 @@ export const thumbprint = async ({ crv, kty, x }: PublicKey): Promise<string> =>
 export const signedHeader = (kid: string, { crv, kty, x }: PublicKey) =>
   toBase64url(utf8(canonical({ alg: "EdDSA", jwk: { crv, kty, x }, kid, typ: "sluice-receipt+jws" })))
 
-/** A receipt whose signature holds. */
+/** A statement whose signature holds. */
 export interface Signed {
-  body: ReceiptBody
+  body: ReceiptBody | HeadBody
   kid: string
 }
 
@@ -171,8 +200,15 @@ export async function readSigned(jws: string): Promise<Signed> {
   const isSigned = await crypto.subtle.verify("Ed25519", key, fromBase64url(signature), utf8(`${header}.${payload}`))
   if (!isSigned) throw new Error("the signature is not of this text")
   const text = fromUtf8(fromBase64url(payload))
-  const body = JSON.parse(text) as ReceiptBody
+  const body = JSON.parse(text) as Signed["body"]
   if (canonical(body) !== text || body.v !== 1) throw new Error("it is not canonical JSON of this version")
+  return { body, kid }
+}
+
+/** A receipt whose signature holds; throws where it does not hold, or where it is another statement. */
+export async function readReceipt(jws: string): Promise<{ body: ReceiptBody; kid: string }> {
+  const { body, kid } = await readSigned(jws)
+  if (body.type === "head") throw new Error("it is the end of a file, and no receipt")
   return { body, kid }
 }
 

@@ -113,8 +113,14 @@ interface Visitor {
 
 function walk(range: Range, part: Range, visit: Visitor): void {
   const { from, to } = range
-  if (to <= part.from || from >= part.to) return visit.outside(range)
-  if (to - from === 1) return visit.leaf(from)
+  if (to <= part.from || from >= part.to) {
+    visit.outside(range)
+    return
+  }
+  if (to - from === 1) {
+    visit.leaf(from)
+    return
+  }
   // The largest power of two below the number of leaves: an odd last node moves up, so the left half is always whole.
   const middle = from + 2 ** (Math.ceil(Math.log2(to - from)) - 1)
   walk({ from, to: middle }, part, visit)

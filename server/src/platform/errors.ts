@@ -188,6 +188,11 @@ export const errorTable = {
     message: "No payment with this hash and address was submitted to this paywall. Submit it first.",
     help: "Submit it with `POST /api/paywalls/:id/pay`, or check that the address is the one that paid. Return addresses exist only for money that is open: waiting for the merchant's decision.",
   },
+  RECEIPT_NOT_HERE: {
+    status: 404,
+    message: "These bytes of receipts are not in the store of this process.",
+    help: "A receipt is in its file some seconds after its payment (`RECEIPT_BATCH`). With several machines, all need the same folder `DATA_DIR/receipts`.",
+  },
   SESSION_NOT_FOUND: {
     status: 404,
     message: "No checkout session has this id.",

@@ -4,7 +4,7 @@ import { orEmptyBody, type Server } from "../../platform/http/server.ts"
 import { membershipsOf } from "./find-member.ts"
 import { caip10Of, offerNonce, proveWallet, SIGN_IN_PATH, signInDoor, useProof } from "./prove-wallet.ts"
 import { KeySet, NoBody, NonceAnswer, SignedIn, SignIn } from "./schema.ts"
-import { CONSOLE_TOKEN_MS, publishedKeys, signToken, TOKEN_TYPES } from "./use-signing-keys.ts"
+import { CONSOLE_TOKEN_MS, publishedKeys, publishedReceiptKeys, signToken, TOKEN_TYPES } from "./use-signing-keys.ts"
 
 const KEYS_CACHED = "public, max-age=300"
 const tags = ["sign-in"]
@@ -58,7 +58,7 @@ export function authRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "readSigningKeys",
-        summary: "The public keys of the tokens that the service signs",
+        summary: "The public keys of the tokens and receipts that the service signs",
         description:
           "Check `iss`, `aud` and the header's `typ` too: a paywall's token has the paywall's id as `aud` and `paywall-access+jwt` as `typ`.",
         tags,
@@ -67,7 +67,7 @@ export function authRoutes(app: Server, ctx: Context): void {
     },
     async (_request, reply) => {
       reply.header("cache-control", KEYS_CACHED)
-      return { keys: (await publishedKeys(ctx)) as never }
+      return { keys: [...(await publishedKeys(ctx)), ...(await publishedReceiptKeys(ctx))] as never }
     },
   )
 }

@@ -66,7 +66,7 @@ export const KeySet = Type.Object({
       kty: Type.String(),
       crv: Type.String(),
       x: Type.String(),
-      y: Type.String(),
+      y: Type.Optional(Type.String({ description: "Left out of the keys of receipts (Ed25519)" })),
       kid: Type.String(),
       alg: Type.String(),
       use: Type.String(),

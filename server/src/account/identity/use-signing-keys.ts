@@ -162,6 +162,12 @@ export async function publishedKeys(ctx: Context): Promise<JWK[]> {
   return keys.map(({ id, public_key }) => ({ ...public_key, kid: id, alg: ALGORITHM, use: "sig" }))
 }
 
+/** All keys that ever signed receipts, as a JWK set has them: what they signed is to be verified for ever. */
+export async function publishedReceiptKeys(ctx: TxContext) {
+  const rows = await ctx.db.selectFrom("receipt_keys").select(["id", "public_key"]).orderBy("created_at").execute()
+  return rows.map(({ id, public_key }) => ({ ...public_key, kid: id, alg: "EdDSA", use: "sig" }))
+}
+
 /** Deletes the keys whose tokens have all expired. */
 export async function forgetRetiredKeys(ctx: Context): Promise<void> {
   const newest = (await keysOf(ctx)).find(key => key.created_at.getTime() <= wallTime(ctx).getTime() - RETIRED_MS)

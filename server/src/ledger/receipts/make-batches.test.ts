@@ -4,7 +4,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
-import { hashOfFact, open, readSigned } from "../../../../verify/src/format.ts"
+import { hashOfFact, open, readReceipt } from "../../../../verify/src/format.ts"
 import { rootOf, treeOf } from "../../../../verify/src/merkle.ts"
 import { type PayoutRig, startPayoutRig } from "../../../test/payouts.ts"
 import type { Row } from "../../platform/db/schema.ts"
@@ -37,9 +37,11 @@ const receipts = () => rig.service.ctx.db.selectFrom("receipts").selectAll().ord
 async function opened({ root, byte_offset, byte_length, sealed }: Row<"receipts">) {
   const { ctx } = rig.service
   if (!root || byte_offset === null || byte_length === null || !sealed) throw new Error("it waits")
-  const { key, facts } = JSON.parse(unseal(ctx.settings.secretKeys, "receipt", ownerOf(root, byte_offset), sealed)) as Kept
+  const { key, facts } = JSON.parse(
+    unseal(ctx.settings.secretKeys, "receipt", ownerOf(root, byte_offset), sealed),
+  ) as Kept
   const bytes = await readBatch(ctx, root, { offset: byte_offset, length: byte_length })
-  const { body } = await readSigned(await open(Buffer.from(bytes ?? []).toString(), key))
+  const { body } = await readReceipt(await open(Buffer.from(bytes ?? []).toString(), key))
   return { body, facts }
 }
 

@@ -60,7 +60,7 @@ async function makeBatch(ctx: Context, network: Network): Promise<boolean> {
   // Nothing was locked until here. Where another process had one of these receipts too, or a merchant's next place, this
   // changes nothing, and the next round begins anew.
   await inTransaction(ctx, ctx =>
-    write(ctx, { network, root, file, placed: made.map(each => placedOf(ctx, root, tree, each)) }),
+    write(ctx, { network, keyId: stored.id, root, file, placed: made.map(each => placedOf(ctx, root, tree, each)) }),
   )
   return waiting.length === RECEIPTS || made.length < waiting.length
 }
@@ -123,7 +123,13 @@ export const ownerOf = (root: Hash, offset: number): string => `${root} ${offset
 
 async function write(
   ctx: TxContext,
-  { network, root, file, placed }: { network: Network; root: Hash; file: Uint8Array; placed: readonly Placed[] },
+  {
+    network,
+    keyId,
+    root,
+    file,
+    placed,
+  }: { network: Network; keyId: string; root: Hash; file: Uint8Array; placed: readonly Placed[] },
 ): Promise<void> {
   const last = ctx.db.selectFrom("receipt_batches").select("root").where("chain_id", "=", network.chainId)
   const before = await last.orderBy("n", "desc").limit(1).executeTakeFirst()
@@ -131,6 +137,7 @@ async function write(
     .insertInto("receipt_batches")
     .values({
       root,
+      key_id: keyId,
       chain_id: network.chainId,
       prev_root: before?.root ?? null,
       receipts: placed.length,

@@ -3,6 +3,7 @@ import { createCipheriv, createHash, createPrivateKey, type KeyObject, randomByt
 import {
   canonical,
   type Fact,
+  type HeadBody,
   type Moved,
   type PublicKey,
   type ReceiptBody,
@@ -118,10 +119,15 @@ export const factHash = ({ name, salt, value }: Fact): string =>
     .update(canonical([name, value]))
     .digest("base64url")
 
-/** Signs a receipt and seals it under a key of its own. */
-export function makeSealed(body: ReceiptBody, facts: Fact[], { id, publicKey, key: signingKey }: SigningKey): Made {
+/** Signs a statement as a compact JWS. */
+export function signText(body: ReceiptBody | HeadBody, { id, publicKey, key }: SigningKey): string {
   const text = `${signedHeader(id, publicKey)}.${Buffer.from(canonical(body)).toString("base64url")}`
-  const jws = `${text}.${sign(null, Buffer.from(text), signingKey).toString("base64url")}`
+  return `${text}.${sign(null, Buffer.from(text), key).toString("base64url")}`
+}
+
+/** Signs a receipt and seals it under a key of its own. */
+export function makeSealed(body: ReceiptBody, facts: Fact[], signingKey: SigningKey): Made {
+  const jws = signText(body, signingKey)
   const key = randomBytes(32)
   const iv = randomBytes(12)
   const cipher = createCipheriv("aes-256-gcm", key, iv).setAAD(Buffer.from(SEALED_HEADER))

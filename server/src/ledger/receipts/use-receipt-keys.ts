@@ -45,9 +45,3 @@ async function makeKey(ctx: TxContext, { chainId, depositFactory }: Served): Pro
 /** The key of a row, ready to sign. */
 export const openKey = (ctx: TxContext, { id, public_key, sealed }: Row<"receipt_keys">): SigningKey =>
   signingKeyOf(id, public_key, unseal(ctx.settings.secretKeys, "receipt-key", id, sealed))
-
-/** All keys that ever signed receipts, as a JWK set has them: what they signed is to be verified for ever. */
-export async function publishedReceiptKeys(ctx: TxContext) {
-  const rows = await ctx.db.selectFrom("receipt_keys").select(["id", "public_key"]).orderBy("created_at").execute()
-  return rows.map(({ id, public_key }) => ({ ...public_key, kid: id, alg: "EdDSA", use: "sig" }))
-}

@@ -112,7 +112,7 @@ export function examineSettings(given: Record<string, string | undefined> = proc
 
 /** Names that begin like settings; variables with other names belong to other programs. */
 const LIKE_A_SETTING =
-  /^(RPC|DEPOSIT_FACTORY|ESCROW|REFUND_COLLECTOR|SANCTIONS|PAYOUT|RELAY|WEBHOOK|LIMIT|OIDC|METRICS|GAS_BUDGET|SANDBOX)_/
+  /^(RPC|DEPOSIT_FACTORY|ESCROW|REFUND_COLLECTOR|SANCTIONS|PAYOUT|RECEIPT|RELAY|WEBHOOK|LIMIT|OIDC|METRICS|GAS_BUDGET|SANDBOX)_/
 
 function unknownIn(env: Record<string, string | undefined>, networks: readonly NetworkSettings[]): string[] {
   const parts = Object.keys(networkSettingsTable)

@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. 14d04350d65aa05ba9650f22904d6f4e98fd97f8babd1a14820c18281fdb24fa
+// Made from schema.sql by `npm run schema`; do not edit. 4b83d6d2c6788f73988ad9e2d7de063a7b1a4dd27bd77a7333cd14484edc678d
 import type { PublicKey } from "../../../../verify/src/format.ts";
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
@@ -1365,6 +1365,7 @@ interface ReceiptBatches {
   bytes: Uint8Array | null;
   chain_id: number;
   created_at: Date;
+  key_id: string;
   n: Generated<bigint>;
   prev_root: Hash | null;
   receipts: number;

@@ -1594,6 +1594,7 @@ create trigger rates_keep_all before truncate on rates for each statement execut
 create table receipt_batches (
   -- The Merkle root of its bytes, as 0G computes it.
   root evm_hash not null,
+  key_id text not null,
   chain_id integer not null,
   n bigint not null generated always as identity,
   prev_root evm_hash,
@@ -1608,6 +1609,7 @@ create table receipt_batches (
   constraint receipt_batches_pkey primary key (root),
   constraint receipt_batches_kept check (bytes is not null or stored_at is not null),
   constraint receipt_batches_anchor_id_fkey foreign key (anchor_id) references payouts(id),
+  constraint receipt_batches_key_id_fkey foreign key (key_id) references receipt_keys(id),
   constraint receipt_batches_prev_root_fkey foreign key (prev_root) references receipt_batches(root)
 );
 create index receipt_batches_in_order on receipt_batches using btree (chain_id, n desc);

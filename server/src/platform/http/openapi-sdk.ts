@@ -221,6 +221,10 @@ const resources: Record<string, Record<string, string>> = {
     balance: "reportBalance",
     tax: "reportTax",
   },
+  receipts: {
+    list: "listReceipts",
+    export: "exportReceipts",
+  },
   deposits: {
     list: "listDeposits",
     export: "exportDeposits",

@@ -35,6 +35,7 @@ const tags = [
   { name: "buyers", description: "What buyers, and the pages that serve them, ask; without credentials" },
   { name: "insight", description: "What happened, why it stands as it does, and what can be done now" },
   { name: "payouts", description: "What left for merchants, recipients of splits and payers, and the payments inside" },
+  { name: "receipts", description: "What payments can be proven with, also without this service" },
   { name: "checkouts", description: "Checkout sessions, one for each payment; for a merchant's server and console" },
   { name: "payers", description: "What a payer's page asks about a checkout; without credentials" },
   { name: "subscribers", description: "What a wallet has subscribed to; with a token for its signature" },

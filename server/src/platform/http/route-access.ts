@@ -60,6 +60,7 @@ const publicRoutes: RouteName[] = [
   "POST /api/subscriptions/token",
   "GET /.well-known/jwks.json",
   "GET /.well-known/did.json",
+  "GET /receipts/:root",
   // Buyers and payers
   "GET /api/paywalls/:id",
   "POST /api/paywalls/:id/subscribe",
@@ -211,6 +212,9 @@ const merchantRoutes: Record<RouteName, readonly [Right, Scope?]> = {
   "GET /api/console/reports/payouts.csv": ["read", "read"],
   "GET /api/console/reports/balance.csv": ["read", "read"],
   "GET /api/console/reports/tax.csv": ["read", "read"],
+  "GET /api/console/receipts": ["read", "read"],
+  // Its lines have the keys of receipts, with which whoever has the file reads what payers entered.
+  "GET /api/console/receipts.ndjson": ["read", "console"],
   "GET /api/console/deposits": ["read", "read"],
   "GET /api/console/deposits.csv": ["read", "read"],
   "GET /api/console/foreign-tokens": ["read", "read"],

@@ -21,6 +21,8 @@ const rowsOf: Record<Owner, (column: string, found: Found) => ReturnType<typeof 
     table === "bundle_failures"
       ? sql`payment_id = any(${sqlArray("text", payments)})`
       : sql`payer = any(${sqlArray("text", payers)})`,
+  receipt: (_, { payments, checkouts }) => sql`about = any(${sqlArray("text", payments)}) or about in (
+    select i.id::text from payouts i where i.escrow_id = any(${sqlArray("text", checkouts)}))`,
   answer: (_, found) =>
     sql`answer like any(${sqlArray(
       "text",

@@ -13,6 +13,7 @@ export type Owner =
   | "delivery"
   | "call"
   | "answer"
+  | "receipt"
   | "entry"
 
 interface Personal {
@@ -62,6 +63,18 @@ export const personal: Readonly<Record<string, Personal>> = {
     of: "checkout",
     becomes: "null",
     holds: `an address, which may name an order; kept ${WITH_CHECKOUT}`,
+  },
+  "receipts.body": {
+    of: "receipt",
+    becomes: "body - 'what'",
+    holds:
+      "what is signed of a payment: the merchant's text, metadata and what the payer entered; kept some seconds, until it is signed",
+  },
+  "receipts.sealed": {
+    of: "receipt",
+    becomes: "null",
+    holds:
+      "the key of a receipt, and the same with a salt each; kept until the checkout or payer is erased. Who holds the receipt's link or file can still read it",
   },
   "subscriptions.customer_email": {
     of: "subscription",
@@ -188,6 +201,9 @@ export const harmless: Readonly<Record<string, string>> = {
   put_away_terms: "merchant_id link_id product_id session deposit hash",
   rate_sources: "source",
   rates: "unit source",
+  receipt_batches: "key_id bytes",
+  receipt_keys: "id public_key sealed",
+  receipts: "merchant_id type resource_id about hash path",
   recipients: "label",
   refunds: "id session_id merchant_id status",
   requests: "merchant_id request_id method route code api_key_id person_id refusal",

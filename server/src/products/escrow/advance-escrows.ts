@@ -4,6 +4,7 @@
  * changes on chain or ends.
  */
 import { sql } from "kysely"
+import { writeCallReceipts } from "../../ledger/receipts/write-call-receipts.ts"
 import { MAX_FAILED_CALLS } from "../../ledger/relays/find-escrow-alarms.ts"
 import { OTHER_WALLET } from "../../ledger/relays/find-orphaned-reserves.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
@@ -241,6 +242,7 @@ async function writeStanding(ctx: TxContext, before: Row<"escrows">, standing: C
   // A capture that counts only now is notified before its refunds.
   const counting = new Set(standing.calls.filter(call => standingOf(call) === "counts").map(({ id }) => id))
   const remakes = remakesRefunds(ctx, standing)
+  await writeCallReceipts(ctx, escrow, isHeld ? counting : new Set())
   if (await settleRefunds(ctx, { session: after.session, captured, counting, remakes }))
     await lookBy(ctx, escrow, remadeUntil(escrow))
   count(ctx, session, { before, after: after.escrow })

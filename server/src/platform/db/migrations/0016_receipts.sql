@@ -3,8 +3,23 @@
 --
 -- Locks: `payments` and `payouts` against reads and writes until all migrations of this start are committed; no row is rewritten, but
 -- the constraints of `payouts` are checked anew.
+create table receipt_keys (
+  id text primary key,
+  chain_id integer not null,
+  factory evm_address not null,
+  public_key jsonb not null,
+  sealed text not null,
+  created_at timestamptz not null,
+  anchor_id uuid references payouts
+);
+comment on table receipt_keys is 'The keys that sign receipts, one for each network and factory. They are published for ever.';
+comment on column receipt_keys.id is 'The thumbprint of the public key (RFC 7638).';
+comment on column receipt_keys.sealed is 'The private key, sealed under SECRET_KEY.';
+comment on column receipt_keys.anchor_id is 'The call that registers it on the chain.';
+
 create table receipt_batches (
   root evm_hash primary key,
+  key_id text not null references receipt_keys,
   chain_id integer not null,
   n bigint generated always as identity,
   prev_root evm_hash references receipt_batches,
@@ -24,20 +39,6 @@ create index receipt_batches_in_order on receipt_batches (chain_id, n desc);
 create index receipt_batches_not_stored on receipt_batches (n) where stored_at is null;
 create index receipt_batches_not_anchored on receipt_batches (chain_id, n) where anchor_id is null;
 create index receipt_batches_of_anchor on receipt_batches (anchor_id) where anchor_id is not null;
-
-create table receipt_keys (
-  id text primary key,
-  chain_id integer not null,
-  factory evm_address not null,
-  public_key jsonb not null,
-  sealed text not null,
-  created_at timestamptz not null,
-  anchor_id uuid references payouts
-);
-comment on table receipt_keys is 'The keys that sign receipts, one for each network and factory. They are published for ever.';
-comment on column receipt_keys.id is 'The thumbprint of the public key (RFC 7638).';
-comment on column receipt_keys.sealed is 'The private key, sealed under SECRET_KEY.';
-comment on column receipt_keys.anchor_id is 'The call that registers it on the chain.';
 
 create table receipt_rounds (
   chain_id integer primary key,
