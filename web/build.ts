@@ -18,6 +18,7 @@ import { brotliCompressSync, constants } from "node:zlib"
 
 const here = import.meta.dirname
 const dist = join(here, "dist")
+const verify = join(here, "../verify")
 
 /** The hash of everything that the build depends on. */
 function stampOf(): string {
@@ -34,6 +35,12 @@ function stampOf(): string {
   const files = ["build.ts", "vite.config.ts", "package.json", "tsconfig.json", ...sources.map(name => `src/${name}`)]
   for (const name of files.filter(each => /\.\w+$/.test(each)))
     stamp.update(`${name}\0`).update(readFileSync(join(here, name)))
+  // The page that verifies receipts is a package of its own, and is served beside these.
+  for (const name of [
+    "build.ts",
+    ...readdirSync(join(verify, "src"), { encoding: "utf8" }).map(each => `src/${each}`),
+  ].sort())
+    stamp.update(`${name}\0`).update(readFileSync(join(verify, name)))
   return stamp.digest("hex").slice(0, 16)
 }
 
@@ -53,6 +60,8 @@ async function build(): Promise<void> {
     const params = { [constants.BROTLI_PARAM_QUALITY]: 11 }
     writeFileSync(join(assets, `${name}.br`), brotliCompressSync(readFileSync(join(assets, name)), { params }))
   }
+  const { buildPage } = await import("../verify/build.ts")
+  writeFileSync(join(scratch, "verify.html"), await buildPage())
   try {
     renameSync(scratch, target)
   } catch (error) {

@@ -99,6 +99,8 @@ const publicRoutes: RouteName[] = [
   "GET /address/:address",
   "GET /subscriptions",
   "GET /receipt/:id",
+  "GET /receipt/:id/file",
+  "GET /verify",
   "GET /return/:paymentId",
   "GET /logo/:hash",
   // The sandbox alone has these

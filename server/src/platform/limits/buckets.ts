@@ -52,7 +52,7 @@ export const limitRows: readonly LimitRow[] = [
   { bucket: "public", method: "POST", path: "/console/device", credential: "none" },
   {
     bucket: "pages",
-    path: "/(pay|paywall|p|receipt|return|address|logo|invoice|subscriptions|console)/*",
+    path: "/(pay|paywall|p|receipt|return|address|logo|verify|invoice|subscriptions|console)/*",
     credential: "none",
   },
   { bucket: "public", path: "/*", credential: "none" },

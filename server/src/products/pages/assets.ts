@@ -37,6 +37,8 @@ export interface Assets {
   /** The path of one built source; undefined where the pages were not built. */
   pathOf(source: string): string | undefined
   files: ReadonlyMap<string, Asset>
+  /** The page that verifies receipts, as it is sent; undefined where the pages were not built. */
+  verifyPage: string | undefined
 }
 
 const types: Record<string, string> = {
@@ -69,9 +71,11 @@ export function readAssets(folder = BUILD): Assets {
     const chunk = manifest[source]
     return chunk && `/${chunk.file}`
   }
+  const verifyFile = join(folder, "verify.html")
   return {
     files,
     pathOf,
+    verifyPage: existsSync(verifyFile) ? readFileSync(verifyFile, "utf8") : undefined,
     entryOf: (source, ...alsoLoaded) => {
       const chunk = manifest[source]
       if (!chunk) return undefined

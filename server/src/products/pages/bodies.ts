@@ -207,8 +207,23 @@ export const subscriptionsBody = (t: Translate, page: SubscriptionsPage): Html =
 <div class="plain"><p class="note">${t("subscriptionsNoScript")}</p></div>`,
   )
 
+/** What the holder of a receipt can keep: its file, and a link whose part after # no server sees. */
+export interface KeptReceipt {
+  seq: number
+  /** Undefined where its key was erased. */
+  link: string | undefined
+}
+
+function keptRows(t: Translate, { id }: Receipt, kept: readonly KeptReceipt[]): Html {
+  if (kept.length === 0) return html`<p class="quiet center">${t("receiptSoon")}</p>`
+  return html`${kept.map(
+    ({ seq, link: href }) =>
+      html`<p class="center"><a href="/receipt/${id}/file?seq=${seq}" download="receipt-${seq}.json">${t("receiptSave")}</a>${href && html` · <a href="${href}">${t("receiptVerify")}</a>`}</p>`,
+  )}`
+}
+
 /** A receipt; it needs no script. */
-export function receiptBody(t: Translate, receipt: Receipt): Html {
+export function receiptBody(t: Translate, receipt: Receipt, kept: readonly KeptReceipt[]): Html {
   const { merchant, token, network, lang, ended, reservation } = receipt
   const row = (name: string, value: Html, form = "") =>
     html`<div class="${form}"><dt>${name}</dt><dd>${value}</dd></div>`
@@ -228,6 +243,7 @@ ${row(t("network"), html`${network.title}`)}
 ${receipt.txHashes.map(hash => row(t("transaction"), transaction(receipt, hash), "long"))}
 ${row(t("receiptNumber"), html`<code dir="ltr">${receipt.id}</code>`, "long")}
 </dl>
+${keptRows(t, receipt, kept)}
 ${receipt.redirectUrl && html`<a class="primary" href="${receipt.redirectUrl}">${t("backTo", { merchant })}</a>`}`,
     { isFinal: true },
   )

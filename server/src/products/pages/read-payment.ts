@@ -36,6 +36,8 @@ export interface Receipt extends PageBase {
   redirectUrl: string | null
   /** The notice above it; undefined while the payment counts. */
   ended?: "reversed" | "returned" | "released" | "refunded" | undefined
+  /** What its receipts that can be verified are about: the payment, or the calls of an escrow. */
+  abouts: string[]
   /** For a payment that was reserved first: what moved, with the transactions. */
   reservation?: Reservation
 }
@@ -63,9 +65,15 @@ async function reservedReceipt(ctx: TxContext, id: string, lang: Language): Prom
     paidAt: escrow.authorized_at,
     ended: ended.get(session.status),
     reservation,
+    abouts: await callsOf(ctx, id),
     txHashes: [],
     redirectUrl: backOf(session),
   }
+}
+
+async function callsOf(ctx: TxContext, sessionId: string): Promise<string[]> {
+  const calls = ctx.db.selectFrom("payouts").select("id").where("escrow_id", "=", sessionId)
+  return (await calls.execute()).map(({ id }) => id)
 }
 
 const backOf = ({ status, redirect_url }: Pick<Row<"checkout_sessions">, "status" | "redirect_url">) =>
@@ -118,6 +126,7 @@ async function paymentReceipt(ctx: TxContext, id: string, lang: Language): Promi
     what: what === null ? null : shown(what),
     amount: formatAmount(row.amount, network.token.decimals),
     paidAt: row.created_at,
+    abouts: [row.id],
     txHashes: await transactionsOfPayment(ctx, row.id),
     redirectUrl: status === null ? null : backOf({ status, redirect_url }),
     ended: row.status === "reversed" || row.status === "returned" ? row.status : undefined,

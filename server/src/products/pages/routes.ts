@@ -29,11 +29,12 @@ import { publicPaywall } from "../paywalls/submit-payment.ts"
 import { startSubscription } from "../paywalls/subscribe.ts"
 import { logoOf } from "../settings/change-branding.ts"
 import { type Assets, assetRoutes } from "./assets.ts"
-import { linkBody, linkEndedBody, payBody, receiptBody, returnBody, subscriptionsBody } from "./bodies.ts"
+import { linkBody, linkEndedBody, payBody, returnBody, subscriptionsBody } from "./bodies.ts"
 import { checkoutPage, checkoutStatus } from "./read-checkout.ts"
 import { sessionOfInvoice } from "./read-invoice.ts"
-import { linkPage, paywallOfSlug, receiptOf, returnPage } from "./read-payment.ts"
+import { linkPage, paywallOfSlug, returnPage } from "./read-payment.ts"
 import { paywallPage, paywallStatus } from "./read-paywall.ts"
+import { receiptPages } from "./receipt-pages.ts"
 import { addressBody } from "./render-address.ts"
 import { type Page, pageSender, type SendPage } from "./send-page.ts"
 
@@ -51,6 +52,7 @@ export function pageRoutes(app: Server, ctx: Context, assets: Assets): void {
   paywallRoutes(app, ctx, sendPage)
   linkRoutes(app, ctx, sendPage)
   otherRoutes(app, ctx, sendPage)
+  receiptPages(app, ctx, assets, sendPage)
   logoRoute(app, ctx)
 }
 
@@ -228,13 +230,6 @@ function otherRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
       return { title: t("subscriptions"), body: subscriptionsBody(t, data), data }
     }),
   )
-  app.get("/receipt/:id", { schema: hidden }, async (request, reply) => {
-    const { id } = request.params as { id: string }
-    return await sendPage(request, reply, async (t, lang) => {
-      const receipt = await receiptOf(await reading(ctx), id, lang)
-      return { title: `${t("receipt")} · ${receipt.merchant}`, body: receiptBody(t, receipt), base: receipt }
-    })
-  })
 
   app.get("/return/:paymentId", { schema: hidden }, async (request, reply) => {
     const { paymentId } = request.params as { paymentId: string }
