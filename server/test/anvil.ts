@@ -39,6 +39,7 @@ import {
 import { batchDeployment } from "../src/platform/chain/authorization-batch.ts"
 import type { Address } from "../src/platform/chain/hex.ts"
 import { MULTICALL3 } from "../src/platform/chain/multicall.ts"
+import { anchorDeployment } from "../src/platform/chain/receipt-anchor.ts"
 
 type Ten<T> = [T, T, T, T, T, T, T, T, T, T]
 
@@ -173,13 +174,13 @@ export const deployForwarder = (client: AnvilClient) => deploy(client, forwarder
 /** Deploys an OtherToken, which anyone may mint. */
 export const deployOtherToken = (client: AnvilClient) => deploy(client, otherTokenAbi, otherTokenBytecode)
 
-/** Deploys what every network has at one address: Multicall3 and the batch of authorizations. */
+/** Deploys what every network has at one address: Multicall3, the batch of authorizations and the anchor of receipts. */
 export async function placeSharedContracts(client: AnvilClient): Promise<void> {
   const address = await deploy(client, multicall3Abi, multicall3Bytecode)
   await client.setCode({ address: MULTICALL3, bytecode: (await client.getCode({ address })) ?? "0x" })
-  const { to, data } = batchDeployment
-  if ((await client.getCode({ address: batchDeployment.address })) === undefined)
-    await client.waitForTransactionReceipt({ hash: await client.sendTransaction({ to, data }) })
+  for (const { to, data, address } of [batchDeployment, anchorDeployment])
+    if ((await client.getCode({ address })) === undefined)
+      await client.waitForTransactionReceipt({ hash: await client.sendTransaction({ to, data }) })
 }
 
 /** Deploys a SanctionsList that its client's account keeps. */
