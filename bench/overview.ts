@@ -4,33 +4,26 @@
  * time. `script/bench overview`; `BENCH_ROWS` is for a quick try with fewer rows, `--only read` or `--only settle` for
  * a half of it.
  */
-import { randomBytes } from "node:crypto"
 import { readFileSync } from "node:fs"
 import { cpus } from "node:os"
 import { performance } from "node:perf_hooks"
 import { parseArgs } from "node:util"
 import { sql } from "kysely"
 import { Client } from "undici"
-import { settleDue } from "../server/src/ledger/settlement/settle.ts"
-import { type Db, openPostgres } from "../server/src/platform/db/open.ts"
+import type { Db } from "../server/src/platform/db/open.ts"
 import { foldDeltas } from "../server/src/products/insight/fold-deltas.ts"
-import { startPayoutRig } from "../server/test/payouts.ts"
 import { startPostgres } from "../server/test/postgres.ts"
 import { addRows } from "./rows.ts"
+import { compare, quantile, startSide } from "./settle.ts"
 
 const ROWS = Number(process.env.BENCH_ROWS ?? 1_000_000)
 const MERCHANTS = 1_000
 const TIMES = 200
-const SETTLEMENTS = 1_500
-const AS = "shop"
 const DAY_MS = 86_400_000
 /** Deltas that wait for the worker while the overview is read. */
 const WAITING = 2_000
 
 const say = (text: string) => process.stdout.write(`${text}\n`)
-const sorted = (values: readonly number[]) => [...values].sort((a, b) => a - b)
-const quantile = (values: readonly number[], q: number) =>
-  sorted(values)[Math.ceil(values.length * q) - 1] ?? Number.NaN
 
 const postgres = await startPostgres({ fsync: true })
 for (const name of ["SIGTERM", "SIGINT"] as const) process.once(name, () => process.exit(1))
@@ -49,28 +42,6 @@ function cpuMs(): number {
   return (user + system) / 1_000 + ns.reduce((sum, each) => sum + each, 0) / 1e6
 }
 
-/** A service on a database of its own of the same server. */
-async function start(name: string) {
-  const admin = await openPostgres(postgres.url, () => {})
-  await sql`create database ${sql.id(name)}`.execute(admin.db)
-  await admin.close()
-  const url = new URL(postgres.url)
-  url.pathname = `/${name}`
-  const database = await openPostgres(url.href, error => process.stderr.write(`database: ${error.message}\n`))
-  const rig = await startPayoutRig({}, database)
-  await rig.empty()
-  const merchantId = await rig.service.merchant(AS)
-  const paywall = await rig.sell()
-  const { body } = await rig.service.call(
-    "POST",
-    "/api/console/api-keys",
-    { name: "server", scopes: ["read", "checkouts"] },
-    { as: AS },
-  )
-  return { rig, database, merchantId, paywallId: paywall.id, key: body.key as string }
-}
-type Side = Awaited<ReturnType<typeof start>>
-
 /** Makes the figures of all rows again, spread over a year; `merchant` is the SQL of whose they are. */
 async function count(db: Db, merchant: string): Promise<void> {
   await sql`truncate figures, figure_deltas`.execute(db)
@@ -86,7 +57,7 @@ async function count(db: Db, merchant: string): Promise<void> {
 }
 
 async function measureReads(): Promise<void> {
-  const { rig, database, merchantId, paywallId, key } = await start("reads")
+  const { rig, database, merchantId, paywallId, key } = await startSide(postgres.url, "reads")
   const { background } = database
   const owner = { merchantId, paywallId, webhookId: `c${"w".repeat(24)}`, token: rig.token }
   const tables = ["resources", "checkout_sessions", "deposits", "transfers", "payments", "payouts"]
@@ -157,55 +128,9 @@ async function measureReads(): Promise<void> {
   await rig.stop()
 }
 
-/** Pays one more checkout of the merchant; returns the milliseconds from the confirmed transfer to the settled checkout. */
-async function settle({ rig, key, merchantId }: Side): Promise<number> {
-  const { ctx } = rig.service
-  const { network } = rig
-  const { body } = await rig.service.call("POST", "/api/checkouts", { amount: "5" }, { headers: { "x-api-key": key } })
-  const deposit = await ctx.db
-    .selectFrom("deposits")
-    .selectAll()
-    .where("resource_id", "=", body.id)
-    .executeTakeFirstOrThrow()
-  const now = ctx.now()
-  const hash = `0x${randomBytes(32).toString("hex")}` as never
-  const { id } = await ctx.db
-    .insertInto("transfers")
-    .values({
-      chain_id: network.chainId,
-      tx_hash: hash,
-      token: rig.token,
-      to_address: deposit.address,
-      k: 0,
-      deposit_id: deposit.id,
-      from_address: `0x${randomBytes(20).toString("hex")}` as never,
-      value: 5_000_000n,
-      block_number: 1n,
-      block_hash: hash,
-      log_index: 0,
-      block_time: now,
-      state: "seen",
-      created_at: now,
-    })
-    .returning("id")
-    .executeTakeFirstOrThrow()
-  const from = performance.now()
-  await ctx.db.updateTable("transfers").set({ state: "confirmed", run_at: now }).where("id", "=", id).execute()
-  await settleDue(ctx, network)
-  const ms = performance.now() - from
-  const { status } = await ctx.db
-    .selectFrom("checkout_sessions")
-    .select("status")
-    .where("id", "=", body.id)
-    .where("merchant_id", "=", merchantId)
-    .executeTakeFirstOrThrow()
-  if (status !== "confirmed") throw new Error(`the checkout is ${status}`)
-  return ms
-}
-
 async function measureSettlements(): Promise<void> {
-  const counting = await start("counting")
-  const plain = await start("plain")
+  const counting = await startSide(postgres.url, "counting")
+  const plain = await startSide(postgres.url, "plain")
   const { rows } = await sql<{ drop: string }>`
     select format('drop trigger %I on %I', tgname, c.relname) as drop from pg_trigger t
       join pg_class c on c.oid = t.tgrelid join pg_proc p on p.oid = t.tgfoid
@@ -216,29 +141,7 @@ async function measureSettlements(): Promise<void> {
     { name: "without deltas", side: plain, times: [] as number[] },
     { name: "with deltas", side: counting, times: [] as number[] },
   ]
-  for (let n = -100; n < SETTLEMENTS; n++) {
-    // In turns, and each first as often as second.
-    for (const { side, times } of n % 2 === 0 ? sides : sides.toReversed()) {
-      const ms = await settle(side)
-      if (n >= 0) times.push(ms)
-    }
-    if (n % 100 === 0) await foldDeltas(counting.rig.service.ctx)
-  }
-  say(`\na settlement, one merchant receives all, ${SETTLEMENTS} in turns: median, mean of the middle 80 %, p95, ms`)
-  const middle = (times: readonly number[]) => {
-    const kept = sorted(times).slice(times.length * 0.1, times.length * 0.9)
-    return kept.reduce((sum, ms) => sum + ms, 0) / kept.length
-  }
-  for (const { name, times } of sides)
-    say(
-      `  ${name.padEnd(20)}${[quantile(times, 0.5), middle(times), quantile(times, 0.95)].map(ms => ms.toFixed(3).padStart(9)).join("")}`,
-    )
-  const [without = [], withThem = []] = sides.map(({ times }) => times)
-  // Each pair was measured at about the same time, so what else the machine did is in both.
-  const ratios = withThem.map((ms, i) => ms / (without[i] ?? Number.NaN))
-  say(
-    `  ratio: of the medians ${(quantile(withThem, 0.5) / quantile(without, 0.5)).toFixed(3)}, of the means ${(middle(withThem) / middle(without)).toFixed(3)}, median of the pairs ${quantile(ratios, 0.5).toFixed(3)}`,
-  )
+  await compare(sides, say, () => foldDeltas(counting.rig.service.ctx))
   for (const { side } of sides) await side.rig.stop()
 }
 

@@ -15,7 +15,7 @@ export const sections: Section[] = [
   { label: "Start", slugs: ["index", "merchants/first-payment"] },
   {
     label: "For merchants",
-    slugs: ["paywalls", "returns", "escrow", "subscriptions", "reports", "audit", "roles", "promises"].map(
+    slugs: ["paywalls", "returns", "escrow", "subscriptions", "reports", "receipts", "audit", "roles", "promises"].map(
       name => `merchants/${name}`,
     ),
   },

@@ -15,6 +15,7 @@ import { otherTokenAbi, sanctionsListAbi, testUsdcAbi } from "../src/platform/ch
 import type { Address } from "../src/platform/chain/hex.ts"
 import type { Network } from "../src/platform/chain/networks.ts"
 import type { Signer } from "../src/platform/chain/signer.ts"
+import type { Settings } from "../src/platform/config/settings.ts"
 import {
   type Anvil,
   deployDepositFactory,
@@ -60,7 +61,7 @@ export interface ExceptionsRig {
 }
 
 /** Starts everything. */
-export async function startExceptionsRig(): Promise<ExceptionsRig> {
+export async function startExceptionsRig(settings: Partial<Settings> = {}): Promise<ExceptionsRig> {
   const anvil = await startAnvil({ slotsInAnEpoch: 4 })
   const { client, accounts } = anvil
   const usdc = await deployTestUsdc(client)
@@ -79,6 +80,7 @@ export async function startExceptionsRig(): Promise<ExceptionsRig> {
     })
   const rest = { token: usdc, depositFactory, confirmations: 3, sanctionsOracle }
   const service = await startService({
+    settings,
     networks: [{ name: "base-sepolia", chainId: 84532, rpcUrls: [anvil.rpcUrl], ...rest }],
   })
   const { ctx } = service

@@ -41,6 +41,9 @@ const unaudited: Record<string, string> = {
       "noticed_outflows",
       "past_claims",
       "paywall_versions",
+      "receipt_batches",
+      "receipt_rounds",
+      "receipts",
       "reconciliations",
       "resources",
       "screenings",
@@ -58,7 +61,7 @@ const unaudited: Record<string, string> = {
   ),
   ...Object.fromEntries(["return_addresses", "settlements", "submissions", "nonces"].map(table => [table, BUYER])),
   ...Object.fromEntries(
-    ["installation", "invitations", "migrations", "rate_sources", "rates", "signing_keys"].map(table => [
+    ["installation", "invitations", "migrations", "rate_sources", "rates", "receipt_keys", "signing_keys"].map(table => [
       table,
       SERVICE,
     ]),

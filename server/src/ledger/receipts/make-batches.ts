@@ -40,7 +40,10 @@ export async function receiptRound(ctx: Context, network: Network): Promise<numb
   await withLease(ctx.db, job, async () => {
     await storeBatches(ctx, network.chainId)
     await anchorAgain(ctx, network)
-    while (!ctx.signal.aborted && (await makeBatch(ctx, network))) await storeBatches(ctx, network.chainId)
+    for (let isMore = true; isMore && !ctx.signal.aborted; ) {
+      isMore = await makeBatch(ctx, network)
+      await storeBatches(ctx, network.chainId)
+    }
     await anchorBatches(ctx, network)
   })
   return batchMs

@@ -9,13 +9,14 @@ import type { StoredTerms, Waiting } from "./receipt.ts"
 /** A receipt names at most this many fields of metadata, or of answers, one by one; more are one fact together. */
 const FIELDS = 50
 
-const fieldsOf = (name: string, prefix: string) => sql`
-  select ${prefix}::text || '.' || key as name, value #>> '{}' as value, 1 as place
-    from jsonb_each(case when jsonb_typeof(r.body #> ${`{what,${name}}`}) = 'object' then r.body #> ${`{what,${name}}`} end)
-    where (select count(*) from jsonb_object_keys(r.body #> ${`{what,${name}}`})) <= ${FIELDS}
-  union all select ${prefix}::text, (r.body #> ${`{what,${name}}`})::text, 1
-    where jsonb_typeof(r.body #> ${`{what,${name}}`}) = 'object'
-      and (select count(*) from jsonb_object_keys(r.body #> ${`{what,${name}}`})) > ${FIELDS}`
+/** SQL: the fields of an object in what was sold, as facts. */
+function fieldsOf(name: "metadata" | "answers", prefix: string) {
+  const value = sql`(r.body #> ${`{what,${name}}`})`
+  const object = sql`(case when jsonb_typeof(${value}) = 'object' then ${value} else '{}' end)`
+  const many = sql`(select count(*) from jsonb_object_keys(${object})) > ${FIELDS}`
+  return sql`select ${prefix}::text || '.' || key as name, value #>> '{}' as value, 1 as place from jsonb_each(${object}) where not ${many}
+    union all select ${prefix}::text, ${object}::text, 1 where ${many}`
+}
 
 /** The receipts of a network that wait, in the order in which they were written, at most `limit`. */
 export async function waitingReceipts(
