@@ -3,5 +3,6 @@ export const suites: Record<string, readonly string[]> = {
   cli: ["cli/test/"],
   console: ["web/test/console"],
   docs: ["site/"],
+  receipts: ["server/src/ledger/receipts/", "contracts/receipt-anchor", "server/test/e2e/receipts"],
   sdk: ["sdk/", "examples/", "react/"],
 }

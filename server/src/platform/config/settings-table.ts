@@ -261,7 +261,7 @@ export const settingsTable = {
     meaning:
       "how often the roots of these files are written to the chain of their payments, such as 1h, by the payout wallet and with `sluice deploy --contract receipt-anchor`; off: never, and nobody can verify a receipt without asking this service",
     fallback: "off",
-    parse: offOrDuration(10, 30 * 86_400),
+    parse: offOrDuration(1, 30 * 86_400),
   },
   INVOICE_AHEAD: {
     meaning: "how long before a subscription's next period its invoice is made; of short periods, half a period",
