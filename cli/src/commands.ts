@@ -19,6 +19,18 @@ const own: Record<string, Command> = {
     load: () => import("./commands/login.ts"),
   },
   logout: { does: "removes the profile from this machine", load: () => import("./commands/logout.ts") },
+  listen: {
+    does: "brings events to a receiver on this machine, and reports its answers",
+    options: [
+      ["--forward-to <address>", "where events are posted, such as localhost:3000/webhooks"],
+      ["--events <list>", "the names of the events, with commas; all by default"],
+      ["--callbacks", "also a copy of what goes to a callbackUrl; not in live mode"],
+      ["--exec <command>", "runs a command meanwhile, with the secret in SLUICE_WEBHOOK_SECRET, and ends with it"],
+      ["--print", "prints the body of each event too; alone, it forwards nothing"],
+      ["--skip-verify-tls", "takes any certificate of the receiver"],
+    ],
+    load: () => import("./commands/listen.ts"),
+  },
   pay: {
     does: "pays a checkout of the sandbox with a test buyer",
     takes: "<id>",

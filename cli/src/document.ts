@@ -7,13 +7,19 @@ const intro = `# Command line
 
 \`sluice\` has the operator's commands and, for merchants, those of this page. From a folder of sources it is \`script/sluice\`.
 
-**Which service, which key.** \`SLUICE_API_KEY\` wins over every profile, and then no file is read. \`SLUICE_URL\` or \`--url\` has the
+**Which service, which key.** \`SLUICE_API_KEY\` wins over every profile, and then no profile is read. \`SLUICE_URL\` or \`--url\` has the
 address; without them it is the sandbox at \`http://127.0.0.1:4000\`. Otherwise the profile counts that \`sluice login\` has saved, in a
 file that only its owner may read: \`SLUICE_CONFIG\`, or \`sluice/profiles.json\` below \`XDG_CONFIG_HOME\` or \`~/.config\`. The key of a
 profile is sent to its own service alone. \`sluice login\` opens no browser: it prints an address and a code.
 
 **For programs.** Every command takes \`--json\`: one line of JSON for each value. Errors are on the standard error, with the id of the
 request, and with \`--json\` they are JSON too. \`NO_COLOR\` is respected. Text of payers reaches a terminal without control characters.
+
+**Events on your machine.** \`sluice listen --forward-to localhost:3000/webhooks\` makes a listener and prints its secret. It posts each
+event with the bytes and headers of a webhook, and the console shows what your program answered. Retries and resends arrive too, and are
+shown as repeats. If it is killed, start the same command within ten minutes: it goes on with its listener, and nothing is lost. For that
+it keeps the listener's id and secret in \`listeners/\` next to the profiles. Ctrl-C ends the listener. \`--exec "npm test"\` is for CI: the
+command finds the secret in \`SLUICE_WEBHOOK_SECRET\`, and \`sluice listen\` ends with its exit code.
 
 **In the sandbox** \`script/sluice\` uses the key of its first merchant: nobody has to sign in. \`sluice pay\` and \`sluice trigger\` make real payments on its chain. \`checkout.expired\` and \`--late\` move the sandbox's
 clock, by five minutes or more. After that \`--as-agent\` is refused, because the buyer signs by this machine's clock. \`checkout.expired\`

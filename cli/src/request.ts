@@ -32,15 +32,22 @@ export async function request(
     const code = cause instanceof DOMException && cause.name === "TimeoutError" ? "TIMEOUT" : "CONNECTION_FAILED"
     throw new SluiceError(`The service can't be reached at ${baseUrl}.`, { code, docUrl: "" }, { cause })
   })
-  const text = await response.text()
-  const parsed = parse(text)
-  if (response.ok) return parsed
-  const { error, message, requestId, details } = (parsed ?? {}) as Record<string, never>
-  throw new SluiceError(message ?? `${baseUrl} answered HTTP ${response.status}.`, {
+  if (!response.ok) throw await refusalOf(baseUrl, response)
+  return parse(await response.text())
+}
+
+/** The error of an answer that is a refusal. */
+export async function refusalOf(baseUrl: string, response: Response): Promise<SluiceError> {
+  const { error, message, requestId, details, retryAfter } = (parse(await response.text()) ?? {}) as Record<
+    string,
+    never
+  >
+  return new SluiceError(message ?? `${baseUrl} answered HTTP ${response.status}.`, {
     code: error ?? "UNREADABLE_ANSWER",
     status: response.status,
     requestId: requestId ?? response.headers.get("x-request-id") ?? undefined,
     details,
+    retryAfter,
     docUrl: `${baseUrl}/docs/errors#${error}`,
   })
 }

@@ -1,70 +1,27 @@
 // The command line as a process, against a whole sandbox: what it prints, how it ends, and what happened at the service.
-import { type ChildProcess, execFileSync, spawn } from "node:child_process"
-import { once } from "node:events"
+import { execFileSync } from "node:child_process"
 import { chmodSync, readFileSync, statSync } from "node:fs"
 import { join } from "node:path"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
-import { newSandbox, root, type Sandbox, until } from "../../server/test/e2e/program.ts"
+import { newSandbox, type Sandbox, until } from "../../server/test/e2e/program.ts"
 import { newVisitor, sendDeviceForm } from "../../server/test/sign-in.ts"
 import { commandTable, triggered } from "../src/commands.ts"
 import { printable } from "../src/output.ts"
+import { type Cli, openCli } from "./program.ts"
 
 let sandbox: Sandbox
-let apiKey: string
+let cli: Cli
 const url = () => sandbox.url
 beforeAll(async () => {
   // More calls a minute than a key may make.
   sandbox = await newSandbox({ LIMIT_CHECKOUT: "0", LIMIT_CONSOLE: "0", LIMIT_MERCHANT: "0" }, "migrated")
   await sandbox.start()
-  const { accessToken } = sandbox.file().merchants[0]
-  const scopes = ["read", "checkouts", "catalog", "webhooks"]
-  const made = await sandbox.call(
-    "/api/console/api-keys",
-    { name: "cli", scopes },
-    { authorization: `Bearer ${accessToken}` },
-  )
-  apiKey = made.body.key
+  cli = await openCli(sandbox)
 })
 afterAll(() => sandbox?.remove())
 
-interface Ended {
-  code: number
-  out: string
-  errors: string
-}
-
-function start(
-  args: string[],
-  env: Record<string, string>,
-): { child: ChildProcess; seen: { out: string; errors: string } } {
-  const { PATH = "" } = process.env
-  const child = spawn(process.execPath, [join(root, "cli/src/sluice.ts"), ...args], {
-    env: { PATH, HOME: sandbox.dir, SLUICE_CONFIG: join(sandbox.dir, "none.json"), ...env },
-    stdio: ["ignore", "pipe", "pipe"],
-  })
-  const seen = { out: "", errors: "" }
-  child.stdout?.on("data", chunk => (seen.out += chunk))
-  child.stderr?.on("data", chunk => (seen.errors += chunk))
-  return { child, seen }
-}
-
-async function run(
-  args: string[],
-  env: Record<string, string> = { SLUICE_API_KEY: apiKey, SLUICE_URL: url() },
-): Promise<Ended> {
-  const { child, seen } = start(args, env)
-  const [code] = await once(child, "close")
-  return { code, ...seen }
-}
-
-/** What a command prints with `--json`, which must succeed and be one line. */
-// biome-ignore lint/suspicious/noExplicitAny: a test reads what it expects, and fails when it is not there.
-async function json(...args: string[]): Promise<any> {
-  const { code, out, errors } = await run([...args, "--json"])
-  expect([code, errors]).toEqual([0, ""])
-  expect(out.trimEnd().split("\n")).toHaveLength(1)
-  return JSON.parse(out)
-}
+const json: Cli["json"] = (...args) => cli.json(...args)
+const run: Cli["run"] = (...args) => cli.run(...args)
 
 const newCheckout = async (amount = "4"): Promise<string> => (await json("checkouts", "create", "--amount", amount)).id
 
@@ -128,10 +85,7 @@ describe("reading", () => {
   it("tails what happens from now on, each event once, though it reads some seconds again", async () => {
     const ofType = ["--type", "settings.webhook_changed"]
     const before = await json("trigger", "settings.webhook_changed")
-    const { child, seen } = start(["events", "tail", ...ofType, "--json"], {
-      SLUICE_API_KEY: apiKey,
-      SLUICE_URL: url(),
-    })
+    const { child, seen } = cli.start(["events", "tail", ...ofType, "--json"])
     const ids = () =>
       seen.out
         .trim()
@@ -222,7 +176,7 @@ describe("reading", () => {
 })
 
 describe("failures", () => {
-  const own = () => ({ SLUICE_API_KEY: apiKey, SLUICE_URL: url() })
+  const own = () => cli.env
   it.each([
     ["an unknown command", ["bogus"], own, 2, "USAGE"],
     ["an unknown option", ["checkouts", "list", "--bogus"], own, 2, "USAGE"],
@@ -251,7 +205,7 @@ describe("a profile", () => {
   it("is made by login, used, kept from others, and removed by logout", async () => {
     const file = join(sandbox.dir, "profiles.json")
     const env = { SLUICE_CONFIG: file }
-    const { child, seen } = start(["login", "--url", url(), "--json"], env)
+    const { ended, seen } = cli.start(["login", "--url", url(), "--json"], env)
     await until("it shows the code", () => seen.out.includes("\n"))
     const { userCode, verificationUri } = JSON.parse(seen.out.split("\n")[0] ?? "")
     expect(verificationUri).toBe(`${url()}/console/device`)
@@ -263,7 +217,7 @@ describe("a profile", () => {
     expect((await sendDeviceForm(visitor, { code: userCode, does: "approve" }, { origin: url() })).text).toContain(
       "approved",
     )
-    expect((await once(child, "close"))[0]).toBe(0)
+    expect((await ended).code).toBe(0)
     expect(JSON.parse(seen.out.split("\n")[1] ?? "")).toMatchObject({ url: url(), savedIn: file })
     expect(statSync(file).mode & 0o777).toBe(0o600)
     expect(seen.out).not.toContain(JSON.parse(readFileSync(file, "utf8")).default.apiKey)
@@ -277,7 +231,7 @@ describe("a profile", () => {
     chmodSync(file, 0o644)
     expect(await run(["checkouts", "list"], env)).toMatchObject({ code: 3, out: "" })
     // A key of the environment is used without a look at the file.
-    expect((await run(["checkouts", "list"], { ...env, SLUICE_API_KEY: apiKey, SLUICE_URL: url() })).code).toBe(0)
+    expect((await run(["checkouts", "list"], { ...env, ...cli.env })).code).toBe(0)
     chmodSync(file, 0o600)
     expect((await run(["logout"], env)).code).toBe(0)
     expect(readFileSync(file, "utf8")).toBe("{}\n")

@@ -1,0 +1,94 @@
+/**
+ * What `sluice listen` keeps on this machine, so that one that was killed goes on with its listener: the id, the secret, and which
+ * deliveries it had begun. The files are beside the profiles, and only their owner can read them.
+ */
+import { createHash } from "node:crypto"
+import { appendFileSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs"
+import { dirname, join } from "node:path"
+import { profilesFile } from "../profiles.ts"
+
+/** What makes two runs the same: then the second goes on with the listener of the first. */
+export interface Sought {
+  url: string
+  apiKey: string
+  events: readonly string[]
+  callbacks: boolean
+  /** Where to, or that they are only printed. */
+  to: string
+}
+
+/** A listener that was made. */
+export interface Listener {
+  id: string
+  secret: string
+}
+
+/** The place of one listener's files. */
+export interface Place {
+  /** The listener of a run that was killed. */
+  left: Listener | undefined
+  /** The deliveries that such a run had begun. */
+  begun: Set<string>
+  keep(listener: Listener): void
+  /** Notes that a delivery is about to be posted. */
+  begin(deliveryId: string): void
+  remove(): void
+}
+
+/** The place for this run; undefined while another process that still runs has it. */
+export function placeOf({ url, apiKey, events, callbacks, to }: Sought): Place | undefined {
+  const name = createHash("sha256")
+    .update(JSON.stringify([url, apiKey, [...events].sort(), callbacks, to]))
+    .digest("hex")
+  const file = join(dirname(profilesFile()), "listeners", name.slice(0, 32))
+  const kept = read(`${file}.json`) as (Listener & { pid: number }) | undefined
+  if (kept && kept.pid !== process.pid && isListening(kept.pid)) return undefined
+  return {
+    left: kept && { id: kept.id, secret: kept.secret },
+    begun: new Set(kept ? (readText(`${file}.begun`) ?? "").split("\n") : []),
+    keep: ({ id, secret }) => {
+      mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
+      if (id !== kept?.id) writeFileSync(`${file}.begun`, "", { mode: 0o600 })
+      writeFileSync(`${file}.new`, JSON.stringify({ id, secret, pid: process.pid }), { mode: 0o600 })
+      renameSync(`${file}.new`, `${file}.json`)
+    },
+    begin: deliveryId => {
+      try {
+        appendFileSync(`${file}.begun`, `${deliveryId}\n`, { mode: 0o600 })
+      } catch {
+        // A full disk: after a kill, a repeat is shown as if it were the first.
+      }
+    },
+    remove: () => {
+      for (const end of ["json", "begun"]) rmSync(`${file}.${end}`, { force: true })
+    },
+  }
+}
+
+/** Whether this process is a `sluice listen` that runs. After a restart of the machine its number may be another program's. */
+function isListening(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+  } catch (error) {
+    return (error as { code?: string }).code === "EPERM"
+  }
+  const line = readText(`/proc/${pid}/cmdline`)
+  return line === undefined || line.split("\0").includes("listen")
+}
+
+function read(file: string): unknown {
+  try {
+    return JSON.parse(readText(file) ?? "")
+  } catch {
+    // A new listener is made, as for a file that is not there.
+    return undefined
+  }
+}
+
+function readText(file: string): string | undefined {
+  try {
+    return readFileSync(file, "utf8")
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,68 @@
+/** The command line as a process, for tests: what it prints, and how it ends. */
+import { type ChildProcess, spawn } from "node:child_process"
+import { once } from "node:events"
+import { join } from "node:path"
+import { expect } from "vitest"
+import { root, type Sandbox } from "../../server/test/e2e/program.ts"
+
+export interface Ended {
+  code: number
+  out: string
+  errors: string
+}
+export interface Started {
+  child: ChildProcess
+  /** What it has printed so far. */
+  seen: { out: string; errors: string }
+  ended: Promise<Ended>
+}
+
+/** The command line at one sandbox, with an API key of its shop. */
+export interface Cli {
+  apiKey: string
+  env: Record<string, string>
+  start(args: string[], env?: Record<string, string>): Started
+  run(args: string[], env?: Record<string, string>): Promise<Ended>
+  /** What a command prints with `--json`, which must succeed and be one line. */
+  // biome-ignore lint/suspicious/noExplicitAny: a test reads what it expects, and fails when it is not there.
+  json(...args: string[]): Promise<any>
+}
+
+/** Makes a key with these scopes at a sandbox that runs. */
+export async function openCli(
+  sandbox: Sandbox,
+  scopes: readonly string[] = ["read", "checkouts", "catalog", "webhooks"],
+): Promise<Cli> {
+  const { accessToken } = sandbox.file().merchants[0]
+  const made = await sandbox.call(
+    "/api/console/api-keys",
+    { name: "cli", scopes },
+    { authorization: `Bearer ${accessToken}` },
+  )
+  const apiKey = made.body.key as string
+  const own = { SLUICE_API_KEY: apiKey, SLUICE_URL: sandbox.url }
+  const start: Cli["start"] = (args, env = own) => {
+    const { PATH = "" } = process.env
+    const child = spawn(process.execPath, [join(root, "cli/src/sluice.ts"), ...args], {
+      env: { PATH, HOME: sandbox.dir, SLUICE_CONFIG: join(sandbox.dir, "none.json"), ...env },
+      stdio: ["ignore", "pipe", "pipe"],
+    })
+    const seen = { out: "", errors: "" }
+    child.stdout?.on("data", chunk => (seen.out += chunk))
+    child.stderr?.on("data", chunk => (seen.errors += chunk))
+    return { child, seen, ended: once(child, "close").then(([code]) => ({ code, ...seen })) }
+  }
+  const run: Cli["run"] = async (args, env) => await start(args, env).ended
+  return {
+    apiKey,
+    env: own,
+    start,
+    run,
+    json: async (...args) => {
+      const { code, out, errors } = await run([...args, "--json"])
+      expect([code, errors]).toEqual([0, ""])
+      expect(out.trimEnd().split("\n")).toHaveLength(1)
+      return JSON.parse(out)
+    },
+  }
+}
