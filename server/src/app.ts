@@ -52,6 +52,7 @@ import { payerRoutes } from "./products/insight/payer-routes.ts"
 import { payoutInsightRoutes } from "./products/insight/payout-routes.ts"
 import { searchRoutes } from "./products/insight/search-routes.ts"
 import { timelineRoutes } from "./products/insight/timeline-routes.ts"
+import { mcpRoutes } from "./products/mcp/routes.ts"
 import { readAssets } from "./products/pages/assets.ts"
 import { pageRoutes } from "./products/pages/routes.ts"
 import { browserErrors } from "./products/pages/send-page.ts"
@@ -140,6 +141,7 @@ export function openApp(
     payerRoutes(routes, ctx)
     healthInsightRoutes(routes, ctx)
     changeRoutes(routes, ctx)
+    mcpRoutes(routes, ctx)
     pageRoutes(routes, ctx, assets)
     consoleRoutes(routes, ctx, assets)
   })

@@ -13,6 +13,7 @@ export type Purpose =
   | "origin-header"
   | "answer"
   | "check"
+  | "confirmation"
 
 /** The keys of a process, of 32 bytes each. The first encrypts, and each decrypts: there are two during a rotation. */
 export type SecretKeys = readonly Uint8Array[]

@@ -131,6 +131,17 @@ interface Cap {
   otherwise: string
 }
 
+/** Whether a key has a cap of its own, or shares one with the merchant's others, for refunds and for returns. */
+export async function isCapped(ctx: TxContext, { id, merchantId }: ApiKey): Promise<boolean> {
+  const { rows } = await sql<{ capped: boolean }>`
+    select coalesce(k.refund_per_day, m.refund_per_day) is not null
+      and coalesce(k.return_per_day, m.return_per_day) is not null as capped
+    from api_keys k join merchants m on m.id = k.merchant_id where k.id = ${id} and k.merchant_id = ${merchantId}`.execute(
+    ctx.db,
+  )
+  return rows[0]?.capped ?? false
+}
+
 /** The caps that hold a key now; throws `UNAUTHORIZED` where the key ended since the request began. */
 async function capsOf(ctx: TxContext, { id, merchantId }: ApiKey, kind: "refund" | "return"): Promise<Cap[]> {
   const column = sql.raw(`${kind}_per_day`)

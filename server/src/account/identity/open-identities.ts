@@ -6,6 +6,7 @@ import { gather } from "../../platform/db/gather.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"
 import {
+  bearerKeyNeeded,
   type Caller,
   type Credential,
   type Identities,
@@ -82,6 +83,10 @@ export function openIdentities(ctx: Context, tokens: TokenIssuer, sessions: Sess
       if (credential === "wallet") {
         const wallet = token && (await verifySubscriberToken(ctx, absent, signingKeys(isRefused), token))
         return wallet ? { ...stranger, wallet } : { ...stranger, refusal: walletNeeded() }
+      }
+      if (credential === "bearer key") {
+        const apiKey = await apiKeyOf(ctx, absent, keys(isRefused), token ?? undefined)
+        return apiKey ? { ...stranger, apiKey } : { ...stranger, refusal: bearerKeyNeeded() }
       }
       const isByKey = headers.authorization === undefined && headers["x-api-key"] !== undefined
       if (credential === "token" || credential === "token or key") {

@@ -196,6 +196,7 @@ const limitSettings = ({ read }: SettingReader): Record<Bucket, number> => ({
   agent: read("LIMIT_AGENT"),
   device: read("LIMIT_DEVICE"),
   listener: read("LIMIT_LISTENER"),
+  mcp: read("LIMIT_MCP"),
   facilitator: read("LIMIT_FACILITATOR"),
   public: read("LIMIT_PUBLIC"),
 })

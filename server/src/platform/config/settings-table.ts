@@ -326,6 +326,7 @@ export const settingsTable = {
   LIMIT_AGENT: perMinute("what agents buy (/api/p/* and /api/agent/*), by IP", "120"),
   LIMIT_DEVICE: perMinute("sign-ins of programs without a browser (/api/device*), by IP", "60"),
   LIMIT_LISTENER: perMinute("what pulls the deliveries of a listener and reports their results, by API key", "600"),
+  LIMIT_MCP: perMinute("requests of assistants (/mcp), by API key; what their tools ask counts as any request", "120"),
   LIMIT_FACILITATOR: perMinute("the facilitator (/x402/*), by API key", "600"),
   LIMIT_PUBLIC: perMinute("all unauthenticated requests together, by IP", "30"),
   MAX_DOWNLOADS: {

@@ -23,6 +23,7 @@ export type Bucket =
   | "agent"
   | "device"
   | "listener"
+  | "mcp"
   | "facilitator"
   | "public"
 

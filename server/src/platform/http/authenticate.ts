@@ -58,9 +58,9 @@ declare module "fastify" {
 
 /**
  * `token`: a person's bearer token, or the cookie of a session. `token or key`: these, or an API key with a scope for it.
- * `wallet`: a subscriber's token. `key`: an API key. `optional key`: an API key, or none.
+ * `wallet`: a subscriber's token. `key`: an API key. `optional key`: an API key, or none. `bearer key`: an API key as a bearer token.
  */
-export type Credential = "token" | "token or key" | "wallet" | "key" | "optional key"
+export type Credential = "token" | "token or key" | "wallet" | "key" | "optional key" | "bearer key"
 
 /** Whose a path is that has no route: a stranger learns nothing there, and pages of other sites read nothing. */
 const areas: { path: RegExp; credential: Credential }[] = [
@@ -194,6 +194,10 @@ export const keyAlone = () =>
     undefined,
     "This request needs an API key, `x-api-key: sk_…`, and no `Authorization`: where both are sent, that one decides.",
   )
+
+/** The refusal of a request without a valid API key as its bearer token. */
+export const bearerKeyNeeded = () =>
+  new ApiError("UNAUTHORIZED", undefined, "This request needs a valid API key: `Authorization: Bearer sk_…`.")
 
 /** The refusal of a request whose API key is missing or invalid. */
 export const keyNeeded = () =>

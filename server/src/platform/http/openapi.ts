@@ -109,6 +109,7 @@ const securityOf = (method: string, url: string): Record<string, string[]>[] => 
     wallet: [{ wallet: [] }],
     key: [{ apiKey: [] }],
     "optional key": [{}, { apiKey: [] }],
+    "bearer key": [{ apiKey: [] }],
   }
   const access = accessOf(method, url)
   const credential: Credential | undefined = credentialOf(access, url)

@@ -129,7 +129,7 @@ export function openServer(
   app.addHook("onRequest", (request, reply, done) => {
     reply.header("x-request-id", request.id)
     // Answers contain tokens, secrets and payment data; no cache in between may store them.
-    if (/^\/(api|x402|readyz|metrics)(\/|$)/.test(pathOf(request))) reply.header("cache-control", "no-store")
+    if (/^\/(api|x402|mcp|readyz|metrics)(\/|$)/.test(pathOf(request))) reply.header("cache-control", "no-store")
     checked(done, () => checkHost(request.raw))
   })
   answerCors(app, ctx)
@@ -236,7 +236,7 @@ function answerCors(app: Server, ctx: Context): void {
   app.register(cors, {
     delegator: (request, done) => {
       const path = pathOf(request)
-      done(null, path.startsWith("/sandbox/") ? noOrigin : isPrivate(path) ? consoles : anyOrigin)
+      done(null, path.startsWith("/sandbox/") || path === "/mcp" ? noOrigin : isPrivate(path) ? consoles : anyOrigin)
     },
   })
 }

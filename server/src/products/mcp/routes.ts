@@ -1,0 +1,87 @@
+/** `POST /mcp`: the tools of an assistant, over streamable HTTP and without sessions. */
+import type { FastifyReply, FastifyRequest } from "fastify"
+import { Type } from "typebox"
+import type { Context } from "../../platform/context.ts"
+import { ApiError } from "../../platform/errors.ts"
+import { bearerKeyNeeded } from "../../platform/http/authenticate.ts"
+import type { Server } from "../../platform/http/server.ts"
+import { openApiCalls } from "./call-api.ts"
+import { openTools } from "./open-tools.ts"
+import { type AnswerSchema, serveMcp } from "./serve-mcp.ts"
+import { partedSchema, type Schema } from "./untrusted.ts"
+
+const Options = Type.Object({ write: Type.Optional(Type.Boolean()) })
+const METHOD_NOT_ALLOWED = 405
+/** Of the transport: the rest of an answer is this service's own. */
+const PASSED = ["content-type", "mcp-session-id", "mcp-protocol-version"]
+
+export function mcpRoutes(app: Server, ctx: Context): void {
+  const schemaOf = answerSchemas(() => app.swagger())
+  app.post(
+    "/mcp",
+    { schema: { hide: true, querystring: Options }, config: { errors: ["FOREIGN_REQUEST"] } },
+    async (request, reply) => {
+      const { apiKey } = request
+      if (!apiKey) throw bearerKeyNeeded()
+      // A browser sends it with every POST: a page of another site must not use a key that it has got hold of.
+      const { origin } = request.headers
+      if (origin !== undefined && origin !== new URL(ctx.settings.baseUrl).origin) throw new ApiError("FOREIGN_REQUEST")
+      const call = openApiCalls(app, request)
+      const tools = await openTools(ctx, { apiKey, writes: request.query.write === true, call })
+      const answer = await serveMcp(plainRequest(request, ctx.settings.baseUrl), request.body, tools, schemaOf)
+      reply.code(answer.status)
+      for (const name of PASSED) {
+        const value = answer.headers.get(name)
+        if (value !== null) reply.header(name, value)
+      }
+      return reply.send(await answer.text())
+    },
+  )
+  for (const method of ["GET", "DELETE"] as const)
+    app.route({ method, url: "/mcp", exposeHeadRoute: false, schema: { hide: true }, handler: noSession })
+}
+
+/** What clients try that would hold a session, and go on without. */
+const noSession = async (_: FastifyRequest, reply: FastifyReply) =>
+  reply
+    .code(METHOD_NOT_ALLOWED)
+    .header("allow", "POST")
+    .send({ jsonrpc: "2.0", id: null, error: { code: -32_000, message: "There are no sessions: use POST." } })
+
+/** The request as the protocol's own code reads it; the body is handed over parsed. */
+function plainRequest({ headers, url }: FastifyRequest, baseUrl: string): Request {
+  const passed = Object.entries(headers).flatMap(([name, value]) =>
+    typeof value === "string" && /^(accept|content-type|mcp-.*|last-event-id)$/.test(name) ? [[name, value]] : [],
+  )
+  return new Request(new URL(url, baseUrl), { method: "POST", headers: Object.fromEntries(passed) })
+}
+
+interface Document {
+  paths: Record<
+    string,
+    Record<string, { responses: Record<string, { content?: { "application/json"?: { schema: Schema } } }> }>
+  >
+  components: { schemas: Record<string, Schema> }
+}
+
+/** The schemas of answers, from the document that /docs shows. Each is made once. */
+function answerSchemas(documentOf: () => unknown): AnswerSchema {
+  let document: Document | undefined
+  const made = new Map<string, ReturnType<AnswerSchema>>()
+  return route => {
+    const known = made.get(route)
+    if (known) return known
+    document ??= documentOf() as Document
+    const [method = "", path = ""] = route.split(" ")
+    const operation = document.paths[path.replaceAll(/:(\w+)/g, "{$1}")]?.[method.toLowerCase()]
+    const good = operation?.responses["200"] ?? operation?.responses["201"]
+    const definitions: Record<string, Schema> = {}
+    const schema = partedSchema(
+      good?.content?.["application/json"]?.schema ?? {},
+      document.components.schemas,
+      definitions,
+    )
+    made.set(route, { schema, definitions })
+    return { schema, definitions }
+  }
+}
