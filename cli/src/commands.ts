@@ -31,6 +31,19 @@ const own: Record<string, Command> = {
     ],
     load: () => import("./commands/listen.ts"),
   },
+  mcp: {
+    does: "tools for an assistant (MCP), over the standard input and output",
+    options: [
+      ["--write", "also tools that make things, and with a capped key that move money"],
+      ["--buyer", "instead tools that buy, with a wallet of this machine"],
+      ["--key-file <file>", "the file with the wallet's private key, which only its owner can read"],
+      ["--max-per-call <amount>", "the most that one thing may cost, in whole tokens"],
+      ["--max-per-day <amount>", "the most that is spent in a day (UTC), in whole tokens"],
+      ["--allow-host <host...>", "a host that may be paid; no other is"],
+      ["--token <token...>", "a token to spend, as NETWORK/ADDRESS/DECIMALS; USDC of Base by default"],
+    ],
+    load: () => import("./commands/mcp.ts"),
+  },
   pay: {
     does: "pays a checkout of the sandbox with a test buyer",
     takes: "<id>",

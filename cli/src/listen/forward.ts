@@ -11,7 +11,7 @@ const KEPT = 4_096
 const READ_BYTES = 64 * 1024
 const MAX_ERROR = 500
 
-/** What the service is told of an attempt. */
+/** What is reported of an attempt. */
 export interface Result {
   deliveryId: string
   attempt: number

@@ -44,7 +44,7 @@ export async function* pullDeliveries(source: Source): AsyncGenerator<Pulled> {
         if (event === "over") return
         if (event === "delivery") yield JSON.parse(data)
       }
-      // The service has stopped, or the credential is no longer good; the next request tells.
+      // The service has stopped, or the credential is no longer good; the next request shows which.
       if (!source.signal.aborted) source.broke("the stream ended")
     } catch (error) {
       if (source.signal.aborted) return

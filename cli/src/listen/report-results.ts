@@ -1,4 +1,4 @@
-/** Tells the service what receivers answered, in batches, until it has taken each. */
+/** Reports to the service what receivers answered, in batches, until it has taken each. */
 import { setTimeout as sleep } from "node:timers/promises"
 import { SluiceError } from "../../../sdk/src/errors.ts"
 import type { Result } from "./forward.ts"
@@ -8,7 +8,7 @@ const PAUSE_MS = 1_000
 
 export interface Reporter {
   add(result: Result): void
-  /** Resolves when the service has taken or refused every result; after `ms`, what it can't be told is dropped. */
+  /** Resolves when the service has taken or refused every result; after `ms`, what can't be reported is dropped. */
   settle(ms: number): Promise<void>
 }
 

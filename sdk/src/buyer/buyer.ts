@@ -6,6 +6,7 @@
 
 import { decode, encode, type Terms } from "../middleware/wire.ts"
 import { toUnits } from "../money.ts"
+import { placeOf } from "./place.ts"
 import { type Authorization, type Payer, signerOf, type Wallet } from "./sign.ts"
 
 /** Keeps what is under way, by name, as text. One in a file or a database lets a program that died go on. */
@@ -98,14 +99,11 @@ export function openBuyer(options: BuyerOptions) {
       return await oneByOne(name, () => buy(buyer, name, `${input}`, init))
     },
     pay: async (address: string | URL): Promise<Record<string, unknown>> => {
-      const { origin, pathname, search } = new URL(address)
-      const checkout = /^\/(?:pay|api\/checkouts)\/(cs_[a-z0-9]+)$/.exec(pathname)?.[1]
-      if (checkout) return await oneByOne(checkout, () => payCheckout(buyer, origin, checkout))
-      const paywall = /^\/(?:paywall|api\/paywalls)\/(pw_[a-z0-9]+)$/.exec(pathname)?.[1]
-      const slug = /^\/(?:api\/)?p\/([a-z0-9-]+)$/.exec(pathname)?.[1]
-      if (!paywall && !slug) throw new BuyerError("NOT_PAYABLE", `${address} is no checkout, payment link or paywall.`)
-      const url = paywall ? `${origin}/api/agent/paywalls/${paywall}/settle` : `${origin}/api/p/${slug}${search}`
-      const init = paywall ? { method: "POST" } : {}
+      const place = placeOf(address)
+      if (!place) throw new BuyerError("NOT_PAYABLE", `${address} is no checkout, payment link or paywall.`)
+      if ("checkout" in place)
+        return await oneByOne(place.checkout, () => payCheckout(buyer, place.origin, place.checkout))
+      const { url, init } = place
       const name = await nameOf(url, init)
       const response = await oneByOne(name, () => buy(buyer, name, url, init, true))
       if (!response.ok)

@@ -1,4 +1,5 @@
 /** Lets tools ask the API's own routes, with the caller's key: its scopes, caps, addresses, limits and the audit log hold there. */
+// I/O: sends requests to this process's own routes.
 import type { FastifyRequest } from "fastify"
 import type { Server } from "../../platform/http/server.ts"
 import { type CallApi, Refusal } from "./tool.ts"

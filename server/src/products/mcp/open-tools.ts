@@ -7,7 +7,7 @@ import { ApiError } from "../../platform/errors.ts"
 import type { ApiKey } from "../../platform/http/authenticate.ts"
 import { accessOf } from "../../platform/http/route-access.ts"
 import { openToken, tokenOf } from "./confirmation.ts"
-import { type MoneyTool, moneyTools } from "./money-tools.ts"
+import { type MoneyTool, moneyTools } from "./prepare-money.ts"
 import { type CallApi, type Found, type Input, Refusal, type Tool, type ToolRoute } from "./tool.ts"
 import { plainTools } from "./tools.ts"
 

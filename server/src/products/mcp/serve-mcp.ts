@@ -1,4 +1,5 @@
 /** The tools of one caller as an MCP server. Both revisions of the protocol are served from the same table of tools. */
+// I/O: answers one request with the tools that it is given, which ask the API.
 import {
   acceptedContent,
   type CallToolResult,
@@ -20,6 +21,9 @@ const INSTRUCTIONS = `Tools of a merchant who takes stablecoin payments with Slu
 
 /** What an answer of a route looks like in `result`, with the definitions that it names. */
 export type AnswerSchema = (route: ToolRoute) => { schema: Schema; definitions: Record<string, Schema> }
+
+/** `sluice mcp` asks the person itself, over stdio, and says so. A client can claim it as it can claim the answer to a question. */
+const AGREED = "sluice/agreed"
 
 const UNTRUSTED = {
   type: "object",
@@ -98,7 +102,10 @@ async function call(
     if (isAsked && context.mcpReq.inputResponses === undefined) return ask(question)
     const isAgreed = acceptedContent(context.mcpReq.inputResponses, "agree")?.agree === true
     if (isAsked && !isAgreed) return failed("The person did not agree. Nothing was done.")
-    return answered(await tool.run(input, isAsked && isAgreed), tool.answers !== undefined)
+    return answered(
+      await tool.run(input, isAgreed || context.mcpReq._meta?.[AGREED] === true),
+      tool.answers !== undefined,
+    )
   } catch (error) {
     if (error instanceof Refusal) return failed(error.message)
     if (error instanceof ApiError) return failed(`${error.message} (${error.code})`)

@@ -1,4 +1,4 @@
-/** The table of tools that read, and that make what can be undone. `money-tools.ts` has those that move money. */
+/** The table of tools that read, and that make what can be undone. `prepare-money.ts` has those that move money. */
 import { Type } from "typebox"
 import { searchDocs } from "./search-docs.ts"
 import type { CallApi, Found, Tool, ToolRoute } from "./tool.ts"
@@ -108,7 +108,7 @@ const reading: Record<string, Tool> = {
   }),
   get_overview: {
     title: "Overview",
-    does: "Gives the figures of a time: what came in and went out, balances, and what waits for a decision.",
+    does: "Gives the figures of a time: what came in and went out, balances, and what needs a decision.",
     kind: "reads",
     asks: ["GET /api/console/overview"],
     answers: "GET /api/console/overview",

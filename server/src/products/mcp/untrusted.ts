@@ -25,10 +25,11 @@ const HARMLESS =
   /^(-?\d[\d.]*%?|\d{4}-\d\d-\d\d(T[\d:.]+(Z|[+-]\d\d:\d\d))?|[a-z]{2,5}_[a-z0-9]{24,32}|(0x)?[0-9a-fA-F]{40,64}|0x[0-9a-fA-F]{1,512}|eip155:\d+)$/
 
 /** Fields whose text this service makes, of its own words, numbers and ids. A token's symbol is letters and digits. */
-const OURS = new Set([
-  ...["word", "why", "text", "route", "message", "state", "kind", "status", "type", "event", "chain", "interval"],
-  ...["exception", "heldReason", "currency", "symbol", "next"],
-])
+const OURS = new Set(
+  "word why text route message state kind status type event chain interval exception heldReason currency symbol next".split(
+    " ",
+  ),
+)
 /** A token's contract chooses its symbol, and a longer one could be a sentence without spaces. */
 const SYMBOL = /^[A-Za-z0-9]{1,12}$/
 /** Objects whose names are chosen by others, too. */

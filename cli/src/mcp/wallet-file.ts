@@ -1,0 +1,93 @@
+/** What a buyer keeps on this machine: its key, which only its owner can read, and what it has spent and is paying. */
+import { closeSync, fsyncSync, openSync, readFileSync, renameSync, statSync, writeSync } from "node:fs"
+import { DatabaseSync } from "node:sqlite"
+import { setTimeout as sleep } from "node:timers/promises"
+import type { BuyerStore } from "../../../sdk/src/buyer/buyer.ts"
+import { Failure } from "../failure.ts"
+
+const KEY = /^(0x)?[0-9a-fA-F]{64}$/
+const PAUSE_MS = 50
+/** As long as the payment of another process may take. */
+const MAX_WAIT_MS = 150_000
+
+/** The private key in a file; throws a {@link Failure} for one that others can read. The key is in no message. */
+export function readWalletKey(file: string): `0x${string}` {
+  const how = `Write the private key of a wallet into it, which holds no more than it may lose: (umask 077; cat > ${file})`
+  let text: string
+  try {
+    if (process.platform !== "win32" && (statSync(file).mode & 0o077) !== 0)
+      throw new Failure(`Other users can read ${file}, which holds a key. Run \`chmod 600 ${file}\`.`, 3)
+    text = readFileSync(file, "utf8").trim()
+  } catch (error) {
+    if (error instanceof Failure) throw error
+    throw new Failure(`${file} can't be read. ${how}`, 3)
+  }
+  if (!KEY.test(text)) throw new Failure(`${file} holds no private key: 64 hexadecimal digits. ${how}`, 3)
+  return `0x${text.replace(/^0x/, "")}`
+}
+
+/** What is kept in a file. Each change is on the disk before it counts, as a nonce that is lost could be paid twice. */
+export function fileStore(file: string): BuyerStore & { all(): Record<string, string> } {
+  const all = (): Record<string, string> => {
+    try {
+      return JSON.parse(readFileSync(file, "utf8"))
+    } catch (error) {
+      if ((error as { code?: string }).code === "ENOENT") return {}
+      throw new Failure(
+        `${file} can't be read, and it has what was spent and is being paid: ${(error as Error).message}`,
+      )
+    }
+  }
+  const write = (kept: Record<string, string>) => {
+    const opened = openSync(`${file}.new`, "w", 0o600)
+    writeSync(opened, `${JSON.stringify(kept, undefined, 1)}\n`)
+    fsyncSync(opened)
+    closeSync(opened)
+    renameSync(`${file}.new`, file)
+  }
+  return {
+    all,
+    get: name => all()[name],
+    set: (name, value) => write({ ...all(), [name]: value }),
+    delete: name => {
+      const { [name]: _, ...others } = all()
+      write(others)
+    },
+  }
+}
+
+/**
+ * Runs one thing at a time among all processes that use this file. SQLite holds the lock of the operating system, which ends
+ * with its process however that ends. Throws a {@link Failure} where another process does not let go in time.
+ */
+export function lockOf(file: string): <T>(work: () => Promise<T>) => Promise<T> {
+  let last: Promise<unknown> = Promise.resolve()
+  const locked = async <T>(work: () => Promise<T>): Promise<T> => {
+    const database = new DatabaseSync(file)
+    try {
+      for (const endsAt = Date.now() + MAX_WAIT_MS; !tryLock(database); await sleep(PAUSE_MS))
+        if (Date.now() > endsAt) throw new Failure("Another process pays with this wallet. Try again later.", 4)
+      return await work()
+    } finally {
+      database.close()
+    }
+  }
+  return async work => {
+    const mine = last.then(
+      () => locked(work),
+      () => locked(work),
+    )
+    last = mine.catch(() => {})
+    return await mine
+  }
+}
+
+function tryLock(database: DatabaseSync): boolean {
+  try {
+    database.exec("begin exclusive")
+    return true
+  } catch (error) {
+    if (/locked/.test((error as Error).message)) return false
+    throw error
+  }
+}
