@@ -25,6 +25,7 @@ export const sections: Section[] = [
       "webhooks",
       "sdk",
       "cli",
+      "mcp",
       "live",
       "what-happened",
       "embedding",

@@ -21,6 +21,8 @@ shown as repeats. If it is killed, start the same command within ten minutes: it
 it keeps the listener's id and secret in \`listeners/\` next to the profiles. Ctrl-C ends the listener. \`--exec "npm test"\` is for CI: the
 command finds the secret in \`SLUICE_WEBHOOK_SECRET\`, and \`sluice listen\` ends with its exit code.
 
+**For assistants** \`sluice mcp\` has tools, over the standard input and output: [Assistants](mcp.md).
+
 **In the sandbox** \`script/sluice\` uses the key of its first merchant: nobody has to sign in. \`sluice pay\` and \`sluice trigger\` make real payments on its chain. \`checkout.expired\` and \`--late\` move the sandbox's
 clock, by five minutes or more. After that \`--as-agent\` is refused, because the buyer signs by this machine's clock. \`checkout.expired\`
 takes about a minute.

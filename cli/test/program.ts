@@ -45,7 +45,7 @@ export async function openCli(
     const { PATH = "" } = process.env
     const child = spawn(process.execPath, [join(root, "cli/src/sluice.ts"), ...args], {
       env: { PATH, HOME: sandbox.dir, SLUICE_CONFIG: join(sandbox.dir, "none.json"), ...env },
-      stdio: ["ignore", "pipe", "pipe"],
+      stdio: [args[0] === "mcp" ? "pipe" : "ignore", "pipe", "pipe"],
     })
     const seen = { out: "", errors: "" }
     child.stdout?.on("data", chunk => (seen.out += chunk))

@@ -73,6 +73,7 @@ import { callPayments } from "./products/x402/take-call-payment.ts"
  * to reconnect, so that a load balancer sends them to another process. `standing` returns the alarms of this process's
  * own checks.
  */
+// long: the list of all routes
 export function openApp(
   ctx: SellingContext,
   tokens: TokenIssuer,

@@ -19,12 +19,13 @@ interface Needs {
  * `public`: nobody is asked for a credential. `operator`: METRICS_TOKEN. `wallet`: the token of a payer's wallet.
  * `person`: whoever is signed in, for what is theirs and of no merchant. `member`: a person of the merchant, or an API
  * key where the route has a scope. `key`: an API key. `optional key`: an
- * API key, or none. `bearer key`: an API key as a bearer token, which is how MCP clients send one.
+ * API key, or none. `bearer key`: any
+ * API key, as a bearer token, which is how MCP clients send one; the routes that its tools ask have rows of their own.
  */
-export type RouteAccess = { by: "public" | "operator" | "wallet" | "person" } | MerchantAccess
+export type RouteAccess = { by: "public" | "operator" | "wallet" | "person" | "bearer key" } | MerchantAccess
 
 export interface MerchantAccess extends Needs {
-  by: "member" | "key" | "optional key" | "bearer key"
+  by: "member" | "key" | "optional key"
   name: RouteName
   /** The scopes of which a key needs one, among those that a key can have. */
   scopes: readonly Scope[]
@@ -299,16 +300,6 @@ const counted: ReadonlySet<RouteName> = new Set([
   "POST /api/console/payments/void",
 ])
 
-/** Any key opens it: each tool asks a route of this table with the same key. */
-const mcp: MerchantAccess = {
-  by: "bearer key",
-  name: "POST /mcp",
-  right: "read",
-  scope: undefined,
-  scopes: SCOPES,
-  isCounted: false,
-}
-
 const isRead = (name: string): boolean => name.startsWith("GET ")
 
 /** The scopes of which a key needs one, among those that a key can have; none where a route is for persons alone. */
@@ -336,7 +327,7 @@ function merchantAccess(name: RouteName, [right, scope]: readonly [Right, Scope?
 export const routeTable: ReadonlyMap<string, RouteAccess> = new Map<string, RouteAccess>([
   ...publicRoutes.map(name => [name, { by: "public" }] as const),
   ["GET /metrics", { by: "operator" }],
-  ["POST /mcp", mcp],
+  ["POST /mcp", { by: "bearer key" }],
   ...walletRoutes.map(name => [name, { by: "wallet" }] as const),
   ...personRoutes.map(name => [name, { by: "person" }] as const),
   ...Object.entries(merchantRoutes).map(([name, needs]) => [name, merchantAccess(name as RouteName, needs)] as const),

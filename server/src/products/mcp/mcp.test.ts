@@ -242,6 +242,38 @@ describe("money", () => {
       ])
   })
 
+  it("waits for a person's yes where the client shows questions, and the log has it", async () => {
+    const apiKey = await key(["money"], capped)
+    const { result } = await run(apiKey, "prepare_return", { id: await open(4) })
+    /** A request of the newer revision, which carries all that a session would know. */
+    const confirm = async (inputResponses?: object) => {
+      const meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": { name: "test", version: "1" },
+        "io.modelcontextprotocol/clientCapabilities": { elicitation: { form: {} } },
+      }
+      const params = { name: "confirm", arguments: { token: result.token }, _meta: meta, ...inputResponses }
+      const headers = { "mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "confirm" }
+      const response = await post(apiKey, { jsonrpc: "2.0", id: 1, method: "tools/call", params }, { headers })
+      const body = await response.text()
+      expect(response.status, body).toBe(200)
+      return JSON.parse(body).result
+    }
+    const asked = await confirm()
+    expect(asked).toMatchObject({
+      resultType: "input_required",
+      inputRequests: { agree: { params: { message: expect.stringMatching(/^Return 4\.00 /) } } },
+    })
+    expect(await confirm({ inputResponses: { agree: { action: "decline" } } })).toMatchObject({ isError: true })
+    expect(await returned()).toBe(0n)
+    const agree = { action: "accept", content: { agree: true } }
+    expect((await confirm({ inputResponses: { agree } })).content[0].text).toContain("A person agreed.")
+    expect(await returned()).toBe(4_000_000n)
+    const audit = (await service.call("GET", "/api/console/audit?limit=50", undefined, { as: "shop" })).body.data
+    const [entry] = audit.filter(({ actor }: { actor: { kind: string } }) => actor.kind === "api_key")
+    expect(entry.userAgent).toMatch(/^MCP, a person agreed; /)
+  })
+
   it("stops at the key's cap, however long an assistant goes on", async () => {
     const apiKey = await key(["money", "read"], capped)
     const ids = [await open(6), await open(4), await open(1), await open(1)]

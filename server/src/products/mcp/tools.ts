@@ -1,4 +1,5 @@
 /** The table of tools that read, and that make what can be undone. `prepare-money.ts` has those that move money. */
+// I/O: what each tool asks of the API, by the function that it is given.
 import { Type } from "typebox"
 import { searchDocs } from "./search-docs.ts"
 import type { CallApi, Found, Tool, ToolRoute } from "./tool.ts"
