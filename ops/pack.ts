@@ -77,7 +77,7 @@ interface Part {
 }
 
 /** The packages that these modules are of, sorted by name. */
-async function packagesOf(modules: readonly string[]): Promise<Part[]> {
+export async function packagesOf(modules: readonly string[]): Promise<Part[]> {
   const folders = new Set(modules.flatMap(path => /^.*\/node_modules\/(?:@[^/]+\/)?[^/]+(?=\/)/.exec(path)?.[0] ?? []))
   const parts = await Promise.all(
     [...folders].map(async folder => {
@@ -93,13 +93,18 @@ async function packagesOf(modules: readonly string[]): Promise<Part[]> {
   return parts.sort((a, b) => (`${a.name}@${a.version}` < `${b.name}@${b.version}` ? -1 : 1))
 }
 
+/** The licenses of these packages, as one text. */
+export const termsOf = (parts: readonly Part[]): string =>
+  parts
+    .map(({ name, version, license, terms }) => `${name} ${version} (${license})\n\n${terms.trim()}\n`)
+    .join(`\n${"-".repeat(80)}\n\n`)
+
 /**
  * Writes what is bundled: `THIRD_PARTY_LICENSES.txt`, as most of these licenses ask for it, and `sbom.cdx.json`, by which scanners
  * of images find known faults in packages that no lockfile names.
  */
 async function writeParts(target: string, parts: readonly Part[]): Promise<void> {
-  const terms = parts.map(({ name, version, license, terms }) => `${name} ${version} (${license})\n\n${terms.trim()}\n`)
-  await writeFile(join(target, "THIRD_PARTY_LICENSES.txt"), terms.join(`\n${"-".repeat(80)}\n\n`))
+  await writeFile(join(target, "THIRD_PARTY_LICENSES.txt"), termsOf(parts))
   const components = parts.map(({ name, version, license }) => ({
     type: "library",
     name,
