@@ -95,6 +95,13 @@ const own: Record<string, Command> = {
     ],
     load: () => import("./commands/api.ts"),
   },
+  init: {
+    does: "writes a shop for a framework, one that works",
+    takes: "<framework> [folder]",
+    among: ["express", "fastify", "hono", "next", "fastapi"],
+    options: [["--pay-to <address>", "your own address, which gets what agents pay"]],
+    load: () => import("./commands/init.ts"),
+  },
   doctor: {
     does: "checks the address, the key, the clock and the service",
     load: () => import("./commands/doctor.ts"),

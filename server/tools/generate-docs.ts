@@ -1,8 +1,8 @@
 /**
- * Generates docs/openapi.json, docs/developers/errors.md, docs/merchants/roles.md, docs/operators/settings.md and docs/developers/cli.md from the code. With --check it writes nothing, and
+ * Generates docs/openapi.json, docs/developers/errors.md, docs/merchants/roles.md, docs/operators/settings.md, docs/developers/cli.md and cli/src/starters.ts from the code. With --check it writes nothing, and
  * fails when a committed file differs from the generated one.
  */
-import { existsSync, readFileSync, writeFileSync } from "node:fs"
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import { cliDocument } from "../../cli/src/document.ts"
 import { openApp } from "../src/app.ts"
@@ -122,7 +122,26 @@ they had their confirmations.
 }
 
 const document = await openDocument()
+/** The examples' files as a module, because the command line is packed without them. */
+function startersModule(): string {
+  const folder = fileURLToPath(new URL("../../examples", import.meta.url))
+  const all = ["express", "fastify", "hono", "next", "fastapi"].map(framework => {
+    const names = readdirSync(`${folder}/${framework}`, { recursive: true }).map(String)
+    const files = names.filter(name => /\.\w+$/.test(name) && !name.includes("node_modules")).sort()
+    return [
+      framework,
+      Object.fromEntries(files.map(name => [name, readFileSync(`${folder}/${framework}/${name}`, "utf8")])),
+    ]
+  })
+  return `// Made from examples/ by \`npm run docs\`; do not edit.
+
+/** The files of an example for each framework, by their names. */
+export const starters: Record<string, Record<string, string>> = ${JSON.stringify(Object.fromEntries(all), undefined, 2)}
+`
+}
+
 const files = {
+  "cli/src/starters.ts": startersModule(),
   "docs/openapi.json": `${JSON.stringify(document, null, 2)}\n`,
   "docs/developers/errors.md": errorsDocument(document),
   "docs/developers/cli.md": `${MADE_BY}\n\n${cliDocument()}`,
