@@ -280,7 +280,14 @@ describe("SIGKILL of Postgres", () => {
     await until("Postgres answers", async () => (await states().catch(() => undefined)) !== undefined)
     const claims = await ctx.db.selectFrom("deliveries").select("claim_id").execute()
     expect(claims).toEqual(Array(3).fill({ claim_id: null }))
-    const attempt = { status: 200, error: null, retryAfterMs: undefined, durationMs: 1, answer: "thanks", headers: null }
+    const attempt = {
+      status: 200,
+      error: null,
+      retryAfterMs: undefined,
+      durationMs: 1,
+      answer: "thanks",
+      headers: null,
+    }
     const results = rows.map(delivery => ({ delivery, webhook: undefined, startedAt: new Date(), attempt }))
     expect(await recordAttempts(ctx, results)).toBe(0)
     await sql`alter system reset all`.execute(ctx.db)

@@ -61,10 +61,9 @@ const unaudited: Record<string, string> = {
   ),
   ...Object.fromEntries(["return_addresses", "settlements", "submissions", "nonces"].map(table => [table, BUYER])),
   ...Object.fromEntries(
-    ["installation", "invitations", "migrations", "rate_sources", "rates", "receipt_keys", "signing_keys"].map(table => [
-      table,
-      SERVICE,
-    ]),
+    ["installation", "invitations", "migrations", "rate_sources", "rates", "receipt_keys", "signing_keys"].map(
+      table => [table, SERVICE],
+    ),
   ),
   sessions: "a person's own sign-ins, of no merchant; each entry names the person",
   sign_ins: "sign-ins that have begun: nobody is known yet",

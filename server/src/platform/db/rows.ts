@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. 4b83d6d2c6788f73988ad9e2d7de063a7b1a4dd27bd77a7333cd14484edc678d
+// Made from schema.sql by `npm run schema`; do not edit. ae303efe7cba51c08bf639951019487ab5fb4539eae612d1f5c5dcb5077d0472
 import type { PublicKey } from "../../../../verify/src/format.ts";
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
@@ -423,6 +423,10 @@ interface DeliveryAttempts {
    * Why it failed, in words.
    */
   error: string | null;
+  /**
+   * What was sent, with the first characters of each signature alone; null of what a listener pulled, and of earlier versions.
+   */
+  headers: JSONColumnType<Record<string, string> | null, string | null, string | null>;
   id: Generated<bigint>;
   started_at: Date;
   /**
@@ -1507,6 +1511,36 @@ interface Refunds {
   updated_at: Date;
 }
 
+interface Requests {
+  api_key_id: string | null;
+  /**
+   * When it was answered.
+   */
+  at: Date;
+  /**
+   * The error's code; null where it was not refused.
+   */
+  code: string | null;
+  duration_ms: number;
+  merchant_id: string;
+  method: string;
+  n: Generated<bigint>;
+  person_id: string | null;
+  /**
+   * The first 1 KB of the answer, where that is an error.
+   */
+  refusal: string | null;
+  /**
+   * The caller may have chosen it, and more than once.
+   */
+  request_id: string;
+  /**
+   * The pattern, such as `/api/console/payments/:id`: what a path or a query has may be secret.
+   */
+  route: string;
+  status: number;
+}
+
 interface Resources {
   chain_id: number;
   id: string;
@@ -2122,6 +2156,7 @@ export interface DB {
   recipients: Recipients;
   reconciliations: Reconciliations;
   refunds: Refunds;
+  requests: Requests;
   resources: Resources;
   return_addresses: ReturnAddresses;
   screenings: Screenings;
