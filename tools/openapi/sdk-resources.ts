@@ -34,6 +34,7 @@ export const leftOut: Record<string, string> = {
   readiness: "for probes of the installation",
   metrics: "for the operator's collector, with a token of its own",
   readSigningKeys: "for libraries that verify tokens: they take its address",
+  readReceiptBatch: "bytes, which @sluice/verify reads from any store",
   readDidDocument: "for libraries that verify tokens: they take its address",
 }
 

@@ -18,7 +18,7 @@ export function ownerOf(sandbox: Running) {
 }
 
 /** A checkout whose money a buyer has reserved; answers its id. */
-export async function reserve(sandbox: Running, amount: string, description: string): Promise<string> {
+async function reserve(sandbox: Running, amount: string, description: string): Promise<string> {
   const { post } = ownerOf(sandbox)
   const { id } = await post("/api/console/checkouts", { amount, description, capture: "manual" })
   const { token, chainId, buyers } = sandbox.file()
@@ -40,7 +40,7 @@ export async function reserve(sandbox: Running, amount: string, description: str
 }
 
 /** Waits until a checkout of the merchant has a state. Not by the payers' route, which one address may ask 60 times a minute. */
-export const untilStatus = (sandbox: Running, id: string, state: string): Promise<void> =>
+const untilStatus = (sandbox: Running, id: string, state: string): Promise<void> =>
   until(`${id} is ${state}`, async () => (await ownerOf(sandbox).get(`/api/console/checkouts/${id}`)).status === state)
 
 export interface Sales {

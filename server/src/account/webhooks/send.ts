@@ -177,7 +177,7 @@ export const deliveryHeaders = (
  * The headers of a delivery for its log. Eight characters of a signature show whether a receiver computed the same one;
  * a whole one would let whoever reads the log send the event again.
  */
-export const shownHeaders = (headers: Record<string, string>): Record<string, string> =>
+const shownHeaders = (headers: Record<string, string>): Record<string, string> =>
   Object.fromEntries(
     Object.entries(headers).map(([name, value]) => [
       name,

@@ -101,7 +101,7 @@ type Stored = Pick<Row<"receipts">, "chain_id" | "seq" | "hash" | "type" | "seal
 }
 
 /** A line of a merchant's file. */
-export type SavedLine = SavedReceipt | ErasedReceipt
+type SavedLine = SavedReceipt | ErasedReceipt
 
 /** A receipt that its holder can keep, with what the page says of it. */
 export interface Saved {

@@ -129,7 +129,7 @@ export interface SecretFile {
 }
 
 /** How receipts are kept. */
-export interface ReceiptSettings {
+interface ReceiptSettings {
   /** How long receipts are gathered for one file. */
   batchMs: number
   /** How often roots are written to the chain; undefined: never. */

@@ -2,7 +2,7 @@
 import type { Address } from "../chain/hex.ts"
 
 /** A transfer that paid; `deposit` is the id of the address's row. Amounts in base units, as text. */
-export interface DraftTransfer {
+interface DraftTransfer {
   deposit?: number
   txHash: string
   blockHash: string

@@ -224,6 +224,7 @@ const resources: Record<string, Record<string, string>> = {
   receipts: {
     list: "listReceipts",
     export: "exportReceipts",
+    readBatch: "readReceiptBatch",
   },
   deposits: {
     list: "listDeposits",

@@ -13,7 +13,7 @@ import { useAct } from "./use-act.ts"
 
 const EscrowDialog = later(async () => (await import("./escrow-dialogs.tsx")).default)
 
-export const isSome = (amount: string | undefined): boolean => amount !== undefined && /[1-9]/.test(amount)
+const isSome = (amount: string | undefined): boolean => amount !== undefined && /[1-9]/.test(amount)
 
 /** Buttons, the one that most merchants want last; none where nothing is reserved or captured. */
 export function EscrowActions({ checkout }: { checkout: Checkout }) {

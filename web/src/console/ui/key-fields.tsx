@@ -4,10 +4,10 @@ import type { ReactNode } from "react"
 import type { ApiKey } from "../api/types.ts"
 import { given } from "./form.tsx"
 
-export type Scope = ApiKey["scopes"][number]
+type Scope = ApiKey["scopes"][number]
 
 /** What each scope opens, in the words of whoever gives it. */
-export const scopeWords: Record<Scope, string> = {
+const scopeWords: Record<Scope, string> = {
   checkouts: "Take payments: checkouts, and the calls of paywalls",
   read: "Read everything but settings, keys and secrets",
   catalog: "Change what is sold: links, products, paywalls, APIs",
