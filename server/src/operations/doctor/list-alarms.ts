@@ -7,7 +7,7 @@ import { scanAlarms } from "../../ledger/scanner/watch-scan-lag.ts"
 import { alarmMessages } from "../../ledger/txmanager/report-alarms.ts"
 import { troubleMessages } from "../../platform/chain/note-endpoint-troubles.ts"
 import type { Context } from "../../platform/context.ts"
-import { heldChanges } from "../../products/changes/find-held-changes.ts"
+import { heldChanges } from "../../products/insight/find-held-changes.ts"
 import { failingSubscriptions } from "../../products/subscriptions/advance-subscriptions.ts"
 import { waitingAlarms } from "./waiting-alarms.ts"
 

@@ -30,6 +30,9 @@ const EXCEPTIONS: Record<string, string> = {
   'bundles: select "id" from "bundles" where "merchant_id"': "here all are of one merchant",
   'deposits: select * from "deposits" where "resource_id" = $1 order by "id" desc limit':
     "here half are of one paywall",
+  "changes: /* named: changes_of */":
+    "it reads the first change, in the order of an index, and the merchant's by another",
+  "changes: select xid::text, n": "it reads the oldest thousands, in the order of an index",
   "figure_deltas: /* named: fold_figures */":
     "it takes the first thousands of whatever there is, in the order of the key",
 }

@@ -64,14 +64,13 @@ function openFeed(ctx: Context): Feed {
   let isRunning = false
   /** Reads that follow a wake-up: at once, and a moment later. */
   let hurry = 0
-  let resume = () => {}
+  const { pause, resume } = openPause(ctx.signal)
 
   const wake = () => {
     hurry = 2
     resume()
   }
   for (const channel of ["payments", "payouts", "deliveries"] as const) ctx.wakes.onWake(channel, wake)
-  ctx.signal.addEventListener("abort", () => resume())
 
   async function readOnce(): Promise<boolean> {
     // Who comes during the read is not counted in it.
@@ -110,19 +109,6 @@ function openFeed(ctx: Context): Feed {
     position = undefined
   }
 
-  /** Waits; with `isOver`, not once that holds. */
-  const pause = (ms: number, isOver?: () => boolean): Promise<void> =>
-    new Promise(resolve => {
-      if (ctx.signal.aborted || isOver?.()) return resolve()
-      const timer = setTimeout(done, ms)
-      function done() {
-        clearTimeout(timer)
-        resume = () => {}
-        resolve()
-      }
-      if (isOver) resume = done
-    })
-
   return {
     position: () => position,
     follow: follower => {
@@ -136,6 +122,26 @@ function openFeed(ctx: Context): Feed {
       return { begun, close: () => void entries.delete(entry) }
     },
   }
+}
+
+/** A pause, which `resume` and the signal end where it has a condition. */
+function openPause(signal: AbortSignal) {
+  let end = () => {}
+  const resume = () => end()
+  signal.addEventListener("abort", resume)
+  /** Waits; with `isOver`, not once that holds. */
+  const pause = (ms: number, isOver?: () => boolean): Promise<void> =>
+    new Promise(resolve => {
+      if (signal.aborted || isOver?.()) return resolve()
+      const timer = setTimeout(done, ms)
+      function done() {
+        clearTimeout(timer)
+        end = () => {}
+        resolve()
+      }
+      if (isOver) end = done
+    })
+  return { pause, resume }
 }
 
 /** Messages by merchant, each list in the order of the changes. */

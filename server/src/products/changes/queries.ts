@@ -130,16 +130,3 @@ export async function forgetOldChanges({ db }: TxContext): Promise<void> {
     if (old.length < BATCH) return
   }
 }
-
-/**
- * For how many milliseconds the oldest change of any merchant waits that is committed and not shown, because a transaction that began before
- * it still runs; undefined where none waits.
- */
-export async function changesHeldMs({ db }: TxContext): Promise<number | undefined> {
-  const { rows } = await sql<{ ms: number | null }>`/* named: changes_held */
-    select extract(epoch from clock_timestamp() - min(at))::float8 * 1000 as ms
-    from (select at from changes where xid >= pg_snapshot_xmin(pg_current_snapshot()) order by xid, n limit 1000) held`.execute(
-    db,
-  )
-  return rows[0]?.ms ?? undefined
-}

@@ -46,5 +46,5 @@ export const Changes = Type.Object({
   data: Type.Array(Change),
   next: Described(Place, "For `after` of the next request"),
   more: Type.Boolean({ description: "Whether more changes are there already" }),
-  reset: Type.Boolean({ description: "Whether changes after `after` may be gone: read your lists anew" }),
+  reset: Type.Boolean({ description: "Whether changes after `after` may be gone: read your lists again" }),
 })

@@ -53,7 +53,7 @@ function takePlace(ctx: Context, request: FastifyRequest, merchantId: string, le
   }
 }
 
-/** Where a caller that names this position continues; undefined: it may have missed changes, and has to read anew. */
+/** Where a caller that names this position continues; undefined: it may have missed changes, and has to read again. */
 function continuedFrom(after: ReturnType<typeof positionIn>, now: Now): Position | undefined {
   if (!after || after.epoch !== now.epoch || after.xid > now.xmax) return undefined
   return now.first && isAfter(now.first, after) ? undefined : after

@@ -248,7 +248,7 @@ describe.runIf(onPostgres)("a stream of changes", () => {
     for (const [id, got] of await Promise.all(seen)) expect(got).toEqual([1, 2, 3].map(n => `${id}-${n}`))
   })
 
-  it("tells a caller whose place is gone to read anew, and counts streams by person and merchant", async () => {
+  it("says to a caller whose place is gone that it has to read again, and counts streams by person and merchant", async () => {
     const from = await ready()
     const events: Event[] = []
     await read(url, headers, `0000${from.slice(4)}`.replace(/^.{8}/, "00000000"), event => events.push(event) === 1)

@@ -4,7 +4,7 @@ import { isOverdue } from "../../ledger/scanner/watch-scan-lag.ts"
 import { networkFacts } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
-import { lateChanges } from "../changes/find-held-changes.ts"
+import { lateChanges } from "./find-held-changes.ts"
 
 interface Waiting {
   chain_id: number

@@ -1,9 +1,22 @@
 /** Says when changes come late because a transaction stays open. */
+import { sql } from "kysely"
 import type { TxContext } from "../../platform/context.ts"
-import { changesHeldMs } from "./queries.ts"
 
 /** The service's own transactions take seconds at most. */
 const LATE_MS = 60_000
+
+/**
+ * For how many milliseconds the oldest change of any merchant waits that is committed and not shown, because a transaction that began before
+ * it still runs; undefined where none waits.
+ */
+async function changesHeldMs({ db }: TxContext): Promise<number | undefined> {
+  const { rows } = await sql<{ ms: number | null }>`/* named: changes_held */
+    select extract(epoch from clock_timestamp() - min(at))::float8 * 1000 as ms
+    from (select at from changes where xid >= pg_snapshot_xmin(pg_current_snapshot()) order by xid, n limit 1000) held`.execute(
+    db,
+  )
+  return rows[0]?.ms ?? undefined
+}
 
 /** For how many minutes changes have waited; undefined where none waits for a minute. */
 async function minutesHeld(ctx: TxContext): Promise<number | undefined> {
@@ -18,7 +31,7 @@ export async function lateChanges(ctx: TxContext): Promise<string[]> {
   const minutes = await minutesHeld(ctx)
   if (minutes === undefined) return []
   return [
-    `Live changes are ${inMinutes(minutes)} late: work in the database has not ended. None is lost, and lists that are read anew are right.`,
+    `Live changes are ${inMinutes(minutes)} late: work in the database has not ended. None is lost, and lists that are read again are right.`,
   ]
 }
 
