@@ -25,7 +25,6 @@ import { foreignTokenRoutes } from "./ledger/deposits/foreign-token-routes.ts"
 import { depositRoutes } from "./ledger/deposits/routes.ts"
 import { termsRoute } from "./ledger/deposits/terms-route.ts"
 import { payoutRoutes } from "./ledger/payouts/routes.ts"
-import { receiptRoutes } from "./ledger/receipts/routes.ts"
 import { exceptionRoutes } from "./ledger/settlement/exception-routes.ts"
 import { returnAddressRoutes } from "./ledger/settlement/return-address-routes.ts"
 import type { SellingContext } from "./ledger/settlement/sellable.ts"
@@ -83,14 +82,7 @@ export function openApp(
 ): Server {
   const assets = readAssets()
   const app = openServer(ctx, openIdentities(ctx, tokens, openSessions(ctx)), undefined, browserErrors(assets))
-  // When its request comes for a stream of events, which Fastify does not send, and for all else when it is sent: long-polls
-  // and payments wait, and their connections would otherwise be kept until the stop breaks them.
-  app.addHook("onRequest", async (_request, reply) => closeWhile(draining, reply))
-  app.addHook("onSend", async (_request, reply) => closeWhile(draining, reply))
-  app.addHook("onRequest", async request => refuseBesideTheClock(ctx, request.url))
-  const consoleHost = ownHostOfConsole(ctx.settings)
-  if (consoleHost !== undefined) app.addHook("onRequest", async request => refuseBesideTheConsole(consoleHost, request))
-  logRequests(app, ctx)
+  addHooks(app, ctx, draining)
   documentApi(app, ctx.settings, webhookDocument)
   // As a plugin: routes must come after the CORS plugin, or its hook does not see them.
   app.register(async routes => {
@@ -123,7 +115,6 @@ export function openApp(
     payoutRoutes(routes, ctx)
     bookRoutes(routes, ctx)
     reportRoutes(routes, ctx)
-    receiptRoutes(routes, ctx)
     erasureRoutes(routes, ctx)
     overviewRoutes(routes, ctx)
     depositRoutes(routes, ctx)
@@ -148,6 +139,17 @@ export function openApp(
   })
   app.addHook("onClose", () => sender.close())
   return app
+}
+
+function addHooks(app: Server, ctx: Context, draining: AbortSignal): void {
+  // When its request comes for a stream of events, which Fastify does not send, and for all else when it is sent: long-polls
+  // and payments wait, and their connections would otherwise be kept until the stop breaks them.
+  app.addHook("onRequest", async (_request, reply) => closeWhile(draining, reply))
+  app.addHook("onSend", async (_request, reply) => closeWhile(draining, reply))
+  app.addHook("onRequest", async request => refuseBesideTheClock(ctx, request.url))
+  const consoleHost = ownHostOfConsole(ctx.settings)
+  if (consoleHost !== undefined) app.addHook("onRequest", async request => refuseBesideTheConsole(consoleHost, request))
+  logRequests(app, ctx)
 }
 
 /** What comes anyway: a load balancer takes the process away only after it asked `/readyz` again. */

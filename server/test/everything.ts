@@ -5,6 +5,7 @@
 import { hash, randomUUID } from "node:crypto"
 import { readFileSync } from "node:fs"
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
+import { EXAMPLE_REQUEST_ID } from "../src/account/requests/schema.ts"
 import { EXAMPLE_URL } from "../src/account/webhooks/schema.ts"
 import { authorizationDigest } from "../src/platform/chain/authorizations.ts"
 import type { Address, Hash } from "../src/platform/chain/hex.ts"
@@ -124,7 +125,20 @@ export async function prepare(): Promise<void> {
   const listener = (await service.call("POST", "/api/console/listeners", named, { as: "shop" })).body.id
   const test = await service.call("POST", `/api/console/webhooks/${webhook}/test`, {}, { as: "shop" })
   const { id: delivery, eventId } = test.body.data
+  await service.ctx.db
+    .insertInto("requests")
+    .values({
+      merchant_id: await service.merchant("shop"),
+      at: service.ctx.now(),
+      request_id: EXAMPLE_REQUEST_ID,
+      method: "GET",
+      route: "/api/console/products",
+      status: 200,
+      duration_ms: 1,
+    })
+    .execute()
   ids = {
+    requests: EXAMPLE_REQUEST_ID,
     paywalls: id,
     "api-keys": shopKey.id,
     webhooks: webhook,

@@ -22,8 +22,12 @@ export interface StatementDoor {
   stop(): Promise<void>
 }
 
-/** What begins or ends a transaction, and what each process sends all the time to hear whether it is still connected. */
-const UNCOUNTED = /^(begin|commit|rollback|select pg_notify\(\$1, \$2\)|set jit = off;.*|listen .*)$/s
+/**
+ * What begins or ends a transaction, what each process sends all the time to hear whether it is still connected, and the log of requests,
+ * which is written beside them.
+ */
+const UNCOUNTED =
+  /^(\/\* named: write_requests \*\/.*|begin|commit|rollback|select pg_notify\(\$1, \$2\)|set jit = off;.*|listen .*)$/s
 
 /** Opens a door to the database at `target` on a free port of loopback. */
 export async function openStatementDoor(target: string): Promise<StatementDoor> {

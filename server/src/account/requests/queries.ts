@@ -101,9 +101,7 @@ export async function forgetOldRequests(ctx: TxContext & { signal?: AbortSignal 
   const endsAt = performance.now() + FORGET_MS
   for (let removed = BATCH; removed === BATCH && !ctx.signal?.aborted && performance.now() < endsAt; ) {
     const { numAffectedRows } = await sql`delete from requests where (merchant_id, at, n) in (
-      select merchant_id, at, n from requests where at < ${before} order by at limit ${BATCH} for update skip locked)`.execute(
-      ctx.db,
-    )
+      select merchant_id, at, n from requests where at < ${before} order by at limit ${BATCH})`.execute(ctx.db)
     removed = Number(numAffectedRows ?? 0)
   }
 }

@@ -222,7 +222,7 @@ describe("what it costs", () => {
     await app.close()
   })
 
-  it("drops and counts what is too much, and answers all the same while the database takes nothing", async () => {
+  it("drops and counts what is too much, and answers while the database takes nothing", async () => {
     const dropped = async () =>
       (await registry.getSingleMetric("sluice_request_log_dropped_total")?.get())?.values[0]?.value ?? 0
     const before = await dropped()

@@ -22,7 +22,10 @@ export const RequestFilters = Type.Object({
   key: Type.Optional(Described(Matching(idPattern("key"), "The id of an API key"), "Only those of this API key")),
   person: Type.Optional(Described(Matching(idPattern("per"), "The id of a person"), "Only those of this person")),
   route: Type.Optional(
-    Type.String({ maxLength: 200, description: "Only those of this route, such as `/api/console/payments/:id`" }),
+    Described(
+      Matching("^/.{0,199}$", "The pattern of a route, such as `/api/console/payments/:id`"),
+      "Only those of this route",
+    ),
   ),
   from: Type.Optional(Described(When, "Only those answered at this time or later, in ISO 8601")),
   to: Type.Optional(Described(When, "Only those answered before this time, in ISO 8601")),
@@ -42,7 +45,12 @@ const request = Type.Object({
   refusal: Described(Nullable(Type.String()), "The first 1 KB of the answer, where that is an error"),
 })
 
-export const RequestId = Type.Object({ id: Type.String({ description: "The `X-Request-Id` of an answer" }) })
+/** As the documents' examples name it. */
+export const EXAMPLE_REQUEST_ID = "order-1001"
+
+export const RequestId = Type.Object({
+  id: Type.String({ description: "The `X-Request-Id` of an answer", examples: [EXAMPLE_REQUEST_ID] }),
+})
 export const RequestList = Type.Object({ data: Type.Array(request), ...ListEnd })
 export const RequestsFound = Type.Object({
   data: Type.Array(request, { description: "Newest first, at most 100: a caller can give many requests one id" }),

@@ -74,7 +74,14 @@ describe("a delivery", () => {
     expect(Stripe.webhooks.constructEvent(body, headers["service-signature"] ?? "", secret).id).toBe(id)
     expect(shown).toMatchObject({ status: "delivered", attempts: 1, nextAttemptAt: null, url: to.url })
     expect(log).toEqual([
-      { at: expect.any(String), durationMs: expect.any(Number), status: 200, error: null, answer: "thanks" },
+      {
+        at: expect.any(String),
+        durationMs: expect.any(Number),
+        status: 200,
+        error: null,
+        answer: "thanks",
+        headers: expect.objectContaining({ "webhook-id": id }),
+      },
     ])
   })
 

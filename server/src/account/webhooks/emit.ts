@@ -139,7 +139,7 @@ async function insertAny(ctx: TxContext, events: readonly AnyEvent[]): Promise<s
   return given.map(({ id }) => id)
 }
 
-/** Whether an event tells of a change that nobody must be able to hide. */
+/** Whether an event reports a change that nobody must be able to hide. */
 const isNotice = ({ type, isTest = false }: Pick<AnyEvent, "type" | "isTest">): boolean =>
   isUnconditional(type) && !isTest
 

@@ -90,11 +90,11 @@ function exchange(
 ): Promise<Attempt> {
   const startedAt = performance.now()
   const { promise, resolve } = Promise.withResolvers<Attempt>()
+  let request: ReturnType<typeof requestOf> | undefined
   let connection: Dispatcher.DispatchController | undefined
   let status: number | null = null
   let headers: IncomingHttpHeaders = {}
   let answer: Buffer[] | undefined
-  let sent: Record<string, string> | null = null
   let read = 0
   let isOver = false
   const end = (error: string | null, retryAfterMs?: number): void => {
@@ -103,26 +103,23 @@ function exchange(
     clearTimeout(timer)
     signal?.removeEventListener("abort", stop)
     const durationMs = Math.round(performance.now() - startedAt)
-    resolve({ status, error, answer: answer ? storable(answer) : null, headers: sent, retryAfterMs, durationMs })
+    const shown = request ? shownHeaders(request.headers) : null
+    resolve({ status, error, answer: answer ? storable(answer) : null, headers: shown, retryAfterMs, durationMs })
   }
   const answered = (status: number): void => end(fault(status, headers), retryAfterMsOf(status, headers, now()))
   const abort = (): void => connection?.abort(new Error("aborted"))
-  const timer = setTimeout(() => {
-    const late = `within ${timeoutMs / 1_000} s`
-    end(status === null ? `no answer ${late}` : `answered ${status}, but did not finish its answer ${late}`)
-    abort()
-  }, timeoutMs)
-  const stop = (): void => {
-    end("the service stopped before the answer came")
+  const giveUp = (error: string): void => {
+    end(error)
     abort()
   }
+  const timer = setTimeout(() => giveUp(lateness(status, timeoutMs)), timeoutMs)
+  const stop = (): void => giveUp("the service stopped before the answer came")
   if (signal?.aborted) stop()
   signal?.addEventListener("abort", stop, { once: true })
   if (isOver) return promise
   const failed = (error: Error): void => end(wordsOf(error, status))
   try {
-    const request = requestOf(message, now())
-    sent = shownHeaders(request.headers)
+    request = requestOf(message, now())
     agent.dispatch(request, {
       onRequestStart: controller => {
         connection = controller
@@ -154,6 +151,9 @@ function exchange(
   }
   return promise
 }
+
+const lateness = (status: number | null, timeoutMs: number): string =>
+  `${status === null ? "no answer" : `answered ${status}, but did not finish its answer`} within ${timeoutMs / 1_000} s`
 
 /** Cached: most deliveries go where others went just before. */
 const addressOf = memoize(url => {
