@@ -22,7 +22,7 @@ export async function buildPage(): Promise<string> {
 if (import.meta.main) {
   const dist = join(here, "dist")
   mkdirSync(dist, { recursive: true })
-  writeFileSync(join(dist, "cli.js"), await bundle("cli.ts", "node"))
+  writeFileSync(join(dist, "cli.js"), `#!/usr/bin/env node\n${await bundle("cli.ts", "node")}`)
   chmodSync(join(dist, "cli.js"), 0o755)
   writeFileSync(join(dist, "verify.html"), await buildPage())
 }

@@ -53,6 +53,8 @@ export const onBoth: Record<string, string> = {
     "sums, time zones and arrays of times as it reads them, and two that fold at once",
   "server/src/ledger/books/read-books.test.ts": "sums and times of what moved, in files too",
   "server/src/products/insight/search.test.ts": "each form of a search, and the fields of metadata that triggers keep",
+  "server/src/ledger/receipts/make-batches.test.ts":
+    "bytes and JSON as it reads them, and two that make batches at once",
   "server/src/ledger/rates/rates.test.ts": "rates as numeric, by time zones of its own, and what is stored at once",
   "server/src/products/erasure/erasure.test.ts": "JSON and bytes that an erasure rewrites, on one connection",
   "server/src/products/settings/change-branding.test.ts": "settings of a merchant as one document",

@@ -1,4 +1,3 @@
-#!/usr/bin/env node
 /** `sluice-verify`: verifies a receipt, a link to one, or a merchant's file, and says what was found in seven lines. */
 import { readFileSync } from "node:fs"
 import { parseArgs } from "node:util"

@@ -157,7 +157,9 @@ export async function open(jwe: string, key: string): Promise<string> {
     more.length
   )
     throw new Error("it is no sealed receipt")
-  const [ivBytes, tagBytes, keyBytes] = [fromBase64url(iv), fromBase64url(tag), fromBase64url(key)]
+  const ivBytes = fromBase64url(iv)
+  const tagBytes = fromBase64url(tag)
+  const keyBytes = fromBase64url(key)
   if (ivBytes.length !== IV_BYTES || tagBytes.length !== TAG_BYTES || keyBytes.length !== 32)
     throw new Error("its key or its parts have other lengths")
   const secret = await crypto.subtle.importKey("raw", keyBytes, "AES-GCM", false, ["decrypt"])

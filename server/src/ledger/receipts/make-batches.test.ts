@@ -95,7 +95,7 @@ describe("a payment's receipt", () => {
     ])
   })
 
-  it("is taken back by another, which names it, when a reorg takes the payment back", async () => {
+  it("is reversed by another, which names it, when a reorg reverses the payment", async () => {
     const shop = await rig.sell()
     const id = await rig.paid(shop, 5_000_000n)
     const { db } = rig.service.ctx

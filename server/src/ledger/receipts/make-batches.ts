@@ -5,19 +5,21 @@
  * the next one, so no place is left out.
  */
 import { hash } from "node:crypto"
+import { setImmediate as nextTurn } from "node:timers/promises"
 import { padded } from "../../../../verify/src/format.ts"
 import { pathOf, rootOf, type Tree, treeOf } from "../../../../verify/src/merkle.ts"
 import { didOf } from "../../account/identity/use-signing-keys.ts"
 import type { Hash } from "../../platform/chain/hex.ts"
+import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
 import type { Network } from "../../platform/chain/networks.ts"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
 import { withLease } from "../../platform/jobs/claim.ts"
 import { seal } from "../../platform/secrets.ts"
-import { anchorAgain, anchorBatches, mayKeySign } from "./anchor-batches.ts"
 import { headsOf, type Placed, placeReceipts, standingHashes, termsOfDeposits, waitingReceipts } from "./queries.ts"
 import { bodyOf, factHash, type Made, makeSealed, type SigningKey, saltedFacts, type Waiting } from "./receipt.ts"
 import { storeBatches } from "./store-batches.ts"
 import { openKey, receiptKey } from "./use-receipt-keys.ts"
+import { anchorAgain, anchorBatches, mayKeySign } from "./write-anchors.ts"
 
 /** The most receipts of a batch, and the most bytes. */
 const RECEIPTS = 1_000
@@ -49,7 +51,7 @@ export async function receiptRound(ctx: Context, network: Network): Promise<numb
   return batchMs
 }
 
-/** Makes one batch of what waits, and writes it; returns whether more may wait. */
+/** Makes one batch of the receipts that are not signed, and writes it; returns whether there may be more. */
 async function makeBatch(ctx: Context, network: Network): Promise<boolean> {
   const waiting = await waitingReceipts(ctx, network, RECEIPTS)
   if (waiting.length === 0) return false
@@ -60,13 +62,19 @@ async function makeBatch(ctx: Context, network: Network): Promise<boolean> {
   for (const { bytes, offset } of made) file.set(bytes, offset)
   const tree = treeOf(file, keccak)
   const root = rootOf(tree) as Hash
+  const placed: Placed[] = []
+  for (const each of made) {
+    placed.push(placedOf(ctx, root, tree, each))
+    await yieldAt(placed.length)
+  }
   // Nothing was locked until here. Where another process had one of these receipts too, or a merchant's next place, this
-  // changes nothing, and the next round begins anew.
-  await inTransaction(ctx, ctx =>
-    write(ctx, { network, keyId: stored.id, root, file, placed: made.map(each => placedOf(ctx, root, tree, each)) }),
-  )
+  // changes nothing, and the next round makes another.
+  await inTransaction(ctx, ctx => write(ctx, { network, keyId: stored.id, root, file, placed }))
   return waiting.length === RECEIPTS || made.length < waiting.length
 }
+
+/** Lets the process do other work now and then: a receipt takes it a third of a millisecond, and others wait for it meanwhile. */
+const yieldAt = (n: number): Promise<void> | undefined => (n % 32 === 0 ? nextTurn() : undefined)
 
 /** By OpenSSL, which takes an eighth of the time of the verifier's own. */
 const keccak = (bytes: Uint8Array): Uint8Array => hash("keccak-256", bytes, "buffer")
@@ -105,6 +113,7 @@ async function sealAll(ctx: TxContext, waiting: readonly Waiting[], key: Signing
     offset += bytes.length
     heads.set(row.merchant_id, { seq: place.seq, hash: one.hash })
     if (row.type !== "reversed") standing.set(row.about, one.hash)
+    await yieldAt(made.length)
   }
   return made
 }
@@ -132,7 +141,7 @@ async function write(
     root,
     file,
     placed,
-  }: { network: Network; keyId: string; root: Hash; file: Uint8Array; placed: readonly Placed[] },
+  }: { network: NetworkInfo; keyId: string; root: Hash; file: Uint8Array; placed: readonly Placed[] },
 ): Promise<void> {
   const last = ctx.db.selectFrom("receipt_batches").select("root").where("chain_id", "=", network.chainId)
   const before = await last.orderBy("n", "desc").limit(1).executeTakeFirst()

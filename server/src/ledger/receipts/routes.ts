@@ -15,7 +15,7 @@ import { ReceiptList, receiptFilter } from "./schema.ts"
 import { readBatch } from "./store-batches.ts"
 
 const tags = ["receipts"]
-const Root = Matching("^0x[0-9a-f]{64}$", "A Merkle root: 0x and 64 hexadecimal digits in lower case")
+const Root = Matching("^0x[a-f0-9]{64}$", "A Merkle root: 0x and 64 hexadecimal digits in lower case")
 
 export function receiptRoutes(app: Server, ctx: Context): void {
   app.get(

@@ -137,7 +137,11 @@ describe("a stranger", () => {
     const root = rootOf(tree) as Hash
     const forged: SavedReceipt = {
       ...saved,
-      ...{ jwe: made.jwe, key: made.kept.key, root, offset: 0, size: bytes.length },
+      jwe: made.jwe,
+      key: made.kept.key,
+      root,
+      offset: 0,
+      size: bytes.length,
       path: pathOf(tree, 0, bytes.length),
       keyBlock: null,
       anchorBlock: null,

@@ -1,4 +1,4 @@
-/** Writes the receipts of an escrow's calls: when one counts, and when a reorg takes that back. */
+/** Writes the receipts of an escrow's calls: when one counts, and when a reorg reverses it. */
 import { sql } from "kysely"
 import { tokenStoreOf } from "../../platform/chain/escrow-deployments.ts"
 import type { TxContext } from "../../platform/context.ts"

@@ -14,6 +14,7 @@ import { batchDeployment, hasBatch } from "../../platform/chain/authorization-ba
 import { newEndpoint } from "../../platform/chain/endpoints.ts"
 import { knownEscrows } from "../../platform/chain/escrow-deployments.ts"
 import { type Address, checksummed } from "../../platform/chain/hex.ts"
+import { anchorDeployment, hasReceiptAnchor } from "../../platform/chain/receipt-anchor.ts"
 import { deploy } from "./deploy.ts"
 import { UsageError } from "./run-command.ts"
 
@@ -123,22 +124,24 @@ it("deploys the refund collector of the network's escrow for its operator, whom 
     method === "eth_getCode" && String(result).length > 1_000 ? `${String(result).slice(0, -2)}00` : result
   expect((await unguarded([])).text).toMatch(/is not this version's refund collector of that escrow and operator/)
   expect((await unguarded(["--contract", "escrow"])).text).toBe(
-    "--contract must be one of: factory, refund-collector, authorization-batch.",
+    "--contract must be one of: factory, refund-collector, authorization-batch, receipt-anchor.",
   )
 })
 
-it("deploys the batch of authorizations, which obeys nobody and needs no setting", async () => {
-  const batch = (more: object = {}) =>
-    run(["--contract", "authorization-batch"], { guardian: false, named: false, ...more })
-  expect((await batch({ named: true })).text).toMatch(/^--guardian and --operator are for other contracts/)
-  expect(await hasBatch([newEndpoint("base-sepolia", anvil.rpcUrl)])).toBe(false)
-  const first = await batch()
+it.each([
+  { name: "authorization-batch", address: batchDeployment.address, isThere: hasBatch },
+  { name: "receipt-anchor", address: anchorDeployment.address, isThere: hasReceiptAnchor },
+])("deploys $name, which all share and which needs no setting", async ({ name, address, isThere }) => {
+  const shared = (more: object = {}) => run(["--contract", name], { guardian: false, named: false, ...more })
+  expect((await shared({ named: true })).text).toMatch(/^--guardian and --operator are for other contracts/)
+  expect(await isThere([newEndpoint("base-sepolia", anvil.rpcUrl)])).toBe(false)
+  const first = await shared()
   expect([first.text, first.said.at(-1)]).toEqual([
-    `# ${checksummed(batchDeployment.address)} needs no setting.`,
+    `# ${checksummed(address)} needs no setting.`,
     "It is final, and its code is this version's.",
   ])
-  expect(await hasBatch([newEndpoint("base-sepolia", anvil.rpcUrl)])).toBe(true)
-  expect([(await batch()).text, await nonceOfPayer()]).toEqual([first.text, 1])
+  expect(await isThere([newEndpoint("base-sepolia", anvil.rpcUrl)])).toBe(true)
+  expect([(await shared()).text, await nonceOfPayer()]).toEqual([first.text, 1])
 })
 
 it("a run that was stopped after it signed is continued: the same transaction, once, by another endpoint too", async () => {

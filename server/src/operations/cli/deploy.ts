@@ -1,5 +1,5 @@
 /**
- * `sluice deploy`: deploys the deposit factory, the refund collector or the batch of authorizations on a network, and
+ * `sluice deploy`: deploys the deposit factory, the refund collector or a contract that all share on a network, and
  * prints the setting that names it, if it needs one.
  */
 import { mkdirSync, readFileSync, statSync } from "node:fs"
@@ -13,6 +13,7 @@ import { newEndpoint } from "../../platform/chain/endpoints.ts"
 import { type Address, checksummed, NOT_AN_ADDRESS, parseAddress, parseHash } from "../../platform/chain/hex.ts"
 import { noOwnerOf } from "../../platform/chain/known-contracts.ts"
 import { type NetworkName, networkFacts, networkNames, networkSetting } from "../../platform/chain/network-facts.ts"
+import { anchorDeployment, hasReceiptAnchor } from "../../platform/chain/receipt-anchor.ts"
 import { refundCollectorDeployment } from "../../platform/chain/refund-collector.ts"
 import { localSigner, type Signer } from "../../platform/chain/signer.ts"
 import { readDeploySettings } from "../../platform/config/command-settings.ts"
@@ -21,18 +22,19 @@ import { checkRefundCollector } from "./check-refund-collector.ts"
 import { type Deployment, deployContract } from "./deploy-contract.ts"
 import { parseCommandLine, parsedValue, runCommand, UsageError } from "./run-command.ts"
 
-const usage = `Deploys the deposit factory, the refund collector of the escrow, or the batch of authorizations, and prints the
-setting that names it.
+const usage = `Deploys the deposit factory, the refund collector of the escrow, the batch of authorizations or the anchor of receipts, and
+prints the setting that names it.
 
   sluice deploy --network ${networkNames.join("|")} --guardian ADDRESS --key-file FILE [--operator ADDRESS]
                 [--rpc URL]... [--yes]
   sluice deploy --contract refund-collector --network ... --key-file FILE [--operator ADDRESS] [--rpc URL]... [--yes]
-  sluice deploy --contract authorization-batch --network ... --key-file FILE [--rpc URL]... [--yes]
+  sluice deploy --contract authorization-batch|receipt-anchor --network ... --key-file FILE [--rpc URL]... [--yes]
 
   --contract NAME     factory (the default), or refund-collector: it pulls refunds of payments through the network's escrow
                       (ESCROW_<NETWORK>) from merchants' wallets, and serves that escrow and its operator alone, for ever.
                       Or authorization-batch: with it, agents' payments that are due together share a transaction. It belongs
                       to nobody, is the same for everybody, and needs no setting: one deployment on a network is enough.
+                      Or receipt-anchor, which RECEIPT_ANCHOR needs: the same, for the roots of receipts.
   --key-file FILE     the private key of any account with a little ether, which pays for it and has no influence on the
                       contract; - for the standard input. It is never an argument: other users of the machine can read those.
   --guardian ADDRESS  a cold account, fixed for ever: it may pause the operator and name another, and moves no money.
@@ -114,25 +116,56 @@ type Contract = Pick<Deployment, "noun" | "to" | "data" | "address" | "operator"
 function contractOf(flags: Flags, site: Site): Contract {
   if (flags.contract === "factory") return factory(flags, site)
   if (flags.contract === "refund-collector") return refundCollector(flags, site)
-  if (flags.contract === "authorization-batch") return authorizationBatch(flags, site)
-  throw new UsageError("--contract must be one of: factory, refund-collector, authorization-batch.")
+  const shared = sharedContracts[flags.contract]
+  if (shared) return sharedContract(flags, site, shared)
+  throw new UsageError(
+    `--contract must be one of: factory, refund-collector, ${Object.keys(sharedContracts).join(", ")}.`,
+  )
 }
 
-function authorizationBatch(flags: Flags, { network, endpoints, settings }: Site): Contract {
-  if (flags.guardian !== undefined || flags.operator !== undefined)
-    throw new UsageError("--guardian and --operator are for other contracts: the batch of authorizations obeys nobody.")
-  const { address } = batchDeployment
-  return {
+/** What is the same on every network and for everybody, by its name on the command line. */
+interface SharedContract extends Pick<Contract, "to" | "data" | "address" | "noun"> {
+  name: string
+  /** Which wallet calls it. */
+  wallet: "payoutWallet" | "relayWallet"
+  isThere: (endpoints: Deployment["endpoints"]) => Promise<boolean>
+}
+
+const sharedContracts: Record<string, SharedContract | undefined> = {
+  "authorization-batch": {
     ...batchDeployment,
+    name: "authorization-batch",
+    wallet: "relayWallet",
     noun: "batch of authorizations",
+    isThere: hasBatch,
+  },
+  "receipt-anchor": {
+    ...anchorDeployment,
+    name: "receipt-anchor",
+    wallet: "payoutWallet",
+    noun: "anchor of receipts",
+    isThere: hasReceiptAnchor,
+  },
+}
+
+function sharedContract(
+  flags: Flags,
+  { network, endpoints, settings }: Site,
+  { name, wallet, isThere, ...deployment }: SharedContract,
+): Contract {
+  const { noun, address } = deployment
+  if (flags.guardian !== undefined || flags.operator !== undefined)
+    throw new UsageError(`--guardian and --operator are for other contracts: the ${noun} obeys nobody.`)
+  return {
+    ...deployment,
     setting: undefined,
-    // The relay wallet must not pay for it: the service halts a wallet that sends what it did not sign.
-    operator: settings.relayWallet ?? address,
+    // The service's wallet that calls it must not pay for it: the service halts a wallet that sends what it did not sign.
+    operator: settings[wallet] ?? address,
     check: async () => {
-      if (!(await hasBatch(endpoints))) throw new Error("No endpoint returns the code of the batch of authorizations.")
+      if (!(await isThere(endpoints))) throw new Error(`No endpoint returns the code of the ${noun}.`)
     },
-    facts: [`Batch     ${checksummed(address)}, the same on every network and for everybody`],
-    keptFile: join(settings.dataDir, `deploy-authorization-batch-${network.name}.json`),
+    facts: [`Contract  ${checksummed(address)}, the same on every network and for everybody`],
+    keptFile: join(settings.dataDir, `deploy-${name}-${network.name}.json`),
   }
 }
 

@@ -34,7 +34,7 @@ import { checkoutPage, checkoutStatus } from "./read-checkout.ts"
 import { sessionOfInvoice } from "./read-invoice.ts"
 import { linkPage, paywallOfSlug, returnPage } from "./read-payment.ts"
 import { paywallPage, paywallStatus } from "./read-paywall.ts"
-import { receiptPages } from "./receipt-pages.ts"
+import { receiptPages } from "./receipt-routes.ts"
 import { addressBody } from "./render-address.ts"
 import { type Page, pageSender, type SendPage } from "./send-page.ts"
 

@@ -5,6 +5,7 @@
 import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
 import { type Hash, ZERO_ADDRESS } from "../../platform/chain/hex.ts"
+import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
 import type { Network } from "../../platform/chain/networks.ts"
 import {
   anchorData,
@@ -71,7 +72,7 @@ export async function anchorBatches(ctx: Context, network: Network): Promise<voi
   await ctx.wakes.wake("payouts")
 }
 
-async function writeRoots(ctx: TxContext, network: Network): Promise<void> {
+async function writeRoots(ctx: TxContext, network: NetworkInfo): Promise<void> {
   const { rows } = await sql<{ root: Hash; prev_root: Hash | null; merchant_id: string }>`
     select b.root, b.prev_root, (select r.merchant_id from receipts r where r.root = b.root limit 1) as merchant_id
     from receipt_batches b where b.chain_id = ${network.chainId} and b.anchor_id is null
@@ -89,7 +90,7 @@ async function writeRoots(ctx: TxContext, network: Network): Promise<void> {
 }
 
 /** Makes the roots due again whose call has ended without writing them. */
-export async function anchorAgain(ctx: TxContext, { chainId }: Pick<Network, "chainId">): Promise<void> {
+export async function anchorAgain(ctx: TxContext, { chainId }: Pick<NetworkInfo, "chainId">): Promise<void> {
   await sql`update receipt_batches b set anchor_id = null from payouts i
     where i.id = b.anchor_id and i.chain_id = ${chainId} and i.kind = 'anchor' and i.state in ('reverted', 'cancelled')`.execute(
     ctx.db,
@@ -98,7 +99,7 @@ export async function anchorAgain(ctx: TxContext, { chainId }: Pick<Network, "ch
 
 async function insertCall(
   ctx: TxContext,
-  { chainId, depositFactory }: Pick<Network, "chainId" | "depositFactory">,
+  { chainId, depositFactory }: Pick<NetworkInfo, "chainId" | "depositFactory">,
   merchantId: string,
   written: Written,
 ): Promise<string> {
