@@ -32,6 +32,31 @@ afterAll(async () => {
 const SIGN = "Sign with the sandbox's payout wallet"
 const checkout = (id: string) => ownerOf(sandbox).get(`/api/console/checkouts/${id}`)
 
+it("shows in each tab what changes, by one stream that a tab holds for all", async () => {
+  const { page, faults } = await open("/checkouts", world.name)
+  const context = page.context()
+  const streams: string[] = []
+  context.on("request", request => {
+    if (request.url().includes("/api/console/stream")) streams.push(request.url())
+  })
+  await page.reload()
+  await until("the first tab holds the stream", () => streams.length >= 1)
+  const before = streams.length
+  const tabs = [await context.newPage(), await context.newPage()]
+  for (const tab of tabs) await go(tab, "/checkouts")
+  const { post } = ownerOf(sandbox)
+  const { payTo } = await post("/api/console/checkouts", { amount: "3.21", description: "Order 7001" })
+  for (const tab of [page, ...tabs]) await shows(tab, "Order 7001")
+  await post("/sandbox/pay", { to: payTo, amount: "3.21", buyer: 1 })
+  for (const tab of [page, ...tabs])
+    await tab.getByRole("row").filter({ hasText: "Order 7001" }).getByText("Paid").waitFor()
+  expect(streams).toHaveLength(before)
+  // The tab that holds it closes, and another takes it over.
+  await page.close()
+  await until("another tab holds the stream", () => streams.length === before + 1)
+  expect(faults).toEqual([])
+})
+
 it("captures a part of what is reserved, and releases the rest", async () => {
   const { page, faults } = await open(`/checkouts/${world.reserved}`, world.name)
   await shows(page, "Can be captured")

@@ -7,6 +7,7 @@ import { join } from "node:path"
 import type { Page } from "playwright-core"
 import { newSandbox } from "../../server/test/e2e/program.ts"
 import { openBrowser, visit } from "./browser.ts"
+import { fillSales, type Sales } from "./console-sales.ts"
 import { type ConsoleWorld, fillConsole } from "./console-world.ts"
 
 const folder = join(import.meta.dirname, "../screenshots/console")
@@ -23,7 +24,7 @@ interface Scene {
   at?: number[]
 }
 
-const scenes = (world: ConsoleWorld): Scene[] => [
+const scenes = (world: ConsoleWorld & Sales): Scene[] => [
   { name: "home", path: "/" },
   { name: "payments", path: "/payments" },
   { name: "payments-filtered-empty", path: "/payments?status=reversed", at: [1440] },
@@ -87,7 +88,56 @@ const scenes = (world: ConsoleWorld): Scene[] => [
     before: page => page.getByRole("button", { name: "Invite" }).click(),
   },
   { name: "audit", path: "/audit" },
-  { name: "payout-address", path: "/payout-address", at: [1440, 390] },
+  { name: "payout-address", path: "/payout-address" },
+  {
+    name: "payout-address-lock",
+    path: "/payout-address",
+    at: [1440, 390],
+    before: page => page.getByRole("button", { name: "Switch on, with the wallet" }).click(),
+  },
+  { name: "settings", path: "/settings" },
+  { name: "sessions", path: "/sessions" },
+  { name: "erasure", path: "/erasure" },
+  {
+    name: "erasure-counted",
+    path: "/erasure",
+    at: [1440, 390],
+    before: async page => {
+      await page.getByLabel("The customer").fill("buyer1042@example.com")
+      await page.keyboard.press("Enter")
+      await page.getByText("Personal data goes from").waitFor()
+    },
+  },
+  { name: "sandbox-tools", path: "/sandbox" },
+  { name: "reserved", path: `/checkouts/${world.reserved}` },
+  {
+    name: "reserved-capture",
+    path: `/checkouts/${world.reserved}`,
+    at: [1440, 390],
+    before: page => page.getByRole("button", { name: "Capture", exact: true }).click(),
+  },
+  { name: "captured", path: `/checkouts/${world.captured}` },
+  {
+    name: "captured-refund",
+    path: `/checkouts/${world.captured}`,
+    at: [1440, 390],
+    before: page => page.getByRole("button", { name: "Refund", exact: true }).click(),
+  },
+  { name: "splits", path: "/splits" },
+  { name: "split", path: `/splits/${world.split}` },
+  { name: "split-new", path: "/splits/new", at: [1440, 390] },
+  { name: "payers", path: "/payers" },
+  { name: "payer", path: `/payers/${world.payer}` },
+  { name: "subscriptions", path: "/subscriptions" },
+  { name: "subscription", path: `/subscriptions/${world.subscription}` },
+  { name: "invoices", path: "/invoices", at: [1440, 390] },
+  { name: "apis", path: "/bundles" },
+  { name: "api", path: `/bundles/${world.bundle}` },
+  { name: "api-new", path: "/bundles/new", at: [1440, 390] },
+  { name: "reports", path: "/reports" },
+  { name: "addresses", path: "/addresses", at: [1440, 390] },
+  { name: "listeners", path: "/listeners", at: [1440, 390] },
+  { name: "system", path: "/system" },
   { name: "find", path: "/", before: page => find(page, "") },
   { name: "find-typed", path: "/", at: [1440], before: page => find(page, "1042") },
   { name: "help", path: "/", at: [1440], before: page => page.keyboard.press("?") },
@@ -128,7 +178,8 @@ const sandbox = await newSandbox({ LIMIT_PUBLIC: "0", LIMIT_AUTH: "0", LIMIT_CON
 await import("../src/console/build.ts")
 const [browser] = await Promise.all([openBrowser(), sandbox.start()])
 try {
-  const world = await fillConsole(sandbox)
+  const filled = await fillConsole(sandbox)
+  const world = { ...filled, ...(await fillSales(sandbox, filled.product)) }
   for (const theme of ["light", "dark"] as const) {
     const { page, close } = await visit(browser, sandbox, { colorScheme: theme, reducedMotion: "reduce" })
     await page.setViewportSize({ width: 1440, height: 900 })
