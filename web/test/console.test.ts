@@ -80,6 +80,9 @@ describe("each page", () => {
       ["/reports", "On its way to you now", "Export payouts"],
       ["/addresses", "a checkout", "terms"],
       ["/listeners", "sluice listeners create"],
+      ["/requests", "Refused", "ms"],
+      ["/event-types", "payment.exception", "When it is sent"],
+      ["/event-types/payment.exception", "Example", "Schema"],
       ["/system", "Newest block", "has failed since"],
     ]
     for (const [path, ...texts] of pages) {

@@ -37,6 +37,7 @@ export const rolesOf: Partial<Record<Right, string>> = {
   money: "owner, admin or finance",
   keys: "owner, admin or developer",
   audit: "owner, admin or finance",
+  requests: "owner, admin or developer",
   secrets: "owner, admin or developer",
   settings: "owner or admin",
   erasure: "owner or admin",

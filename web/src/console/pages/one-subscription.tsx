@@ -92,7 +92,7 @@ export function OneSubscription() {
             name="invoices"
             columns={invoiceColumns}
             list={wholeList<Invoice>({ ...query, data: subscription.invoices } as never)}
-            to={({ checkoutSessionId }) => `/payments/${checkoutSessionId}`}
+            to={({ id }) => `/invoices/${id}`}
             empty={<p>No invoice was made yet.</p>}
           />
         </section>

@@ -8,8 +8,9 @@ import { useRight } from "../api/me.ts"
 import type { Delivery, Page, Webhook } from "../api/types.ts"
 import { Id } from "../ui/copy.tsx"
 import { DataTable } from "../ui/data-table.tsx"
-import { EventsInput } from "../ui/events-input.tsx"
+import { allEvents, EventsInput } from "../ui/events-input.tsx"
 import { RequestForm } from "../ui/form.tsx"
+import { later } from "../ui/later.tsx"
 import { More } from "../ui/more.tsx"
 import { Facts, PageHead } from "../ui/page.tsx"
 import { NoRight, Problem } from "../ui/problem.tsx"
@@ -23,6 +24,7 @@ import { deliveryColumns } from "./webhooks.tsx"
 
 const up = { to: "/webhooks", name: "Webhooks" }
 const DAY_MS = 86_400_000
+const Stats = later(async () => (await import("../ui/webhook-stats.tsx")).default)
 
 export function OneWebhook() {
   const { id } = useParams({ strict: false }) as { id: string }
@@ -72,9 +74,10 @@ export function OneWebhook() {
         actions={
           may ? (
             <>
-              <Button onClick={() => test.mutate({ method: "POST", path: `${path}/test` })} loading={test.isPending}>
-                Send a test
-              </Button>
+              <SendTest
+                send={event => test.mutate({ method: "POST", path: `${path}/test`, body: event ? { event } : {} })}
+                isBusy={test.isPending}
+              />
               <More
                 items={[
                   {
@@ -152,6 +155,7 @@ export function OneWebhook() {
           />
         </section>
         <div className="stack">
+          <Stats id={id} />
           <section className="card pad" aria-label="Change it">
             <RequestForm
               key={webhook.updatedAt}
@@ -179,6 +183,29 @@ export function OneWebhook() {
           </section>
         </div>
       </div>
+    </>
+  )
+}
+
+/** A ping, or the example of an event, which says of itself that it is a test. */
+function SendTest({ send, isBusy }: { send: (event: string) => void; isBusy: boolean }) {
+  const [event, setEvent] = useState("")
+  return (
+    <>
+      <select
+        className="chip pick"
+        aria-label="What is sent as a test"
+        value={event}
+        onChange={({ currentTarget }) => setEvent(currentTarget.value)}
+      >
+        <option value="">ping</option>
+        {allEvents.map(each => (
+          <option key={each}>{each}</option>
+        ))}
+      </select>
+      <Button onClick={() => send(event)} loading={isBusy}>
+        Send a test
+      </Button>
     </>
   )
 }

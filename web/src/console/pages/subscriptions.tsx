@@ -151,7 +151,7 @@ export function Invoices() {
           name="invoices"
           columns={invoiceColumns}
           list={list}
-          to={({ subscriptionId }) => `/subscriptions/${subscriptionId}`}
+          to={({ id }) => `/invoices/${id}`}
           filtered={
             status
               ? { words: `the state “${invoiceStates.find(([each]) => each === status)?.[1]}”`, clear: () => set() }

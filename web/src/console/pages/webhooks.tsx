@@ -89,6 +89,9 @@ export function Webhooks() {
         request={{ path: "/api/console/deliveries", query }}
         actions={
           <>
+            <Button component={Link} to="/event-types">
+              Events
+            </Button>
             <Button component={Link} to="/listeners">
               Listeners
             </Button>

@@ -19,6 +19,7 @@ const paths = {
   bundles: "M7 6l-4 4 4 4M13 6l4 4-4 4",
   splits: "M10 17v-6M10 11 5 6M10 11l5-5M5 9.5V6h3.5M15 9.5V6h-3.5",
   sandbox: "M8 3h4M9 3v5l-4.5 8h11L11 8V3M6.5 13h7",
+  requests: "M4 5h12M4 10h8M4 15h10M16 8v6",
   system: "M3 11h3l2-4 3 7 2-5 1 2h3",
   webhooks: "M3 10h3.5l2-5 3 10 2-5H17",
   more: "M4 10h.1M10 10h.1M16 10h.1",

@@ -24,6 +24,9 @@ const others = [
   "settings.webhook_changed",
 ]
 
+/** Every event by its name. */
+export const allEvents = [...usual, ...others]
+
 interface Given {
   value?: string[]
   onChange?: (value: string[]) => void

@@ -1,0 +1,96 @@
+/** The catalogue of events: when each is sent and to whom, an example, and the schema of its body. */
+import { Button } from "@mantine/core"
+import { useQuery } from "@tanstack/react-query"
+import { useNavigate, useParams } from "@tanstack/react-router"
+import { read } from "../api/client.ts"
+import { retries } from "../api/live.ts"
+import type { EventTypeInfo } from "../api/types.ts"
+import { copyText } from "../ui/copy.tsx"
+import { type Column, DataTable } from "../ui/data-table.tsx"
+import { PageHead } from "../ui/page.tsx"
+import { Problem } from "../ui/problem.tsx"
+import { wholeList } from "../ui/whole-list.ts"
+
+const path = "/api/console/event-types"
+
+const useTypes = () =>
+  useQuery({
+    queryKey: ["event-types"],
+    queryFn: async ({ signal }) =>
+      (await read<{ data: EventTypeInfo[] }>(path, {}, signal)).data.map(each => ({
+        ...each,
+        id: each.type as string,
+      })),
+    staleTime: Number.POSITIVE_INFINITY,
+    ...retries,
+  })
+
+const columns: Column<EventTypeInfo & { id: string }>[] = [
+  { head: "Event", width: 22, cell: row => <span className="strong mono">{row.type}</span> },
+  { head: "When it is sent", width: 30, cell: row => <span className="second">{row.summary}</span> },
+  { head: "To", width: 20, wide: true, cell: row => <span className="quiet">{row.recipients}</span> },
+]
+
+export function EventTypes() {
+  const query = useTypes()
+  return (
+    <>
+      <PageHead title="Events" up={{ to: "/webhooks", name: "Webhooks" }} request={{ path }} />
+      <section className="card" aria-label="List">
+        <DataTable
+          name="events"
+          columns={columns}
+          list={wholeList(query)}
+          to={({ id }) => `/event-types/${id}`}
+          empty={<p>There is no event.</p>}
+        />
+      </section>
+    </>
+  )
+}
+
+export function OneEventType() {
+  const { id } = useParams({ strict: false }) as { id: string }
+  const query = useTypes()
+  const navigate = useNavigate()
+  const up = { to: "/event-types", name: "Events" }
+  const type = query.data?.find(each => each.id === id)
+  if (!query.data && query.error) return <Problem error={query.error} retry={() => void query.refetch()} />
+  if (query.data && !type)
+    return (
+      <div className="state">
+        <h1>There is no event of this name</h1>
+        <Button onClick={() => void navigate({ to: up.to })}>All events</Button>
+      </div>
+    )
+  return (
+    <>
+      <PageHead title={id} up={up} />
+      {type && (
+        <>
+          <p className="second lead">
+            {type.summary} {type.recipients}
+          </p>
+          <div className="halves">
+            {(
+              [
+                ["Example", type.example],
+                ["Schema", type.schema],
+              ] as const
+            ).map(([name, json]) => (
+              <section key={name} className="card pad stack tight" aria-label={name}>
+                <div className="row between">
+                  <h2>{name}</h2>
+                  <Button size="xs" onClick={() => copyText(JSON.stringify(json, null, 2), name)}>
+                    Copy
+                  </Button>
+                </div>
+                <pre className="code">{JSON.stringify(json, null, 2)}</pre>
+              </section>
+            ))}
+          </div>
+        </>
+      )}
+    </>
+  )
+}

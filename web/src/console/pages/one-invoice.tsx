@@ -1,0 +1,71 @@
+/** One invoice: for which period, when it is due, and where its subscriber pays it. */
+import { Link, useParams } from "@tanstack/react-router"
+import { read } from "../api/client.ts"
+import { networkTitle } from "../api/facts.ts"
+import { useLive } from "../api/live.ts"
+import type { Invoice } from "../api/types.ts"
+import { Id } from "../ui/copy.tsx"
+import { Money } from "../ui/money.tsx"
+import { Facts, PageHead } from "../ui/page.tsx"
+import { Problem } from "../ui/problem.tsx"
+import { Share } from "../ui/share.tsx"
+import { Status } from "../ui/status.tsx"
+import { Day, Time } from "../ui/time.tsx"
+
+const up = { to: "/invoices", name: "Invoices" }
+
+export function OneInvoice() {
+  const { id } = useParams({ strict: false }) as { id: string }
+  const path = `/api/console/invoices/${id}`
+  const query = useLive(["invoice", id], signal => read<Invoice>(path, {}, signal), { every: 15_000 })
+  const invoice = query.data
+  if (!invoice && query.error) return <Problem error={query.error} retry={() => void query.refetch()} />
+  if (!invoice)
+    return (
+      <div className="late" role="status" aria-label="Loading">
+        <PageHead title="…" up={up} head={<span className="bone" style={{ width: 200, height: 32 }} />} />
+      </div>
+    )
+  return (
+    <>
+      <PageHead
+        title={`Invoice ${invoice.sequence}: ${invoice.amount} ${invoice.currency}`}
+        up={up}
+        request={{ path }}
+        head={
+          <>
+            <Money size="money" amount={invoice.amount} currency={invoice.currency} />
+            <Status state={invoice.status === "open" ? "due" : invoice.status} />
+          </>
+        }
+      />
+      <div className="two">
+        <section className="card pad" aria-label="Facts">
+          <Facts
+            of={[
+              ["From", <Day key="f" at={invoice.periodStart} />],
+              ["Up to", <Day key="t" at={invoice.periodEnd} />],
+              ["Due", <Time key="d" at={invoice.dueAt} />],
+              invoice.paidAt && ["Paid", <Time key="p" at={invoice.paidAt} />],
+              [
+                "Subscription",
+                <Link key="s" to="/subscriptions/$id" params={{ id: invoice.subscriptionId }} className="plain-link">
+                  open it
+                </Link>,
+              ],
+              [
+                "Checkout",
+                <Link key="c" to="/checkouts/$id" params={{ id: invoice.checkoutSessionId }} className="plain-link">
+                  open it
+                </Link>,
+              ],
+              ["Network", networkTitle(invoice.chain)],
+              ["Id", <Id key="i" value={invoice.id} />],
+            ]}
+          />
+        </section>
+        <Share url={invoice.hostedUrl} title="The subscriber's page" />
+      </div>
+    </>
+  )
+}

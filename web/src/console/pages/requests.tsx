@@ -1,0 +1,142 @@
+/** The request log: what your servers and people asked for, what was refused, and why. */
+import { TextInput } from "@mantine/core"
+import { useNavigate, useParams, useSearch } from "@tanstack/react-router"
+import { useState } from "react"
+import { read } from "../api/client.ts"
+import { useLive } from "../api/live.ts"
+import type { LoggedRequest } from "../api/types.ts"
+import { Chips } from "../ui/chips.tsx"
+import { Id } from "../ui/copy.tsx"
+import { usePages } from "../ui/cursor-list.ts"
+import { type Column, DataTable } from "../ui/data-table.tsx"
+import { PageHead } from "../ui/page.tsx"
+import { Time } from "../ui/time.tsx"
+import { wholeList } from "../ui/whole-list.ts"
+
+type Row = LoggedRequest & { id: string }
+type Status = "refused" | "2xx" | "4xx" | "5xx"
+
+const path = "/api/console/requests"
+const choices = [
+  ["refused", "Refused"],
+  ["2xx", "Answered"],
+  ["4xx", "4xx"],
+  ["5xx", "5xx"],
+] as const
+
+const toneOf = (status: number): string => (status >= 500 ? "bad" : status >= 400 ? "wait" : "good")
+
+const columns: Column<Row>[] = [
+  {
+    head: "Request",
+    width: 26,
+    cell: row => (
+      <span className="mono">
+        <b>{row.method}</b> {row.route.replace("/api/console", "…")}
+      </span>
+    ),
+  },
+  { head: "Status", width: 5, cell: row => <span className={`pill ${toneOf(row.status)} num`}>{row.status}</span> },
+  {
+    head: "Why",
+    width: 24,
+    wide: true,
+    cell: row => <div className="cut second">{row.refusal ?? row.code ?? <span className="quiet">–</span>}</div>,
+  },
+  {
+    head: "By",
+    width: 8,
+    wide: true,
+    cell: ({ keyId, personId }) =>
+      keyId ? <Id value={keyId} /> : <span className="quiet">{personId ? "a person" : "–"}</span>,
+  },
+  { head: "Took", width: 6, wide: true, right: true, cell: row => <span className="num">{row.durationMs} ms</span> },
+  { head: "When", width: 8, right: true, cell: row => <Time at={row.at} /> },
+]
+
+/** Two requests can have one id, as the caller may choose it. */
+const rowId = (row: LoggedRequest): string => `${row.requestId} ${row.at}`
+
+export function Requests() {
+  const { status } = useSearch({ strict: false }) as { status?: Status }
+  const navigate = useNavigate()
+  const [typed, setTyped] = useState("")
+  const query = status ? { status } : {}
+  const list = usePages<Row>(path, query, rowId)
+  const set = (next?: string) =>
+    void navigate({ to: "/requests", search: (next ? { status: next } : {}) as never, replace: true })
+  return (
+    <>
+      <PageHead title="Requests" request={{ path, query }} />
+      <div className="chips">
+        <Chips name="Status" choices={choices} value={status} set={set} />
+        <form
+          className="grow"
+          onSubmit={event => {
+            event.preventDefault()
+            if (typed.trim() !== "") void navigate({ to: "/requests/$id", params: { id: typed.trim() } })
+          }}
+        >
+          <TextInput
+            size="xs"
+            aria-label="The id of a request"
+            placeholder="X-Request-Id, then Enter"
+            value={typed}
+            onChange={event => setTyped(event.currentTarget.value)}
+          />
+        </form>
+      </div>
+      <section className="card" aria-label="List">
+        <DataTable
+          name="requests"
+          columns={columns}
+          list={list}
+          to={({ requestId }) => `/requests/${encodeURIComponent(requestId)}`}
+          filtered={
+            status
+              ? { words: `the status “${choices.find(([each]) => each === status)?.[1]}”`, clear: () => set() }
+              : undefined
+          }
+          empty={
+            <>
+              <h2>No requests yet</h2>
+              <p>What your servers and people ask for is here for 30 days, with why it was refused.</p>
+            </>
+          }
+        />
+      </section>
+    </>
+  )
+}
+
+export function OneRequest() {
+  const { id } = useParams({ strict: false }) as { id: string }
+  const own = `${path}/${encodeURIComponent(id)}`
+  const query = useLive(["request", id], async signal =>
+    (await read<{ data: LoggedRequest[] }>(own, {}, signal)).data.map(row => ({ ...row, id: rowId(row) })),
+  )
+  const refusals = query.data?.filter(({ refusal }) => refusal !== null) ?? []
+  return (
+    <>
+      <PageHead title={id} up={{ to: "/requests", name: "Requests" }} request={{ path: own }} />
+      <div className="stack">
+        {refusals.map(({ id, refusal, code }) => (
+          <div key={id} className="note wait" role="status">
+            <div>
+              {code && <p className="strong">{code}</p>}
+              <p style={{ overflowWrap: "anywhere" }}>{refusal}</p>
+            </div>
+          </div>
+        ))}
+        <section className="card" aria-label="List">
+          <DataTable
+            name="requests"
+            columns={columns}
+            list={wholeList(query)}
+            empty={<p>No request of the last 30 days has this id.</p>}
+          />
+        </section>
+      </div>
+    </>
+  )
+}
