@@ -41,7 +41,7 @@ export default function WebhookStatsCard({ id }: { id: string }) {
         </div>
         <div className="bars" aria-hidden="true">
           {data.map(each => (
-            <i key={each.from} title={`${each.delivered} arrived, ${each.failed} failed`}>
+            <i key={each.from} className="bars-one" title={`${each.delivered} arrived, ${each.failed} failed`}>
               <b className="lost" style={{ height: `${(each.failed / highest) * 100}%` }} />
               <b className="arrived" style={{ height: `${(each.delivered / highest) * 100}%` }} />
             </i>
