@@ -3,7 +3,7 @@ import { execFileSync } from "node:child_process"
 import { chmodSync, readFileSync, statSync } from "node:fs"
 import { join } from "node:path"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
-import { newSandbox, type Sandbox, until } from "../../server/test/e2e/program.ts"
+import { newSandbox, root, type Sandbox, until } from "../../server/test/e2e/program.ts"
 import { newVisitor, sendDeviceForm } from "../../server/test/sign-in.ts"
 import { commandTable, triggered } from "../src/commands.ts"
 import { printable } from "../src/output.ts"
@@ -250,6 +250,17 @@ describe("the table of commands", () => {
     }
     for (const [name, command] of Object.entries(commandTable())) check(name, command)
   })
+})
+
+it.each(["skills/sluice/SKILL.md", "docs/developers/mcp.md", "cli/README.md"])("has each command of %s", path => {
+  const text = readFileSync(join(root, path), "utf8")
+  const named = [...text.matchAll(/(?:`|^)\s*sluice ([a-z][a-z-]*)(?: ([a-z][a-z-]*))?/gm)]
+  expect(named.length).toBeGreaterThan(1)
+  for (const [line, name = "", second = ""] of named) {
+    const command = commandTable()[name]
+    expect(command, line).toBeDefined()
+    if (command?.commands) expect(Object.keys(command.commands), line).toContain(second)
+  }
 })
 
 it("keeps what controls a terminal out of it", () => {

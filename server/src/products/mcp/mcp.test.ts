@@ -137,6 +137,7 @@ describe("the tools of a key", () => {
   })
 
   it("are those that its scopes open", async () => {
+    expect(await names(await key(["console"]), { write: false })).toContain("list_requests")
     expect(await names(await key(["catalog"]))).toEqual(["docs_search", "create_payment_link", "create_product"])
     const narrow = await key(["checkouts"])
     expect(await names(narrow)).toEqual(["docs_search", "create_checkout"])
@@ -158,7 +159,7 @@ describe("the tools of a key", () => {
 
 describe("an answer", () => {
   it("fits its schema, whatever others wrote into it", async () => {
-    const apiKey = await key(["read", "checkouts", "catalog", "webhooks"])
+    const apiKey = await key(["read", "checkouts", "catalog", "webhooks", "console"])
     const { result: made } = await run(apiKey, "create_checkout", { amount: "5.00", metadata: { order: ORDER } })
     await run(apiKey, "create_product", { name: ORDER, price: "3" })
     const id = await open(2)
@@ -171,6 +172,7 @@ describe("an answer", () => {
       ["list_subscriptions", {}],
       ["list_deliveries", {}],
       ["list_events", { limit: 5 }],
+      ["list_requests", { status: "2xx" }],
       ["get_overview", { from: "2026-01-01", to: "2026-02-01", interval: "month", tz: "UTC" }],
       ["docs_search", { words: "webhook signature" }],
       ["create_checkout", { amount: "1.00", description: ORDER }],

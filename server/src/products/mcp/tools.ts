@@ -107,6 +107,17 @@ const reading: Record<string, Tool> = {
     since: day,
     object: text("The id of what they are about"),
   }),
+  list_requests: list(
+    "List requests",
+    "Lists the requests that the service answered for this merchant, with the reason of each refusal. Look here if an integration fails.",
+    "/api/console/requests",
+    {
+      status: text("refused, 2xx, 3xx, 4xx or 5xx"),
+      route: text("The route's pattern, such as /api/checkouts"),
+      from: day,
+      to: day,
+    },
+  ),
   get_overview: {
     title: "Overview",
     does: "Gives the figures of a time: what came in and went out, balances, and what needs a decision.",

@@ -22,11 +22,11 @@ export interface Schema {
 
 /** Numbers, times, ids, addresses, hashes and networks: no order to anybody can be written in them. */
 const HARMLESS =
-  /^(-?\d[\d.]*%?|\d{4}-\d\d-\d\d(T[\d:.]+(Z|[+-]\d\d:\d\d))?|[a-z]{2,5}_[a-z0-9]{24,32}|(0x)?[0-9a-fA-F]{40,64}|0x[0-9a-fA-F]{1,512}|eip155:\d+)$/
+  /^(-?\d[\d.]*%?|\d{4}-\d\d-\d\d(T[\d:.]+(Z|[+-]\d\d:\d\d))?|[a-z]{2,5}_[a-z0-9]{24,32}|(0x)?[0-9a-fA-F]{40,64}|0x[0-9a-fA-F]{1,512}|eip155:\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$/
 
 /** Fields whose text this service makes, of its own words, numbers and ids. A token's symbol is letters and digits. */
 const OURS = new Set(
-  "word why text route message state kind status type event chain interval exception heldReason currency symbol next".split(
+  "word why text route message state kind status type event chain interval exception heldReason currency symbol next method code".split(
     " ",
   ),
 )
@@ -60,7 +60,7 @@ function partOf(value: unknown, name: string, at: string, untrusted: Record<stri
   if (typeof value !== "object" || value === null) return value
   if (Array.isArray(value)) {
     // The items of a list have its name: a list of text is all ours, or not.
-    if (value.some(each => typeof each === "string") && !value.every(each => isOurs(name, `${each}`))) {
+    if (value.some(each => typeof each === "string" && !isOurs(name, each))) {
       untrusted[at] = value
       return undefined
     }
