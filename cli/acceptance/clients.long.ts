@@ -5,15 +5,17 @@ import { join } from "node:path"
 import { pathToFileURL } from "node:url"
 import { promisify } from "node:util"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
-import { newSandbox, root, type Sandbox } from "../../server/test/e2e/program.ts"
+import { newSandbox, type Sandbox } from "../../server/test/e2e/program.ts"
 import { installPackages, nodeFirst } from "../../server/test/packages.ts"
-import { type Cli, openCli } from "../test/program.ts"
+import { type Cli, openCli, programFile } from "../test/program.ts"
 
 let sandbox: Sandbox
 let cli: Cli
 let folder: string
+let file: string
 beforeAll(async () => {
   folder = await installPackages("cli/acceptance")
+  file = await programFile()
   sandbox = await newSandbox({ LIMIT_CONSOLE: "0", LIMIT_MCP: "0" }, "migrated")
   await sandbox.start()
   cli = await openCli(sandbox)
@@ -25,7 +27,7 @@ const load = async (name: string): Promise<any> =>
   await import(pathToFileURL(createRequire(join(folder, "x.js")).resolve(name)).href)
 const program = () => ({
   command: process.execPath,
-  args: [join(root, "cli/src/sluice.ts"), "mcp"],
+  args: [file, "mcp"],
   env: { PATH: process.env.PATH ?? "", HOME: sandbox.dir, ...cli.env },
 })
 const headers = () => ({ authorization: `Bearer ${cli.apiKey}` })
