@@ -184,7 +184,8 @@ describe("a buyer's tools", () => {
     const over = await page("2.01")
     expect((await two.call("pay", { url: over })).said).toContain("more than this wallet may spend")
     // Both at once: together they would pass the cap of the day.
-    const [left, right] = [await page("1.50"), await page("1.50")]
+    const left = await page("1.50")
+    const right = await page("1.50")
     const paid = await Promise.all([one.call("pay", { url: left }), two.call("pay", { url: right })])
     expect(paid.map(({ isError }) => isError).sort()).toEqual([false, true])
     expect(await two.call("spent")).toMatchObject({ result: { spentToday: [{ amount: "4.50" }] } })

@@ -25,6 +25,7 @@ import { foreignTokenRoutes } from "./ledger/deposits/foreign-token-routes.ts"
 import { depositRoutes } from "./ledger/deposits/routes.ts"
 import { termsRoute } from "./ledger/deposits/terms-route.ts"
 import { payoutRoutes } from "./ledger/payouts/routes.ts"
+import { receiptRoutes } from "./ledger/receipts/routes.ts"
 import { exceptionRoutes } from "./ledger/settlement/exception-routes.ts"
 import { returnAddressRoutes } from "./ledger/settlement/return-address-routes.ts"
 import type { SellingContext } from "./ledger/settlement/sellable.ts"
@@ -72,7 +73,6 @@ import { callPayments } from "./products/x402/take-call-payment.ts"
  * to reconnect, so that a load balancer sends them to another process. `standing` returns the alarms of this process's
  * own checks.
  */
-// long: the list of all routes
 export function openApp(
   ctx: SellingContext,
   tokens: TokenIssuer,
@@ -115,6 +115,7 @@ export function openApp(
     payoutRoutes(routes, ctx)
     bookRoutes(routes, ctx)
     reportRoutes(routes, ctx)
+    receiptRoutes(routes, ctx)
     erasureRoutes(routes, ctx)
     overviewRoutes(routes, ctx)
     depositRoutes(routes, ctx)
