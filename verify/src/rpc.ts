@@ -1,7 +1,7 @@
 /** A node of the chain, asked by JSON-RPC over HTTP. What was asked once is not asked again. */
 
 /** A log as nodes return it. */
-export interface Log {
+interface Log {
   address: string
   topics: string[]
   data: string
@@ -9,14 +9,14 @@ export interface Log {
   logIndex: string
 }
 
-export interface TransactionReceipt {
+interface TransactionReceipt {
   status: string
   blockHash: string
   blockNumber: string
   logs: Log[]
 }
 
-export interface Block {
+interface Block {
   number: string
   hash: string
   timestamp: string
@@ -36,7 +36,7 @@ const WINDOW = 10_000
 /** A search through a chain ends after so many queries. */
 const WINDOWS = 3_000
 
-export const hexOf = (n: number): string => `0x${n.toString(16)}`
+const hexOf = (n: number): string => `0x${n.toString(16)}`
 /** The whole number of a hexadecimal text. */
 export const numberOf = (text: string): number => Number.parseInt(text, 16)
 

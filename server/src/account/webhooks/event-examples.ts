@@ -30,13 +30,23 @@ const checkout = {
   paywallId: null,
   ...about,
   confirmedAt: AT,
+  receiptUrl: `https://pay.example/receipt/cs_${ID}`,
 }
 
-const unpaid = { ...checkout, amountReceived: "0.00", txHash: null, payer: null, explorerUrl: null, confirmedAt: null }
+const unpaid = {
+  ...checkout,
+  amountReceived: "0.00",
+  txHash: null,
+  payer: null,
+  explorerUrl: null,
+  confirmedAt: null,
+  receiptUrl: null,
+}
 
 const reserved = {
   ...checkout,
   confirmedAt: null,
+  receiptUrl: null,
   authId: `0x${"3c".repeat(32)}`,
   authorized: "5.00",
   captured: "0.00",

@@ -64,6 +64,7 @@ const checkout = Type.Object({
   paywallId: Nullable(Type.String()),
   ...about,
   confirmedAt: Nullable(Timestamp),
+  receiptUrl: Described(Nullable(Type.String()), "The page of its receipt; null while it is not paid"),
   customerEmail: Type.Optional(Type.String()),
   payerInfo: Type.Optional(
     Type.Record(Type.String(), Type.String(), { description: "What the payer answered to `payerFields`" }),

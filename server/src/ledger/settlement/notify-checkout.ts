@@ -2,6 +2,7 @@
  * Emits what merchants are notified of about payments, by checkouts and paywalls alike, in the published payloads'
  * fields.
  */
+
 import { emit } from "../../account/webhooks/emit.ts"
 import type { EventType } from "../../account/webhooks/webhook.ts"
 import { amountFormatter } from "../../platform/chain/format-amounts.ts"
@@ -9,6 +10,7 @@ import { checksummed } from "../../platform/chain/hex.ts"
 import { explorerUrl, type NetworkInfo } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
+import { receiptUrl } from "../receipts/receipt-url.ts"
 import type { CheckoutNotice } from "./checkout-notice.ts"
 import { nextSequence } from "./number-events.ts"
 
@@ -106,6 +108,7 @@ async function dataOf(ctx: TxContext, network: NetworkInfo, notice: CheckoutNoti
     description: notice.description,
     metadata: notice.metadata,
     confirmedAt: notice.confirmedAt?.toISOString() ?? null,
+    receiptUrl: notice.confirmedAt && receiptUrl(ctx, notice.id),
     ...(notice.customerEmail === null ? {} : { customerEmail: notice.customerEmail }),
     ...(notice.payerInfo === null ? {} : { payerInfo: notice.payerInfo }),
     ...(notice.splits === null ? {} : { splits: notice.splits }),

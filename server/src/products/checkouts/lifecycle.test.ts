@@ -480,6 +480,7 @@ describe("what the merchant is notified of", () => {
       merchantId,
       productId: product.id,
       confirmedAt,
+      receiptUrl: `http://127.0.0.1:4000/receipt/${session.id}`,
       // Our own additional fields.
       amountReceived: "6.00",
       exception: "overpaid",

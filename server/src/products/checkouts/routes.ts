@@ -1,9 +1,11 @@
 /** `/api/checkouts` for a merchant's server, and the same sessions under `/api/console/checkouts`. */
+
 import type { FastifyRequest } from "fastify"
 import { Type } from "typebox"
 import { withMetadata } from "../../ledger/books/checkout-filter.ts"
 import { withPutAway } from "../../ledger/deposits/put-away.ts"
 import { sharesOf } from "../../ledger/payouts/queries.ts"
+import { receiptUrl } from "../../ledger/receipts/receipt-url.ts"
 import { withActor } from "../../platform/actor.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
@@ -273,6 +275,7 @@ function wholeOf(ctx: TxContext, row: Row<"checkout_sessions">, { paidAt, return
     payerInfo: row.payer_info,
     metadata: row.metadata,
     payer: row.payer && checksummed(row.payer),
+    receiptUrl: row.confirmed_at && receiptUrl(ctx, row.id),
     confirmedAt: row.confirmed_at?.toISOString() ?? null,
     createdAt: row.created_at.toISOString(),
     updatedAt: row.updated_at.toISOString(),

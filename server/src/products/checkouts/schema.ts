@@ -177,6 +177,10 @@ export const Session = Type.Object({
       { description: "What became of each share; only when a single session with a split is read" },
     ),
   ),
+  receiptUrl: Described(
+    Nullable(Type.String()),
+    "The page of its receipt, where its payer can save it; null until it is paid",
+  ),
   confirmedAt: Nullable(Timestamp),
   createdAt: Timestamp,
   updatedAt: Timestamp,

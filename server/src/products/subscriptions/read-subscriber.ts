@@ -1,8 +1,10 @@
 /**
  * What a subscriber sees: the subscriptions of one wallet and their invoices, without e-mail addresses and metadata.
  */
+
 import { sql } from "kysely"
 import type { Static } from "typebox"
+import { receiptUrl } from "../../ledger/receipts/receipt-url.ts"
 import { type Address, checksummed, parseAddress } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
@@ -178,6 +180,6 @@ export function invoiceToSubscriber(
     periodStart: begun(row.period_start).toISOString(),
     periodEnd: begun(row.period_end).toISOString(),
     paidAt: paid_at === null ? null : paid_at.toISOString(),
-    receiptUrl: paid_at === null ? null : `${ctx.settings.baseUrl}/receipt/${session_id}`,
+    receiptUrl: paid_at === null ? null : receiptUrl(ctx, session_id),
   }
 }

@@ -1,7 +1,9 @@
 /** What agents can buy here: paywalls and payment links, each with its current price. */
+
 import { sql } from "kysely"
 import { watch } from "../../ledger/deposits/make-deposits.ts"
 import { pausedDeposits } from "../../ledger/payouts/check-paused.ts"
+import { receiptUrl } from "../../ledger/receipts/receipt-url.ts"
 import { type Address, checksummed } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import type { Network } from "../../platform/chain/networks.ts"
@@ -172,7 +174,7 @@ export async function linkItem(
       sessionId: session.id,
       description: session.description,
       ...receiptOf(network, paid),
-      receiptUrl: `${ctx.settings.baseUrl}/receipt/${session.id}`,
+      receiptUrl: receiptUrl(ctx, session.id),
       redirectUrl: session.redirect_url,
     }),
   }

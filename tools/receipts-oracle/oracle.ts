@@ -1,0 +1,68 @@
+/**
+ * Compares receipts with the stock software that others would read them with: 0G's SDK, jose and canonicalize. `npm run
+ * receipts:oracle`, which installs them into this folder alone. Throws at the first difference.
+ */
+import { generateKeyPairSync, hash, randomBytes, randomInt } from "node:crypto"
+import { MemData } from "@0gfoundation/0g-ts-sdk"
+import canonicalize from "canonicalize"
+import { compactDecrypt, compactVerify, importJWK } from "jose"
+import { factHash, makeSealed, saltedFacts } from "../../server/src/ledger/receipts/receipt.ts"
+import { canonical, open, type PublicKey, type ReceiptBody, readReceipt, thumbprint } from "../../verify/src/format.ts"
+import { CHUNK, pathOf, rootOf, rootOfPart, treeOf } from "../../verify/src/merkle.ts"
+
+const SIZES = 500
+const RECEIPTS = 50
+const same = (what: string, ours: unknown, theirs: unknown): void => {
+  if (ours !== theirs) throw new Error(`${what}: ours is ${ours}, theirs ${theirs}`)
+}
+const keccak = (bytes: Uint8Array): Uint8Array => hash("keccak-256", bytes, "buffer")
+
+/** Mostly short, as their padding differs most, and some of several segments; each edge beside its neighbours. */
+function sizeOf(i: number): number {
+  const edges = [1, CHUNK, 16 * CHUNK, 1_024 * CHUNK, 2_048 * CHUNK]
+  const edge = edges[Math.floor(i / 3)]
+  if (edge !== undefined) return Math.max(1, edge + (i % 3) - 1)
+  return i % 10 === 0 ? randomInt(1, 1_500_000) : randomInt(1, 40_000)
+}
+
+for (let i = 0; i < SIZES; i++) {
+  const size = sizeOf(i)
+  const bytes = randomBytes(size)
+  const [theirs, fault] = await new MemData(bytes).merkleTree()
+  if (fault) throw fault
+  const tree = treeOf(bytes, keccak)
+  same(`the root of ${size} bytes`, rootOf(tree), theirs?.rootHash())
+  const whole = Math.floor(size / CHUNK)
+  if (whole === 0) continue
+  const from = randomInt(whole)
+  const chunks = randomInt(1, Math.min(20, whole - from) + 1)
+  const part = bytes.subarray(from * CHUNK, (from + chunks) * CHUNK)
+  const path = pathOf(tree, from * CHUNK, part.length)
+  same(`the root by the path of ${chunks} chunks`, rootOfPart(part, from * CHUNK, size, path), rootOf(tree))
+}
+
+const pair = generateKeyPairSync("ed25519")
+const { crv, kty, x } = pair.publicKey.export({ format: "jwk" }) as PublicKey
+const publicKey = { crv, kty, x } as const
+const id = await thumbprint(publicKey)
+for (let i = 0; i < RECEIPTS; i++) {
+  const facts = saltedFacts({ facts: [["description", `Bücher ${i} "\\ \u2028 €`]] })
+  const body = {
+    v: 1,
+    type: "payment",
+    seq: i + 1,
+    prev: null,
+    facts: facts.map(factHash),
+    z: "é\u0007",
+  } as unknown as ReceiptBody
+  const { jwe, kept } = makeSealed(body, facts, { id, publicKey, key: pair.privateKey })
+  const { plaintext } = await compactDecrypt(jwe, Buffer.from(kept.key, "base64url"))
+  const jws = new TextDecoder().decode(plaintext)
+  same("the opened receipt", await open(jwe, kept.key), jws)
+  const { payload } = await compactVerify(jws, await importJWK(publicKey, "EdDSA"))
+  same("the canonical JSON", new TextDecoder().decode(payload), canonicalize(body))
+  same("the canonical JSON of what was read", canonical((await readReceipt(jws)).body), canonicalize(body))
+}
+process.stdout.write(
+  `${SIZES} roots are those of 0G's SDK, and ${RECEIPTS} receipts are read by jose and canonicalize.\n`,
+)
