@@ -48,6 +48,8 @@ export function OneWebhook() {
   })
   const change = useAct({})
   const recover = useAct<{ resent?: number }>({ done: "What failed in the last 24 hours is sent again" })
+  // Asked for when it is wanted: a page makes three requests at most.
+  const [isStats, setStats] = useState(false)
   const [secret, setSecret] = useState<string | undefined>()
   const roll = useAct<{ data: { secret: string } }>({ onDone: ({ data }) => setSecret(data.secret) })
   if (!query.data && query.error) return <Problem error={query.error} retry={() => void query.refetch()} />
@@ -155,7 +157,16 @@ export function OneWebhook() {
           />
         </section>
         <div className="stack">
-          <Stats id={id} />
+          {isStats ? (
+            <Stats id={id} />
+          ) : (
+            <section className="card pad row between">
+              <h2>The last 24 hours</h2>
+              <Button size="xs" onClick={() => setStats(true)}>
+                Show how it did
+              </Button>
+            </section>
+          )}
           <section className="card pad" aria-label="Change it">
             <RequestForm
               key={webhook.updatedAt}
