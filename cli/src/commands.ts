@@ -8,6 +8,9 @@ export const triggered = [
   "checkout.confirmed",
   "checkout.expired",
   "payment.exception",
+  "paywall.granted",
+  "subscription.renewal.created",
+  "subscription.canceled",
   "settings.webhook_changed",
   "ping",
 ] as const
@@ -62,8 +65,8 @@ const own: Record<string, Command> = {
     does: "makes an event happen in the sandbox, by a real payment on its chain",
     takes: "<event>",
     options: [
-      ["--on <id>", "the checkout to use, or for `ping` the webhook"],
-      ["--amount <amount>", "the amount of the new checkout; 1.00 by default"],
+      ["--on <id>", "the checkout or paywall to use, or for `ping` the webhook"],
+      ["--amount <amount>", "the amount of the new checkout or paywall; 1.00 by default"],
       ["--metadata <name=value...>", "metadata of the new checkout"],
     ],
     among: triggered,

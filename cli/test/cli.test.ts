@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { newSandbox, root, type Sandbox, until } from "../../server/test/e2e/program.ts"
 import { newVisitor, sendDeviceForm } from "../../server/test/sign-in.ts"
 import { commandTable, triggered } from "../src/commands.ts"
+import { operations } from "../src/operations.ts"
 import { printable } from "../src/output.ts"
 import { type Cli, openCli } from "./program.ts"
 
@@ -132,6 +133,24 @@ describe("reading", () => {
     expect((await json("doctor")).findings).toHaveLength(4)
     expect((await json("export", "books", "--from", "2026-01-01", "--to", "2026-01-02")).csv).toContain(",")
     expect((await json("completion", "zsh")).script).toContain("checkouts list")
+  })
+
+  it("prints one line of JSON for each kind of thing", async () => {
+    const all = await openCli(sandbox, ["console", "settings:read", "checkouts"])
+    const reads = Object.keys(operations).flatMap(name =>
+      ["list", "get", "find"].flatMap(method => {
+        const operation = operations[name]?.[method]
+        return operation?.ids.length === 0 ? [[name, method, ...(method === "find" ? ["--q", "a"] : [])]] : []
+      }),
+    )
+    expect(reads.length).toBeGreaterThan(20)
+    // Some together: each is a process that waits for an answer.
+    for (let i = 0; i < reads.length; i += 4)
+      await Promise.all(
+        reads.slice(i, i + 4).map(async args => {
+          expect([args, typeof (await all.json(...args))]).toEqual([args, "object"])
+        }),
+      )
   })
 
   it("writes a report to a new file, and to no other", async () => {
