@@ -2088,6 +2088,63 @@ export const operations: Record<string, Record<string, Operation>> = {
    }
   }
  },
+ "receipts": {
+  "list": {
+   "call": [
+    "receipts",
+    "list"
+   ],
+   "does": "Receipts of payments, refunds, captures, releases and reversals, newest first",
+   "ids": [],
+   "query": true,
+   "pages": true,
+   "fields": {
+    "limit": {
+     "type": "number",
+     "does": "The maximum number of results"
+    },
+    "after": {
+     "type": "text",
+     "does": "The next of the page before"
+    },
+    "type": {
+     "type": "text",
+     "does": "What it proves"
+    },
+    "from": {
+     "type": "text",
+     "does": "A time with its offset, such as 2026-01-31T12:00:00Z, or a day (it starts at midnight UTC)"
+    },
+    "to": {
+     "type": "text",
+     "does": "Like from"
+    }
+   }
+  },
+  "export": {
+   "call": [
+    "receipts",
+    "export"
+   ],
+   "does": "Receipts with their keys, in their order, as a file that proves itself",
+   "ids": [],
+   "query": true,
+   "fields": {
+    "type": {
+     "type": "text",
+     "does": "What it proves"
+    },
+    "from": {
+     "type": "text",
+     "does": "A time with its offset, such as 2026-01-31T12:00:00Z, or a day (it starts at midnight UTC)"
+    },
+    "to": {
+     "type": "text",
+     "does": "Like from"
+    }
+   }
+  }
+ },
  "overview": {
   "get": {
    "call": [

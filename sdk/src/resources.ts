@@ -210,6 +210,10 @@ export const table = {
     balance: "GET /api/console/reports/balance.csv query csv",
     tax: "GET /api/console/reports/tax.csv query csv",
   },
+  receipts: {
+    list: "GET /api/console/receipts query list=data",
+    export: "GET /api/console/receipts.ndjson query",
+  },
   erasures: {
     create: "POST /api/console/erasures body",
     list: "GET /api/console/erasures query list=data",
@@ -595,6 +599,12 @@ export interface Resources {
     balance(query?: Query<"reportBalance">, options?: RequestOptions): Promise<string>
     /** What was received and given back by month, with its value, as CSV. For each month of the time zone `tz`, network and token: received for payments, returned and refunded to payers, and the difference. Values are those of the single transfers, each by the rate at its time, added up. `unvalued` counts transfers without a known rate: they are in the amounts and not in the values. */
     tax(query?: Query<"reportTax">, options?: RequestOptions): Promise<string>
+  }
+  receipts: {
+    /** Receipts of payments, refunds, captures, releases and reversals, newest first. A list has no keys: nobody can read a receipt with it. The file has them. */
+    list(query?: Query<"listReceipts">, options?: RequestOptions): Pages<Item<"listReceipts", "data">, api.ReceiptEntryList>
+    /** Receipts with their keys, in their order, as a file that proves itself. A line of JSON for each receipt, and a last one that says how many there are. `npx @sluice/verify FILE` shows that none is changed, and that none is left out. Keep it as you keep your books: with it anyone can read these receipts. */
+    export(query?: Query<"exportReceipts">, options?: RequestOptions): Promise<Answer<"exportReceipts">>
   }
   erasures: {
     /** Erases the personal data of one customer. Name the customer by exactly one of `customerEmail`, `payer` and `checkoutId`. Of their checkouts, subscriptions and refunds it erases e-mail addresses, what payers entered, metadata, descriptions, addresses of pages and reasons; of events the data; of deliveries what servers answered. Try it with `dryRun` first. It can't be undone. */

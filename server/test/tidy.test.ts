@@ -51,7 +51,9 @@ describe("the style law", () => {
   })
 
   it("every file says first what it is for", () => {
-    const silent = files.filter(path => !path.endsWith(".test.ts") && !/^\s*(\/\*\*|\/\/|--)/.test(textOf(path)))
+    const silent = files.filter(
+      path => !path.endsWith(".test.ts") && !/^(#!.*\n)?\s*(\/\*\*|\/\/|--)/.test(textOf(path)),
+    )
     expect(silent).toEqual([])
   })
 
