@@ -22,6 +22,7 @@ import { receiptsOn } from "../../../test/receipts.ts"
 import { receiptAnchorAbi } from "../../platform/chain/abi.ts"
 import type { Hash } from "../../platform/chain/hex.ts"
 import { anchorDeployment } from "../../platform/chain/receipt-anchor.ts"
+import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { factHash, makeSealed } from "./receipt.ts"
 import { readBatch } from "./store-batches.ts"
 
@@ -53,6 +54,13 @@ describe("a saved receipt", () => {
     const { rows } = await sql<{ state: string; n: number }>`
       select state, count(*)::int as n from payouts where kind = 'anchor' group by 1`.execute(rig.service.ctx.db)
     expect(rows).toEqual([{ state: "final", n: 2 }])
+    // They move nobody's money, so the books are as before, and no merchant sees them among what left.
+    const { ctx } = rig.service
+    expect(await checkConsistency(ctx, rig.network.chainId)).toEqual([])
+    await rig.compareLogs()
+    expect(await ctx.db.selectFrom("wallets").select("status").execute()).toEqual([{ status: "active" }])
+    const { body } = await rig.service.call("GET", "/api/console/payouts", undefined, { as: "shop" })
+    expect(body.data.filter(({ kind }: { kind: string }) => !["share", "sweep"].includes(kind))).toEqual([])
   })
 
   it("answers only what needs no chain where no node is named, and that is not enough", async () => {
