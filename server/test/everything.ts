@@ -156,6 +156,7 @@ export async function prepare(): Promise<void> {
     ...(await team()),
     settlements: await settlement(),
     timeline: `pay_${"a".repeat(24)}`,
+    root: await receiptBatch(),
     payouts: `po_${CAPTURED.replaceAll("-", "")}`,
     payer: BUYER,
     sessions: `ses_${"a".repeat(24)}`,
@@ -175,6 +176,29 @@ export async function prepare(): Promise<void> {
     await service.call("GET", `/api/paywalls/${id}/verify?address=${BUYER}`, undefined, {
       headers: { "x-api-key": key },
     })
+}
+
+/** A file of receipts; returns its root. */
+async function receiptBatch(): Promise<string> {
+  const { db } = service.ctx
+  const network = { chain_id: 84532, created_at: new Date() }
+  const id = "k".repeat(43)
+  await db
+    .insertInto("receipt_keys")
+    .values({
+      ...network,
+      id,
+      factory: RELAY,
+      public_key: '{"crv":"Ed25519","kty":"OKP","x":""}',
+      sealed: "",
+    })
+    .execute()
+  const root = `0x${"ab".repeat(32)}` as Hash
+  await db
+    .insertInto("receipt_batches")
+    .values({ ...network, root, key_id: id, receipts: 1, size: 256, bytes: new Uint8Array(256) })
+    .execute()
+  return root
 }
 
 /** A further member of the shop, and an open invitation. */

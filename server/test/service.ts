@@ -120,7 +120,7 @@ export async function startService(
     const sent = { method, headers, redirect: "manual", ...(body === undefined ? {} : { body: textOf(body) }) } as const
     const response = await fetch((await listen()) + url, sent)
     const text = await response.text()
-    const isJson = response.headers.get("content-type")?.includes("json") && text !== ""
+    const isJson = response.headers.get("content-type")?.includes("/json") && text !== ""
     const answer = {
       status: response.status,
       headers: Object.fromEntries(response.headers),
