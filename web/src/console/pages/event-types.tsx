@@ -25,10 +25,17 @@ const useTypes = () =>
     ...retries,
   })
 
+/** The API's words end without a full stop. */
+const sentences = (text: string): string[] => text.split(/(?<=\.) /).map(each => each.replace(/([^.])$/, "$1."))
+
 const columns: Column<EventTypeInfo & { id: string }>[] = [
   { head: "Event", width: 22, cell: row => <span className="strong mono">{row.type}</span> },
-  { head: "When it is sent", width: 30, cell: row => <span className="second">{row.summary}</span> },
-  { head: "To", width: 20, wide: true, cell: row => <span className="quiet">{row.recipients}</span> },
+  {
+    head: "When it is sent",
+    width: 40,
+    wide: true,
+    cell: row => <span className="second">{sentences(row.summary)[0]}</span>,
+  },
 ]
 
 export function EventTypes() {
@@ -68,9 +75,7 @@ export function OneEventType() {
       <PageHead title={id} up={up} />
       {type && (
         <>
-          <p className="second lead">
-            {type.summary} {type.recipients}
-          </p>
+          <p className="second lead">{[...sentences(type.summary), ...sentences(type.recipients)].join(" ")}</p>
           <div className="halves">
             {(
               [
