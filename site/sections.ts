@@ -15,9 +15,18 @@ export const sections: Section[] = [
   { label: "Start", slugs: ["index", "merchants/first-payment"] },
   {
     label: "For merchants",
-    slugs: ["paywalls", "returns", "escrow", "subscriptions", "reports", "receipts", "audit", "roles", "promises"].map(
-      name => `merchants/${name}`,
-    ),
+    slugs: [
+      "console",
+      "paywalls",
+      "returns",
+      "escrow",
+      "subscriptions",
+      "reports",
+      "receipts",
+      "audit",
+      "roles",
+      "promises",
+    ].map(name => `merchants/${name}`),
   },
   {
     label: "For developers",

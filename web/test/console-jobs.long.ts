@@ -254,6 +254,10 @@ it("has no fault that axe finds in light, dark and on a narrow screen, on each p
     "/team",
     "/system",
     "/listeners",
+    "/requests",
+    "/event-types",
+    "/event-types/payment.exception",
+    `/webhooks/${world.webhook}`,
     `/checkouts/${world.captured}`,
   ]
   for (const colorScheme of ["light", "dark"] as const) {

@@ -27,7 +27,9 @@ export function useMembership(): Membership | undefined {
 /** Whether the person may do this; true until it is known, as the server decides. */
 export function useRight(right: Right): boolean {
   const membership = useMembership()
-  return membership === undefined || membership.rights.includes(right)
+  if (membership === undefined || membership.rights.includes(right)) return true
+  // Up to the member's own limit a day, which the server counts.
+  return right === "money" && (membership.moneyPerDay ?? 0) > 0
 }
 
 /** The roles that have a right, for the words beside what a person may not do (`docs/merchants/roles.md`). */

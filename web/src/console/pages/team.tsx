@@ -59,7 +59,17 @@ export function Team() {
           row.role
         ),
     },
-    { head: "May", width: 30, wide: true, cell: row => <span className="second">{roleWords[row.role]}</span> },
+    {
+      head: "May",
+      width: 30,
+      wide: true,
+      cell: row => (
+        <>
+          <span className="second">{roleWords[row.role]}</span>
+          {row.role === "support" && <SupportLimit member={row} />}
+        </>
+      ),
+    },
     { head: "Since", width: 8, wide: true, cell: row => <Time at={row.joinedAt} /> },
     {
       head: "",
@@ -206,5 +216,43 @@ function Invitations() {
         ]}
       />
     </section>
+  )
+}
+
+/** How much a member with the role support may send back in a day: nothing until an owner says so. */
+function SupportLimit({ member }: { member: Member }) {
+  const may = useRight("team")
+  const [typed, setTyped] = useState(String(member.moneyPerDay ?? 0))
+  const change = useAct({ done: "The limit counts from the next decision on" })
+  const isOther = /^\d+$/.test(typed) && Number(typed) !== member.moneyPerDay
+  if (!may) return <div className="quiet">Up to {member.moneyPerDay ?? 0} of a token a day</div>
+  return (
+    <form
+      className="row"
+      style={{ padding: "4px 0" }}
+      onSubmit={event => {
+        event.preventDefault()
+        change.mutate({
+          method: "PUT",
+          path: `${path}/${member.id}`,
+          body: { role: "support", moneyPerDay: Number(typed) },
+        })
+      }}
+    >
+      <TextInput
+        size="xs"
+        style={{ width: 88 }}
+        inputMode="numeric"
+        aria-label={`Limit a day of ${member.email ?? member.subject}`}
+        value={typed}
+        onChange={event => setTyped(event.currentTarget.value)}
+      />
+      <span className="quiet">of a token a day</span>
+      {isOther && (
+        <Button size="xs" type="submit" loading={change.isPending}>
+          Save
+        </Button>
+      )}
+    </form>
   )
 }
