@@ -24,7 +24,7 @@ command finds the secret in \`SLUICE_WEBHOOK_SECRET\`, and \`sluice listen\` end
 **For assistants** \`sluice mcp\` has tools, over the standard input and output: [Assistants](mcp.md).
 
 **In the sandbox** \`script/sluice\` uses the key of its first merchant: nobody has to sign in. \`sluice pay\` and \`sluice trigger\` make real payments on its chain. \`checkout.expired\`, \`subscription.renewal.created\` and \`--late\` move the
-sandbox's clock, by minutes. After that \`--as-agent\` is refused, because the buyer signs by this machine's clock. \`checkout.expired\`
+sandbox's clock, by minutes or half a day. After that \`--as-agent\` is refused, because the buyer signs by this machine's clock. \`checkout.expired\`
 takes about a minute.
 
 \`sluice doctor\` is the operator's command where the server is installed; \`node cli/src/sluice.ts doctor\` checks the connection.

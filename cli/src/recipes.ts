@@ -56,7 +56,9 @@ export const recipes: Record<(typeof triggered)[number], (sluice: Connected, wis
   },
   "subscription.renewal.created": async sluice => {
     await subscribe(sluice)
-    // The invoice of the next day is made once no reorg can remove the first payment, which is looked for each minute.
+    // The invoice of the next day is made half a day before it, once no reorg can remove the first payment. The service looks for
+    // that each minute.
+    await inSandbox(sluice, "clock", { advance: "13h" })
     return {
       again: async () => {
         await inSandbox(sluice, "mine", { blocks: 2 })

@@ -352,6 +352,9 @@ describe("a request", () => {
     ).toBe(200)
     const elsewhere = await key(["read"], { allowedIps: ["203.0.113.0/24"] })
     expect((await post(elsewhere, list)).status).toBe(403)
+    // What its tools ask comes from the same address.
+    const here = await key(["read"], { allowedIps: ["127.0.0.0/8"] })
+    expect((await run(here, "search", { q: "a" })).isError).toBe(false)
   })
 
   it("is counted against the limit of its key", async () => {
