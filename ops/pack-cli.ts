@@ -18,6 +18,7 @@ export async function bundleCli(folder: string): Promise<string[]> {
     dir: folder,
     format: "esm",
     entryFileNames: "[name].js",
+    banner: ({ isEntry }) => (isEntry ? "#!/usr/bin/env node" : ""),
     chunkFileNames: "[name]-[hash].js",
     // Names stay, for stacks.
     minify: { compress: true, mangle: false },

@@ -1,4 +1,3 @@
-#!/usr/bin/env node
 /** What the package installs as `sluice`: the command line, of compiled code that Node keeps from the run before. */
 import { enableCompileCache } from "node:module"
 

@@ -17,7 +17,7 @@ request, and with \`--json\` they are JSON too. \`NO_COLOR\` is respected. Text 
 
 **Events on your machine.** \`sluice listen --forward-to localhost:3000/webhooks\` makes a listener and prints its secret. It posts each
 event with the bytes and headers of a webhook, and the console shows what your program answered. Retries and resends arrive too, and are
-shown as repeats. If it is killed, start the same command within ten minutes: it goes on with its listener, and nothing is lost. For that
+shown as repeats. If it is killed, start the same command within ten minutes: it continues with its listener, and nothing is lost. For that
 it keeps the listener's id and secret in \`listeners/\` next to the profiles. Ctrl-C ends the listener. \`--exec "npm test"\` is for CI: the
 command finds the secret in \`SLUICE_WEBHOOK_SECRET\`, and \`sluice listen\` ends with its exit code.
 

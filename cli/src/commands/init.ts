@@ -13,7 +13,7 @@ const programs: Record<string, { packages: Record<string, string>; start: string
   express: { packages: { express: "^5.0.0" }, start: "node --env-file=.env shop.mjs" },
   fastify: { packages: { fastify: "^5.0.0" }, start: "node --env-file=.env shop.mjs" },
   hono: { packages: { hono: "^4.0.0", "@hono/node-server": "^2.0.0" }, start: "node --env-file=.env shop.mjs" },
-  // Next reads .env by itself.
+  // Next reads .env without an option.
   next: {
     packages: { next: "^16.0.0", react: "^19.0.0", "react-dom": "^19.0.0" },
     build: "next build",

@@ -28,7 +28,7 @@ interface Listening {
 
 /**
  * Posts each delivery and reports the answer, until it is stopped or the command of `--exec` has ended; both end the listener. Throws a
- * {@link Failure} if the listener was ended by somebody else.
+ * {@link Failure} if the listener was ended from elsewhere.
  */
 export async function run(input: Input): Promise<void> {
   const { options, out } = input
@@ -52,7 +52,7 @@ export async function run(input: Input): Promise<void> {
   if (out.isJson) out.show({ listenerId: id, secret, resumed: isResumed, events, to })
   else {
     out.show(
-      `${isResumed ? "Goes on with" : "Made"} the listener ${id}. Its events go to ${to}.\nTheir secret is ${secret}`,
+      `${isResumed ? "Resumed" : "Made"} the listener ${id}. Events are ${target ? `posted to ${to}` : "printed"}.\nVerify them with the secret ${secret}`,
     )
     if (!isKept)
       out.note("If this is killed, the next one starts with a new listener: nothing is kept on this machine.")
@@ -87,16 +87,16 @@ function keep(place: Place | undefined, listener: Listener): boolean {
 async function listen({ options, out }: Input, sluice: Sluice, listening: Listening): Promise<void> {
   const { listener, place, left } = listening
   const { baseUrl, apiKey = "" } = credentialOf(options)
-  const begun = place?.begun ?? new Set<string>()
+  const started = place?.started ?? new Set<string>()
   const reporter = openReporter(
     async results => await sluice.listeners.report(listener.id, results as never),
     ({ message }) => out.note(`The service did not take a result: ${message}`),
   )
   const cut = new AbortController()
   const handle = async (pulled: Pulled) => {
-    const isRepeat = begun.has(pulled.deliveryId)
-    begun.add(pulled.deliveryId)
-    if (!isRepeat) place?.begin(pulled.deliveryId)
+    const isRepeat = started.has(pulled.deliveryId)
+    started.add(pulled.deliveryId)
+    if (!isRepeat) place?.start(pulled.deliveryId)
     const result = listening.target ? await forward(listening.target, pulled, cut.signal) : printedOf(pulled)
     const shown = shownOf(pulled, result, { isJson: out.isJson, hasBody: options.print === true, isRepeat })
     out.show(shown)
@@ -168,14 +168,14 @@ function stopOnSignals(stop: () => void): () => void {
 async function end(sluice: Sluice, { listener, place }: Listening, note: (text: string) => void): Promise<void> {
   place?.remove()
   await sluice.listeners.delete(listener.id, { timeoutMs: END_MS, maxRetries: 0 }).catch((error: Error) => {
-    note(`${listener.id} could not be ended, and ends by itself in ten minutes: ${error.message}`)
+    note(`${listener.id} could not be ended. It ends automatically in ten minutes: ${error.message}`)
   })
 }
 
 function ended(place: Place | undefined): Failure {
   place?.remove()
   return new Failure(
-    "The listener has ended: somebody ended it, or nobody pulled it for ten minutes. Start this command again; the secret will be a new one.",
+    "The listener has ended, from elsewhere or because it was not pulled for ten minutes. Start this command again: the secret will be a new one.",
     4,
   )
 }

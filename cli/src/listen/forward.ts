@@ -84,7 +84,7 @@ function reasonOf(error: Error & { code?: string; errors?: Error[] }): string {
   const { name } = (error.cause as Error | undefined) ?? error
   if (name === "TimeoutError") return `no answer within ${TIMEOUT_MS / 1_000} s`
   if (name === "AbortError") return "`sluice listen` was stopped before the answer came"
-  // localhost has two addresses, and each fails by itself.
+  // localhost has two addresses, and each fails for a reason of its own.
   const text = error.message || error.errors?.[0]?.message || error.code || "no answer"
   return text.slice(0, MAX_ERROR).toWellFormed()
 }

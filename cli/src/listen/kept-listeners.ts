@@ -1,13 +1,13 @@
 /**
- * What `sluice listen` keeps on this machine, so that one that was killed goes on with its listener: the id, the secret, and which
- * deliveries it had begun. The files are beside the profiles, and only their owner can read them.
+ * What `sluice listen` keeps on this machine, so that one that was killed continues with its listener: the id, the secret, and which
+ * deliveries it had started to post. The files are next to the profiles, and only their owner can read them.
  */
 import { createHash } from "node:crypto"
 import { appendFileSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs"
 import { dirname, join } from "node:path"
 import { profilesFile } from "../profiles.ts"
 
-/** What makes two runs the same: then the second goes on with the listener of the first. */
+/** What makes two runs the same: then the second continues with the listener of the first. */
 export interface Sought {
   url: string
   apiKey: string
@@ -27,11 +27,11 @@ export interface Listener {
 export interface Place {
   /** The listener of a run that was killed. */
   left: Listener | undefined
-  /** The deliveries that such a run had begun. */
-  begun: Set<string>
+  /** The deliveries that such a run had started to post. */
+  started: Set<string>
   keep(listener: Listener): void
   /** Notes that a delivery is about to be posted. */
-  begin(deliveryId: string): void
+  start(deliveryId: string): void
   remove(): void
 }
 
@@ -45,22 +45,22 @@ export function placeOf({ url, apiKey, events, callbacks, to }: Sought): Place |
   if (kept && kept.pid !== process.pid && isListening(kept.pid)) return undefined
   return {
     left: kept && { id: kept.id, secret: kept.secret },
-    begun: new Set(kept ? (readText(`${file}.begun`) ?? "").split("\n") : []),
+    started: new Set(kept ? (readText(`${file}.started`) ?? "").split("\n") : []),
     keep: ({ id, secret }) => {
       mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
-      if (id !== kept?.id) writeFileSync(`${file}.begun`, "", { mode: 0o600 })
+      if (id !== kept?.id) writeFileSync(`${file}.started`, "", { mode: 0o600 })
       writeFileSync(`${file}.new`, JSON.stringify({ id, secret, pid: process.pid }), { mode: 0o600 })
       renameSync(`${file}.new`, `${file}.json`)
     },
-    begin: deliveryId => {
+    start: deliveryId => {
       try {
-        appendFileSync(`${file}.begun`, `${deliveryId}\n`, { mode: 0o600 })
+        appendFileSync(`${file}.started`, `${deliveryId}\n`, { mode: 0o600 })
       } catch {
         // A full disk: after a kill, a repeat is shown as if it were the first.
       }
     },
     remove: () => {
-      for (const end of ["json", "begun"]) rmSync(`${file}.${end}`, { force: true })
+      for (const end of ["json", "started"]) rmSync(`${file}.${end}`, { force: true })
     },
   }
 }

@@ -93,7 +93,7 @@ const sentences: Record<BuyerError["code"], string> = {
   OVER_CAP: "It costs more than this wallet may spend at once or in a day. Nothing was paid.",
   UNKNOWN_TOKEN: "It is paid in a token that this wallet may not spend. Nothing was paid.",
   REFUSED: "The payment was refused. `spent` says what counts as spent.",
-  PENDING: "The payment may still be carried out. Pay the same again later: it is not paid twice.",
+  PENDING: "The payment may still be executed. Pay the same again later: it is not paid twice.",
   ALREADY_PAID: "It was paid before, and its answer can't be had again here.",
   NOT_PAYABLE: "It can't be paid here. Nothing was paid.",
 }

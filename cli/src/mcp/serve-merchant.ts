@@ -24,14 +24,16 @@ interface Service {
 /** Serves until the client leaves. Throws first if the service can't be reached, or does not take the key. */
 export async function serveMerchant(service: Service): Promise<void> {
   const clientInfo = { name: "sluice mcp", version: manifest.version }
-  const begun = await ask(service, "initialize", { protocolVersion: PROTOCOL, capabilities: {}, clientInfo }).catch(
-    error => {
-      if (error instanceof SluiceError && error.status === NOT_FOUND)
-        throw new Failure(`${service.baseUrl} is older than this command: it has no /mcp.`)
-      throw error
-    },
-  )
-  const { instructions } = begun as { instructions?: string }
+  const initialized = await ask(service, "initialize", {
+    protocolVersion: PROTOCOL,
+    capabilities: {},
+    clientInfo,
+  }).catch(error => {
+    if (error instanceof SluiceError && error.status === NOT_FOUND)
+      throw new Failure(`${service.baseUrl} is older than this command: it has no /mcp.`)
+    throw error
+  })
+  const { instructions } = initialized as { instructions?: string }
   // The sentence of each token that this process has passed on.
   const sentences = new Map<string, string>()
   serveStdio(() => {
