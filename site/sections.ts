@@ -23,6 +23,7 @@ export const sections: Section[] = [
       "subscriptions",
       "reports",
       "receipts",
+      "mail",
       "audit",
       "roles",
       "promises",

@@ -8,6 +8,7 @@ import { keyLimitRoutes } from "./account/identity/key-limit-routes.ts"
 import { openIdentities } from "./account/identity/open-identities.ts"
 import type { TokenIssuer } from "./account/identity/tokens.ts"
 import { listenerRoutes } from "./account/listeners/routes.ts"
+import { notificationRoutes } from "./account/notifications/routes.ts"
 import { logRequests } from "./account/requests/log-requests.ts"
 import { requestRoutes } from "./account/requests/routes.ts"
 import { openSessions } from "./account/sessions/open-sessions.ts"
@@ -96,6 +97,7 @@ export function openApp(
     keyLimitRoutes(routes, ctx)
     personRoutes(routes, ctx)
     teamRoutes(routes, ctx)
+    notificationRoutes(routes, ctx)
     paywallConsoleRoutes(routes, ctx)
     paywallRoutes(routes, ctx)
     checkoutRoutes(routes, ctx)

@@ -4,6 +4,8 @@ import { forgetDevices } from "./account/devices/queries.ts"
 import { forgetExpiredNonces } from "./account/identity/make-nonces.ts"
 import { forgetRetiredKeys } from "./account/identity/use-signing-keys.ts"
 import { endLeftListeners } from "./account/listeners/manage-listeners.ts"
+import { sendMails } from "./account/notifications/send-mails.ts"
+import { forgetOldMails } from "./account/notifications/write-mails.ts"
 import { forgetOldRequests } from "./account/requests/queries.ts"
 import { forgetEnded } from "./account/sessions/queries.ts"
 import { forgetExpiredInvitations } from "./account/team/invite-members.ts"
@@ -32,6 +34,7 @@ import { verifyRound } from "./ledger/settlement/verify-payments.ts"
 import { recheckBudgets } from "./ledger/txmanager/check-gas-budget.ts"
 import { reportWaiting } from "./ledger/txmanager/report-alarms.ts"
 import { payoutRound } from "./ledger/txmanager/run-round.ts"
+import { alarmsNow } from "./operations/doctor/list-alarms.ts"
 import { waitingAlarms } from "./operations/doctor/waiting-alarms.ts"
 import type { Network } from "./platform/chain/networks.ts"
 import { type Context, inTransaction, wallTime } from "./platform/context.ts"
@@ -41,6 +44,7 @@ import { forgetOldChanges } from "./products/changes/queries.ts"
 import { eraseOld } from "./products/erasure/erase-old.ts"
 import { advanceEscrows } from "./products/escrow/advance-escrows.ts"
 import { foldDeltas } from "./products/insight/fold-deltas.ts"
+import { findNotices } from "./products/notices/find-notices.ts"
 import { applyPendingPayoutAddresses } from "./products/settings/change-settings.ts"
 import { advanceSubscriptions } from "./products/subscriptions/advance-subscriptions.ts"
 import { findCarriedOut } from "./products/x402/find-carried-out.ts"
@@ -72,7 +76,18 @@ export function loopsOf(ctx: SellingContext): Loop<SellingContext>[] {
     ...bookLoops(ctx, network),
     receiptLoop(ctx, network),
   ])
-  return [...ofNetworks, notifyPaid, ...escrows, subscriptions, figures, backlog, rates, retention, housekeeping]
+  return [
+    ...ofNetworks,
+    notifyPaid,
+    ...escrows,
+    subscriptions,
+    figures,
+    backlog,
+    rates,
+    ...mail,
+    retention,
+    housekeeping,
+  ]
 }
 
 const scanLoops = ({ settings: { verifyIntervalMs } }: Context, network: Network): Loop<SellingContext>[] => [
@@ -211,6 +226,27 @@ const rates: Loop<SellingContext> = {
   round: ratesRound,
 }
 
+const mail: Loop<SellingContext>[] = [
+  {
+    name: "mails",
+    wokenBy: "housekeeping",
+    gapMs: 0,
+    round: async ctx => {
+      await sendMails(ctx)
+      return MAX_SLEEP_MS
+    },
+  },
+  {
+    name: "notices",
+    wokenBy: "housekeeping",
+    gapMs: 0,
+    round: async ctx => {
+      await findNotices(ctx, () => alarmsNow(ctx, []))
+      return HOUSEKEEPING_MS
+    },
+  },
+]
+
 const retention: Loop<SellingContext> = {
   name: "retention of customers' data",
   wokenBy: "housekeeping",
@@ -240,6 +276,7 @@ const housekeeping: Loop<SellingContext> = {
     await forgetOldEvents(ctx)
     await forgetOldChanges(ctx)
     await forgetOldRequests(ctx)
+    await forgetOldMails(ctx)
     await endLeftListeners(ctx)
     await skipRest(ctx)
     return HOUSEKEEPING_MS

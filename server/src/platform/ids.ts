@@ -31,6 +31,7 @@ export type IdPrefix =
   | "dev"
   | "era"
   | "lsn"
+  | "mail"
 
 /**
  * A new id, unguessable (about 124 bits) and unique without asking the database.

@@ -161,6 +161,13 @@ export function showReplica(): void {
   for (const metric of [replicaUsed, replicaLag, replicaReads] as const) registry.registerMetric(metric as Gauge)
 }
 
+export const mailsSent = new Counter({
+  name: "sluice_mails_total",
+  help: "Attempts to send a mail, by result: sent, retry or failed.",
+  labelNames: ["result"],
+  registers: [registry],
+})
+
 export const deliveryAttempts = new Counter({
   name: "sluice_webhook_attempts_total",
   help: "Attempts to deliver an event, by the resulting state of the delivery: delivered, retry or failed.",

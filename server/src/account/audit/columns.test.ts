@@ -71,6 +71,8 @@ const unaudited: Record<string, string> = {
   device_guesses: "what a person typed, of no merchant",
   audit_entries: "the log itself",
   changes: "which rows of lists changed in the last 24 hours, without what they hold",
+  mails: "what was sent to people about changes that are in the log",
+  notification_choices: "what a person gets by mail, of their own",
   requests: "the log of requests, which has reads and what was refused too",
   operator_actions: "the operator's own log; what a command changes of a merchant's is in this one too",
   deliveries: "what was sent, with its attempts; `by_hand` marks what a merchant sent again",

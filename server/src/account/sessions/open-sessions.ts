@@ -9,9 +9,14 @@ import type { Subject } from "../../platform/http/authenticate.ts"
 import { cookieIn, setCookie } from "../../platform/http/cookies.ts"
 import { newId, randomText } from "../../platform/ids.ts"
 import type { SessionSource } from "../identity/open-identities.ts"
+import { plainWords } from "../notifications/notices.ts"
+import { isMailing, mailTo } from "../notifications/write-mails.ts"
 import { cookieNames, isSecure, placeOf } from "./console-place.ts"
 import { endSessionWith, insertSession, lastingSessions, noteSeen, sessionsByHash } from "./queries.ts"
 import { hashOf, isFromConsole, isSameHash, LONGEST_MS, SECRET_CHARACTERS } from "./session.ts"
+
+/** A person who was made so recently signs in for the first time. */
+const FIRST_MS = 60_000
 
 const FORM = new RegExp(`^[0-9A-Za-z]{${SECRET_CHARACTERS}}$`)
 
@@ -80,8 +85,48 @@ export async function beginSession(
   }
   const before = sessionHash(ctx, request.headers)
   if (before) await endSessionWith(ctx, before)
+  await mailNewDevice(ctx, row)
   await insertSession(ctx, row)
   return { row, secret }
+}
+
+/** Mails a person who signs in with a browser that none of their sessions has. Their first sign-in is not mailed. */
+async function mailNewDevice(
+  ctx: TxContext,
+  { iss, sub, user_agent, address }: Pick<Row<"sessions">, "iss" | "sub" | "user_agent" | "address">,
+): Promise<void> {
+  if (!isMailing(ctx)) return
+  const person = await ctx.db
+    .selectFrom("persons")
+    .select(["email", "created_at"])
+    .where("iss", "=", iss)
+    .where("sub", "=", sub)
+    .executeTakeFirst()
+  if (!person?.email) return
+  const known = await ctx.db
+    .selectFrom("sessions")
+    .select("user_agent")
+    .where("iss", "=", iss)
+    .where("sub", "=", sub)
+    .execute()
+  const isFirst = person.created_at.getTime() > ctx.now().getTime() - FIRST_MS
+  if (isFirst || known.some(each => each.user_agent === user_agent)) return
+  await mailTo(
+    ctx,
+    { merchantId: null, notice: "sign_in", addresses: [person.email] },
+    {
+      // Sessions that ended are forgotten: one mail for each browser in 30 days.
+      key: `sign_in ${sub} ${hashOf(user_agent ?? "")}`,
+      subject: "A new browser signed in to your console",
+      lines: [
+        `From: ${address ?? "an unknown address"}`,
+        `Browser: ${plainWords(user_agent ?? "unknown")}`,
+        "",
+        "If it was not you, end that session and change your password.",
+      ],
+      path: "/account",
+    },
+  )
 }
 
 /** Gives the browser the cookie of its session; without a secret, takes it away. */

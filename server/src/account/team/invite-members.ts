@@ -13,7 +13,8 @@ import { hasRight, type Role } from "../../platform/http/rights.ts"
 import { newId } from "../../platform/ids.ts"
 import { isLocked } from "../identity/check-wallet-lock.ts"
 import { lockPerson } from "../identity/find-member.ts"
-import { isGuarded, MEMBERS_PER_MERCHANT, roleOf } from "./manage-members.ts"
+import { mailTo } from "../notifications/write-mails.ts"
+import { isGuarded, MEMBERS_PER_MERCHANT, mailRole, roleOf } from "./manage-members.ts"
 
 const LIFE_MS = 7 * 86_400_000
 const TOKEN_BYTES = 32
@@ -56,6 +57,20 @@ export async function createInvitation(
     })
     .returningAll()
     .executeTakeFirstOrThrow()
+  if (invited.email !== null)
+    await mailTo(
+      ctx,
+      { merchantId: by.merchantId, notice: "invitation", addresses: [invited.email] },
+      {
+        key: `invitation ${row.id}`,
+        subject: "You are invited to a team",
+        // The token is in the fragment, which no server on the way gets. The page asks before it uses it.
+        lines: [
+          `You are invited with the role ${role}, until ${row.expires_at.toISOString().slice(0, 10)}. Sign in with this address to accept.`,
+        ],
+        path: `/team/accept#${token}`,
+      },
+    )
   return { token, row }
 }
 
@@ -114,6 +129,7 @@ export async function acceptInvitation(ctx: TxContext, subject: Subject, token: 
     .where("merchant_id", "=", merchantId)
     .where(eb => eb.or([eb("id", "=", id), eb("email", "=", named.email), eb("wallet", "=", named.wallet)]))
     .execute()
+  if (role === "owner") await mailRole(ctx, { merchantId, personId, isOwners: true }, "NAME became an owner.")
   await ctx.db
     .insertInto("members")
     .values({ merchant_id: merchantId, person_id: personId, role, created_at: ctx.now() })

@@ -5,8 +5,10 @@ import { lockMerchant } from "../../platform/db/lock-merchant.ts"
 import { ApiError } from "../../platform/errors.ts"
 import type { Member } from "../../platform/http/authenticate.ts"
 import { checkRight, hasRight, type Right, type Role, rightTable } from "../../platform/http/rights.ts"
+import { newId } from "../../platform/ids.ts"
 import type { ProtectedChange } from "../identity/check-wallet-lock.ts"
 import { endKeysBeyond } from "../identity/end-keys-beyond.ts"
+import { isMailing, mailMembers, mailTo } from "../notifications/write-mails.ts"
 
 /** How many members a merchant may have, with those who are invited. */
 export const MEMBERS_PER_MERCHANT = 100
@@ -115,6 +117,12 @@ export async function changeMember(
   if (before === undefined) throw new ApiError("NOT_FOUND")
   const { role, moneyPerDay: money_per_day } = changedTerms(before, change)
   if (before.role === "owner" && role !== "owner") await checkOtherOwner(ctx, merchantId)
+  if (before.role !== role)
+    await mailRole(
+      ctx,
+      { merchantId, personId, isOwners: [before.role, role].includes("owner") },
+      `The role of NAME was changed from ${before.role} to ${role}.`,
+    )
   await ctx.db
     .updateTable("members")
     .set({ role, money_per_day })
@@ -135,8 +143,39 @@ export async function removeMember(ctx: TxContext, by: Member, personId: string)
   const role = await roleOf(ctx, merchantId, personId)
   if (role === undefined) throw new ApiError("NOT_FOUND")
   if (role === "owner") await checkOtherOwner(ctx, merchantId)
+  await mailRole(
+    ctx,
+    { merchantId, personId, isOwners: role === "owner" },
+    `NAME, whose role was ${role}, is no member any more.`,
+  )
   await ctx.db.deleteFrom("members").where("merchant_id", "=", merchantId).where("person_id", "=", personId).execute()
   await endKeysBeyond(ctx, { merchantId, personId, role: undefined })
+}
+
+/**
+ * Mails a change of a member to that person, and one of an owner to the owners and admins; call it before the change is written. In the
+ * sentence, NAME stands for the person.
+ */
+export async function mailRole(
+  ctx: TxContext,
+  { merchantId, personId, isOwners }: { merchantId: string; personId: string; isOwners: boolean },
+  sentence: string,
+): Promise<void> {
+  if (!isMailing(ctx)) return
+  const person = await ctx.db
+    .selectFrom("persons")
+    .select(["email", "sub"])
+    .where("id", "=", personId)
+    .executeTakeFirst()
+  const mail = {
+    key: `member ${newId("evt")}`,
+    subject: "A membership was changed",
+    lines: [sentence.replace("NAME", person?.email ?? person?.sub ?? personId)],
+    path: "/team",
+  }
+  if (isOwners) await mailMembers(ctx, merchantId, "security", mail)
+  const addresses = person?.email ? [person.email] : []
+  await mailTo(ctx, { merchantId, notice: "membership", addresses }, mail)
 }
 
 async function checkOtherOwner(ctx: TxContext, merchantId: string): Promise<void> {

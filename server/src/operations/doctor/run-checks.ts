@@ -12,6 +12,7 @@ import { checkBackup } from "./check-backup.ts"
 import { checkCertificate } from "./check-certificate.ts"
 import { checkDatabase, type Query } from "./check-database.ts"
 import { checkEscrow } from "./check-escrow.ts"
+import { checkMail } from "./check-mail.ts"
 import { checkContracts, checkNetworkState } from "./check-network.ts"
 import { checkRates } from "./check-rates.ts"
 import { checkRedis } from "./check-redis.ts"
@@ -57,6 +58,7 @@ export async function checkAll(
     faulty.has("BASE_URL") ? [] : checkCertificate(settings, now, signal),
     faulty.has("OIDC_ISSUER") ? [] : checkIssuer(settings),
     faulty.has("REDIS_URL") ? [] : checkRedis(settings),
+    checkMail(settings),
   ])
   return parts.flat()
 }

@@ -84,6 +84,7 @@ export function examineSettings(given: Record<string, string | undefined> = proc
     oidcIssuer: read("OIDC_ISSUER") ?? (sandbox ? "" : (required("OIDC_ISSUER") ?? "")),
     oidcAudience: read("OIDC_AUDIENCE"),
     oidcClient: clientSettings(reader),
+    mail: mailSettingsOf(reader),
     rates: read("RATES"),
     ratesUrl: read("RATES_URL"),
     customerDataRetentionMs: read("CUSTOMER_DATA_RETENTION"),
@@ -144,6 +145,13 @@ function clientSettings({ env, read, faults }: SettingReader): Settings["oidcCli
       "OIDC_CLIENT_ID must differ from OIDC_AUDIENCE: an ID token of the console would be taken for an access token",
     )
   return id === undefined ? undefined : { id, secret }
+}
+
+function mailSettingsOf({ env, read, faults }: SettingReader): Settings["mail"] {
+  const [url, from, alarmsTo] = [read("SMTP_URL"), read("MAIL_FROM"), read("MAIL_ALARMS")]
+  if (env.SMTP_URL && !env.MAIL_FROM) faults.push("MAIL_FROM must be set, as SMTP_URL is: mails need a sender")
+  if (alarmsTo !== undefined && !env.SMTP_URL) faults.push("MAIL_ALARMS needs SMTP_URL")
+  return url === undefined || from === undefined ? undefined : { url, from, alarmsTo }
 }
 
 function replicaSettings({ env, read, faults }: SettingReader): Settings["replica"] {

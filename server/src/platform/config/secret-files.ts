@@ -12,6 +12,7 @@ const secretSettings = [
   "DATABASE_URL",
   "DATABASE_REPLICA_URL",
   "REDIS_URL",
+  "SMTP_URL",
   "SECRET_KEY",
   "SECRET_KEY_OTHER",
   "OIDC_CLIENT_SECRET",

@@ -5,6 +5,7 @@
 import { networkNames } from "../chain/network-facts.ts"
 import { parseRemoteWallet } from "../chain/signers/remote-key.ts"
 import { defaultDataDir } from "./data-dir.ts"
+import { mailSettings } from "./mail-settings-table.ts"
 import { rates } from "./rates-value.ts"
 import type { Setting } from "./setting.ts"
 import {
@@ -234,6 +235,7 @@ export const settingsTable = {
     fallback: "90d",
     parse: durationWithin(86_400, 36_500 * 86_400),
   },
+  ...mailSettings,
   RATES: {
     meaning:
       "where the rates come from by which lists and reports show the value of money in a merchant's own currency: ecb, the euro reference rates of the European Central Bank, or fixed:EUR=1.08,GBP=1.27, what one unit is worth in US dollars; USDC=0.9998 counts a token otherwise than at par",

@@ -59,6 +59,8 @@ export interface Settings {
   /** The console as a client of the issuer; undefined: nobody signs in to the console there. */
   oidcClient: { id: string; secret: string | undefined } | undefined
   signup: "open" | "invite"
+  /** How mails are sent; undefined: none are. */
+  mail: MailSettings | undefined
   /** Where the rates of currencies come from; undefined: values are in US dollars. */
   rates: Rates | undefined
   ratesUrl: string
@@ -126,6 +128,15 @@ export interface SecretFile {
   path: string
   /** Whether its group may read it: what hands secrets to containers and units does so by their group. */
   isOfGroup?: boolean
+}
+
+/** How mails are sent. */
+export interface MailSettings {
+  /** The mail server, with its login. */
+  url: string
+  from: string
+  /** Who gets the alarms of the service. */
+  alarmsTo: string | undefined
 }
 
 /** How receipts are kept. */

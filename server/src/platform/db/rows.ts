@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. ae303efe7cba51c08bf639951019487ab5fb4539eae612d1f5c5dcb5077d0472
+// Made from schema.sql by `npm run schema`; do not edit. 8819b713c34eb429b115e0af742424e76b5d0c579838091b35e369c157a4923c
 import type { PublicKey } from "../../../../verify/src/format.ts";
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
@@ -871,6 +871,40 @@ interface KeySpends {
   token: string;
 }
 
+interface Mails {
+  address: string;
+  attempts: Generated<number>;
+  /**
+   * Null once it was sent, as it may have the link of an invitation, or was listed in a digest.
+   */
+  body: string | null;
+  claim_id: string | null;
+  created_at: Date;
+  /**
+   * What happens once is mailed to an address once, however often it is found.
+   */
+  dedupe_key: string;
+  error: string | null;
+  id: string;
+  lease_until: Date | null;
+  /**
+   * Null for the operator's.
+   */
+  merchant_id: string | null;
+  notice: string;
+  run_at: Date;
+  /**
+   * gathered: beyond what a person gets in an hour, so it waits for the digest; digested: it was listed in one.
+   */
+  status: Generated<"pending" | "sent" | "failed" | "gathered" | "digested">;
+  subject: string;
+  /**
+   * When it was taken to be sent for the first time; these are counted in the bound of an hour.
+   */
+  taken_at: Date | null;
+  updated_at: Date;
+}
+
 interface Members {
   created_at: Date;
   merchant_id: string;
@@ -934,6 +968,13 @@ interface NoticedOutflows {
   deposit: Address;
   noticed_at: Date;
   tx_hash: Hash;
+}
+
+interface NotificationChoices {
+  by_mail: boolean;
+  merchant_id: string;
+  notice: string;
+  person_id: string;
 }
 
 interface OperatorActions {
@@ -2127,11 +2168,13 @@ export interface DB {
   invitations: Invitations;
   invoices: Invoices;
   key_spends: KeySpends;
+  mails: Mails;
   members: Members;
   merchant_limits: MerchantLimits;
   merchants: Merchants;
   nonces: Nonces;
   noticed_outflows: NoticedOutflows;
+  notification_choices: NotificationChoices;
   operator_actions: OperatorActions;
   outflow_watches: OutflowWatches;
   outflows: Outflows;

@@ -941,6 +941,38 @@ create table key_spends (
 );
 create index key_spends_of_merchant on key_spends using btree (merchant_id, created_at);
 
+-- One mail to one address, written in the transaction of what it reports, to whoever had a right to it then.
+create table mails (
+  id text not null,
+  -- Null for the operator's.
+  merchant_id text,
+  notice text not null,
+  -- What happens once is mailed to an address once, however often it is found.
+  dedupe_key text not null,
+  address text not null,
+  subject text not null,
+  -- Null once it was sent, as it may have the link of an invitation, or was listed in a digest.
+  body text,
+  -- gathered: beyond what a person gets in an hour, so it waits for the digest; digested: it was listed in one.
+  status text not null default 'pending'::text,
+  attempts integer not null default 0,
+  error text,
+  run_at timestamp with time zone not null,
+  claim_id uuid,
+  lease_until timestamp with time zone,
+  -- When it was taken to be sent for the first time; these are counted in the bound of an hour.
+  taken_at timestamp with time zone,
+  created_at timestamp with time zone not null,
+  updated_at timestamp with time zone not null,
+  constraint mails_pkey primary key (id),
+  constraint mails_address_dedupe_key_key unique (address, dedupe_key),
+  constraint mails_status_check check (status = any (array['pending'::text, 'sent'::text, 'failed'::text, 'gathered'::text, 'digested'::text]))
+) with (autovacuum_vacuum_scale_factor=0.02, fillfactor=50);
+create index mails_due on mails using btree (run_at) where status = 'pending'::text;
+create index mails_gathered on mails using btree (address, created_at) where status = 'gathered'::text;
+create index mails_old on mails using btree (created_at);
+create index mails_taken on mails using btree (address, taken_at) where taken_at is not null;
+
 -- What a person may do for a merchant, which always has an owner.
 create table members (
   merchant_id text not null,
@@ -1014,6 +1046,17 @@ create table noticed_outflows (
   deposit text not null,
   noticed_at timestamp with time zone not null,
   constraint noticed_outflows_pkey primary key (chain_id, tx_hash, deposit)
+);
+
+-- What a member changed of the notices that they get by mail. A notice without a row is as its list says.
+create table notification_choices (
+  merchant_id text not null,
+  person_id text not null,
+  notice text not null,
+  by_mail boolean not null,
+  constraint notification_choices_pkey primary key (merchant_id, person_id, notice),
+  constraint notification_choices_merchant_id_fkey foreign key (merchant_id) references merchants(id),
+  constraint notification_choices_person_id_fkey foreign key (person_id) references persons(id)
 );
 
 -- What an operator did: by whom and why. Written in the transaction that does it, and never changed.

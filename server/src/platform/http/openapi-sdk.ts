@@ -266,6 +266,10 @@ const resources: Record<string, Record<string, string>> = {
     list: "listRequests",
     find: "findRequests",
   },
+  notifications: {
+    get: "readNotifications",
+    update: "changeNotifications",
+  },
   audit: {
     list: "listAuditEntries",
     export: "exportAuditEntries",

@@ -274,6 +274,8 @@ const merchantRoutes: Record<RouteName, readonly [Right, Scope?]> = {
   "POST /api/console/api-keys/:id/roll": ["keys"],
   "POST /api/console/api-keys/:id/adopt": ["keys"],
   "DELETE /api/console/api-keys/:id": ["keys"],
+  "GET /api/console/notifications": ["read"],
+  "PUT /api/console/notifications": ["read"],
   "GET /api/console/team": ["read"],
   "PUT /api/console/team/:id": ["team"],
   // A member may leave. Who removes others needs the right `team`, which the route checks.

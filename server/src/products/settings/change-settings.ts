@@ -3,6 +3,7 @@ import { sql } from "kysely"
 import { payoutAddresses, type Signer } from "../../account/identity/read-payout-addresses.ts"
 import { refusalsOf } from "../../account/identity/refuse-addresses.ts"
 import { endListenersOf } from "../../account/listeners/manage-listeners.ts"
+import { isMailing, mailMembers } from "../../account/notifications/write-mails.ts"
 import { emit } from "../../account/webhooks/emit.ts"
 import { type Approver, approverOr } from "../../ledger/deposits/find-parties.ts"
 import { moveDeposits } from "../../ledger/deposits/move-deposits.ts"
@@ -12,6 +13,7 @@ import type { TxContext } from "../../platform/context.ts"
 import { lockMerchant } from "../../platform/db/lock-merchant.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { ApiError, type ErrorDetail } from "../../platform/errors.ts"
+import { newId } from "../../platform/ids.ts"
 import { dueNow, laterNow } from "../../platform/jobs/due-now.ts"
 
 /** In live mode a new payout address waits this long before it takes effect, and its owner can see it. */
@@ -76,6 +78,7 @@ export async function changeSettings(
   // The merchant's row is the lock: two changes at once must not interleave.
   await lockMerchant(ctx.db, merchantId)
   const approver = await approverNow(ctx, merchantId)
+  await mailChange(ctx, merchantId, change, targets)
   if (
     [change.name, change.email, change.walletLock, change.approver, change.currency, change.liveListeners].some(
       each => each !== undefined,
@@ -120,6 +123,44 @@ export async function changeSettings(
     for (const network of ctx.chain.networks) await moveDeposits(ctx, merchantId, network)
   const named = new Set(targets.map(({ network }) => network.chainId))
   if (signer) await dropPending(ctx, merchantId, named)
+}
+
+/** Mails what a thief would change first, to the owners and admins as they are before it. */
+async function mailChange(
+  ctx: TxContext,
+  merchantId: string,
+  change: SettingsChange,
+  targets: readonly Target[],
+): Promise<void> {
+  if (!isMailing(ctx)) return
+  const before = await ctx.db
+    .selectFrom("merchants")
+    .select(["email", "wallet_lock", "approver"])
+    .where("id", "=", merchantId)
+    .executeTakeFirstOrThrow()
+  const addresses = await payoutAddresses(ctx, merchantId)
+  const lines = targets.flatMap(({ network, address }) => {
+    const old = addresses.find(row => row.chain_id === network.chainId)?.address
+    return old === address
+      ? []
+      : [`Payout address on ${network.name}: ${old ? checksummed(old) : "none"} -> ${checksummed(address)}`]
+  })
+  if (change.email !== undefined && change.email !== before.email) lines.push("The contact e-mail address was changed.")
+  if (change.walletLock !== undefined && change.walletLock !== before.wallet_lock)
+    lines.push(`The wallet lock was switched ${change.walletLock ? "on" : "off"}.`)
+  if (change.approver !== undefined && change.approver !== before.approver)
+    lines.push("The approver of returns was changed.")
+  if (lines.length === 0) return
+  await mailMembers(ctx, merchantId, "security", {
+    key: `settings ${newId("evt")}`,
+    subject: "Your security settings were changed",
+    lines: [
+      ...lines,
+      "",
+      "If nobody of you did this, revoke the API keys and sessions of this merchant first, then take it back.",
+    ],
+    path: "/settings",
+  })
 }
 
 /** Throws a `VALIDATION_ERROR` for a currency whose rates this service does not have. */

@@ -1,0 +1,183 @@
+/**
+ * Sends mails by SMTP. A mail is a job: claimed with a lease, sent, recorded. Where a process is killed after the mail server accepted
+ * it and before that is recorded, it is sent once more with the same Message-ID, by which mail programs show one.
+ */
+import { randomUUID } from "node:crypto"
+import { sql } from "kysely"
+import nodemailer from "nodemailer"
+import type { MailSettings } from "../../platform/config/settings.ts"
+import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { newId } from "../../platform/ids.ts"
+import { dueNow } from "../../platform/jobs/due-now.ts"
+import { mailsSent } from "../../platform/metrics.ts"
+import { isUrgent } from "./notices.ts"
+
+const HOUR_MS = 3_600_000
+/** How many mails an address gets in an hour, and as many of those that are urgent; others wait for the digest. */
+const MOST_IN_HOUR = 20
+const BATCH = 10
+/** A lease outlives the longest exchange: each of its steps is bounded. */
+const LEASE_MS = 120_000
+const STEP_MS = 20_000
+/** The delay after each attempt but the last. */
+const RETRY_MS = [60_000, 300_000, 1_800_000, 7_200_000, 28_800_000]
+const LISTED_AT_MOST = 50
+const ERROR_CHARACTERS = 300
+
+type Mail = Pick<Row<"mails">, "id" | "address" | "subject" | "body" | "attempts" | "notice" | "claim_id">
+
+/** Sends what is due, and makes the digests that are due. Returns how many mails it tried. */
+export async function sendMails(ctx: Context): Promise<number> {
+  const { mail } = ctx.settings
+  if (!mail) return 0
+  await inTransaction(ctx, makeDigests)
+  let tried = 0
+  const transport = nodemailer.createTransport({ url: mail.url, ...bounds })
+  try {
+    for (;;) {
+      const claimed = await inTransaction(ctx, claim)
+      if (claimed.length === 0 || ctx.signal.aborted) return tried
+      for (const each of claimed) await sendOne(ctx, mail, transport, each)
+      tried += claimed.length
+    }
+  } finally {
+    transport.close()
+  }
+}
+
+const bounds = {
+  connectionTimeout: STEP_MS,
+  greetingTimeout: STEP_MS,
+  socketTimeout: STEP_MS,
+  // A text never names a file or an address that would be read.
+  disableFileAccess: true,
+  disableUrlAccess: true,
+}
+
+/** Takes due mails under a lease. Those beyond an address's bound of an hour are gathered instead. */
+async function claim(ctx: TxContext): Promise<Mail[]> {
+  // Held for a few milliseconds, so that two processes count together.
+  await sql`select pg_advisory_xact_lock(hashtextextended('mails', 0))`.execute(ctx.db)
+  const now = ctx.now()
+  const { rows } = await sql<Row<"mails">>`select * from mails where status = 'pending' and run_at <= ${now}
+    and (lease_until is null or lease_until < clock_timestamp()) order by run_at, id limit ${BATCH} for no key update`.execute(
+    ctx.db,
+  )
+  const taken: Mail[] = []
+  const claim_id = randomUUID()
+  for (const row of rows) {
+    const isOver = row.taken_at === null && row.notice !== "digest" && (await isBeyond(ctx, row))
+    await sql`update mails set updated_at = ${now}, ${
+      isOver
+        ? sql`status = 'gathered'`
+        : sql`claim_id = ${claim_id}, lease_until = clock_timestamp() + make_interval(secs => ${LEASE_MS / 1_000}),
+            taken_at = coalesce(taken_at, ${now})`
+    } where id = ${row.id}`.execute(ctx.db)
+    if (!isOver) taken.push({ ...row, claim_id })
+  }
+  // All of them may be gathered, while others are due.
+  return taken.length === 0 && rows.length > 0 ? await claim(ctx) : taken
+}
+
+async function isBeyond(ctx: TxContext, { address, notice }: Row<"mails">): Promise<boolean> {
+  const since = new Date(ctx.now().getTime() - HOUR_MS)
+  const rows = await ctx.db
+    .selectFrom("mails")
+    .select("notice")
+    .where("address", "=", address)
+    .where("taken_at", ">", since)
+    .where("notice", "<>", "digest")
+    .execute()
+  return rows.filter(row => isUrgent(row.notice) === isUrgent(notice)).length >= MOST_IN_HOUR
+}
+
+/** One digest for each address whose first gathered mail has waited for an hour. */
+async function makeDigests(ctx: TxContext): Promise<void> {
+  await sql`select pg_advisory_xact_lock(hashtextextended('mails', 0))`.execute(ctx.db)
+  const now = ctx.now()
+  const { rows: due } = await sql<{ address: string }>`select address from mails where status = 'gathered'
+    group by address having min(created_at) <= ${new Date(now.getTime() - HOUR_MS)}`.execute(ctx.db)
+  for (const { address } of due) {
+    const rows = await ctx.db
+      .updateTable("mails")
+      .set({ status: "digested", body: null, updated_at: now })
+      .where("address", "=", address)
+      .where("status", "=", "gathered")
+      .returning(["id", "subject", "created_at"])
+      .execute()
+    const listed = rows.toSorted((a, b) => a.created_at.getTime() - b.created_at.getTime()).slice(0, LISTED_AT_MOST)
+    const more = rows.length - listed.length
+    const id = newId("mail")
+    await ctx.db
+      .insertInto("mails")
+      .values({
+        id,
+        merchant_id: null,
+        notice: "digest",
+        dedupe_key: id,
+        address,
+        subject: "Notices of the last hour",
+        body: [
+          `More than ${MOST_IN_HOUR} notices came in an hour. These are the others:`,
+          "",
+          ...listed.map(row => `${row.created_at.toISOString().slice(0, 16).replace("T", " ")} UTC  ${row.subject}`),
+          ...(more > 0 ? [`and ${more} more`] : []),
+          "",
+          `${ctx.settings.consoleUrl}/console`,
+        ].join("\n"),
+        run_at: dueNow(now),
+        created_at: now,
+        updated_at: now,
+      })
+      .execute()
+  }
+}
+
+type Transport = ReturnType<typeof nodemailer.createTransport>
+
+async function sendOne(ctx: Context, { from }: MailSettings, transport: Transport, mail: Mail): Promise<void> {
+  const { id, address, subject, body } = mail
+  const failure = await transport
+    .sendMail({
+      messageId: `<${id}@${new URL(ctx.settings.consoleUrl).hostname}>`,
+      from: { name: "Sluice", address: from },
+      // Never a text that is parsed: an address with a comma would be two.
+      to: { name: "", address },
+      envelope: { from, to: [address] },
+      subject,
+      text: body ?? "",
+      headers: { "Auto-Submitted": "auto-generated" },
+    })
+    .then(
+      () => undefined,
+      (error: Error & { responseCode?: number; code?: string }) => error,
+    )
+  const change = failure === undefined ? sent : failed(ctx, mail, failure)
+  await ctx.db
+    .updateTable("mails")
+    .set({ ...change, attempts: mail.attempts + 1, claim_id: null, lease_until: null, updated_at: ctx.now() })
+    .where("id", "=", id)
+    .where("claim_id", "=", mail.claim_id)
+    .execute()
+  mailsSent.inc({ result: failure === undefined ? "sent" : change.status === "failed" ? "failed" : "retry" })
+}
+
+const sent = { status: "sent" as const, body: null, error: null }
+
+/** What becomes of a mail that was not accepted. A refused recipient is final; a refused login is the operator's to mend. */
+function failed(
+  ctx: Context,
+  { id, attempts }: Mail,
+  failure: Error & { responseCode?: number; code?: string },
+): { status: "failed" | "pending"; error: string; run_at?: Date } {
+  const error = failure.message.slice(0, ERROR_CHARACTERS).toWellFormed().replaceAll("\0", "")
+  const isRefused = failure.code === "EENVELOPE" && (failure.responseCode ?? 0) >= 500
+  const delayMs = RETRY_MS[attempts]
+  ctx.log.warn(
+    { mail: id, attempt: attempts + 1, code: failure.code, status: failure.responseCode },
+    "a mail was not accepted",
+  )
+  if (isRefused || delayMs === undefined) return { status: "failed", error }
+  return { status: "pending", error, run_at: new Date(ctx.now().getTime() + delayMs) }
+}

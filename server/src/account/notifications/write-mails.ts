@@ -1,0 +1,110 @@
+/** Writes mails, in the transaction of what they report. Nothing is written where no mail server is set. */
+import { sql } from "kysely"
+import type { TxContext } from "../../platform/context.ts"
+import { newId } from "../../platform/ids.ts"
+import { dueNow } from "../../platform/jobs/due-now.ts"
+import { isMailable, type NoticeName, noticeTable, type PersonalNotice, plainWords } from "./notices.ts"
+
+interface Mail {
+  /** What happens once is mailed once. */
+  key: string
+  /** The same for each notice of a kind: no name of a payer or product, and nothing that anybody else wrote. */
+  subject: string
+  /** Lines of the body, without the merchant's name and the link. */
+  lines: readonly string[]
+  /** Where the link leads in the console, from `/console`. It opens a page, and does nothing. */
+  path: string
+}
+
+/** Whether mails are sent at all. */
+export const isMailing = ({ settings }: Pick<TxContext, "settings">): boolean => settings.mail !== undefined
+
+/**
+ * Mails a notice to the members who get it as they are now: call it before a change of the members, or of what they must know of, is
+ * written, inside its transaction.
+ */
+export async function mailMembers(ctx: TxContext, merchantId: string, notice: NoticeName, mail: Mail): Promise<void> {
+  if (!isMailing(ctx)) return
+  const rows = await ctx.db
+    .selectFrom("members")
+    .innerJoin("persons", "persons.id", "members.person_id")
+    .leftJoin("notification_choices as c", join =>
+      join
+        .onRef("c.merchant_id", "=", "members.merchant_id")
+        .onRef("c.person_id", "=", "members.person_id")
+        .on("c.notice", "=", notice),
+    )
+    .select(["persons.email", "members.role", "c.by_mail"])
+    .where("members.merchant_id", "=", merchantId)
+    .where("persons.email", "is not", null)
+    .execute()
+  const table = noticeTable[notice]
+  const isChosen = (role: (typeof rows)[number]["role"], chosen: boolean | null): boolean => {
+    const isUsual = (table.roles as readonly string[]).includes(role)
+    return "isSecurity" in table ? isUsual : (chosen ?? isUsual)
+  }
+  const addresses = rows.filter(row => isChosen(row.role, row.by_mail)).map(({ email }) => `${email}`)
+  if (addresses.some(isMailable)) return await mailTo(ctx, { merchantId, notice, addresses }, mail)
+  // So that whoever looks for what was not mailed does not find it again.
+  const now = ctx.now()
+  const nobody = { address: "", subject: mail.subject, status: "failed" as const, error: "nobody gets it" }
+  await ctx.db
+    .insertInto("mails")
+    .values({
+      ...nobody,
+      id: newId("mail"),
+      merchant_id: merchantId,
+      notice,
+      dedupe_key: mail.key,
+      run_at: now,
+      created_at: now,
+      updated_at: now,
+    })
+    .onConflict(conflict => conflict.columns(["address", "dedupe_key"]).doNothing())
+    .execute()
+}
+
+/** Mails to addresses, each of them once. An address that is not one is left out. */
+export async function mailTo(
+  ctx: TxContext,
+  to: { merchantId: string | null; notice: NoticeName | PersonalNotice | "alarm"; addresses: readonly string[] },
+  { key, subject, lines, path }: Mail,
+): Promise<void> {
+  const addresses = [...new Set(to.addresses)].filter(isMailable)
+  if (!isMailing(ctx) || addresses.length === 0) return
+  const now = ctx.now()
+  const merchant = to.merchantId === null ? "" : await nameOf(ctx, to.merchantId)
+  const body = [...(merchant === "" ? [] : [`Merchant: ${merchant}`, ""]), ...lines, "", linkTo(ctx, path)].join("\n")
+  const rows = addresses.map(address => ({
+    id: newId("mail"),
+    merchant_id: to.merchantId,
+    notice: to.notice,
+    dedupe_key: key,
+    address,
+    subject,
+    body,
+    run_at: dueNow(now),
+    created_at: now,
+    updated_at: now,
+  }))
+  await ctx.db
+    .insertInto("mails")
+    .values(rows)
+    .onConflict(conflict => conflict.columns(["address", "dedupe_key"]).doNothing())
+    .execute()
+}
+
+/** Where a link leads; it opens a page of the console. */
+const linkTo = ({ settings }: Pick<TxContext, "settings">, path: string): string =>
+  `${settings.consoleUrl}/console${path}`
+
+async function nameOf(ctx: TxContext, merchantId: string): Promise<string> {
+  const row = await ctx.db.selectFrom("merchants").select("name").where("id", "=", merchantId).executeTakeFirst()
+  return plainWords(row?.name ?? "") || merchantId
+}
+
+/** Removes mails of more than 30 days ago that wait for nothing. */
+export async function forgetOldMails(ctx: TxContext): Promise<void> {
+  const before = new Date(ctx.now().getTime() - 30 * 86_400_000)
+  await sql`delete from mails where created_at < ${before} and status <> 'pending'`.execute(ctx.db)
+}

@@ -1,0 +1,29 @@
+/** Checks whether the mail server takes the service's login. It sends nothing. */
+// I/O: makes requests, also before the service starts, when there is no context.
+import nodemailer from "nodemailer"
+import type { Settings } from "../../platform/config/settings.ts"
+import { type Finding, fine } from "./finding.ts"
+
+const TIMEOUT_MS = 5_000
+const part = "address"
+const check = "mail"
+
+/** Whether the mail server of SMTP_URL, where it is set, answers and takes the login. */
+export async function checkMail({ mail }: Pick<Settings, "mail">): Promise<Finding[]> {
+  if (mail === undefined) return []
+  const timeouts = { connectionTimeout: TIMEOUT_MS, greetingTimeout: TIMEOUT_MS, socketTimeout: TIMEOUT_MS }
+  const transport = nodemailer.createTransport({ url: mail.url, ...timeouts })
+  try {
+    await transport.verify()
+    return [fine(part, check, "the mail server answers")]
+  } catch (error) {
+    const isLogin = (error as { code?: string }).code === "EAUTH"
+    const message = isLogin ? "the mail server refuses the login" : "the mail server can't be reached"
+    const todo = isLogin
+      ? "Check the user and the password of SMTP_URL."
+      : "Check SMTP_URL: until then mails wait, for 11 hours."
+    return [{ part, check, level: "alarm", message, todo }]
+  } finally {
+    transport.close()
+  }
+}
