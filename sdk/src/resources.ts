@@ -77,6 +77,10 @@ export const table = {
     listInvitations: "GET /api/console/team/invitations query list=data",
     revokeInvitation: "DELETE /api/console/team/invitations/{id}",
   },
+  notifications: {
+    get: "GET /api/console/notifications at=data",
+    update: "PUT /api/console/notifications body at=data",
+  },
   paywalls: {
     create: "POST /api/console/paywalls key body",
     list: "GET /api/console/paywalls query list=paywalls",
@@ -369,6 +373,12 @@ export interface Resources {
     listInvitations(query?: Query<"listInvitations">, options?: RequestOptions): Pages<Item<"listInvitations", "data">, api.TeamInvitationList>
     /** Revokes an invitation at once */
     revokeInvitation(id: string, options?: RequestOptions): Promise<api.Deleted>
+  }
+  notifications: {
+    /** What you are notified of by mail, at this merchant */
+    get(options?: RequestOptions): Promise<At<api.Notifications, "data">>
+    /** Switches notices by mail on and off, for you alone. Notices of changed payout addresses, approvers, wallet locks, contact addresses and owners can't be switched off, nor those of your own sign-ins and memberships. At most 20 mails an hour are sent to you; what is beyond comes as one digest. */
+    update(body: Body<"changeNotifications">, options?: RequestOptions): Promise<At<api.Notifications, "data">>
   }
   paywalls: {
     /** Creates a paywall with its own receiving address */
