@@ -7,6 +7,7 @@ import { readFileSync } from "node:fs"
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
 import { EXAMPLE_REQUEST_ID } from "../src/account/requests/schema.ts"
 import { EXAMPLE_URL } from "../src/account/webhooks/schema.ts"
+import { receiptKey } from "../src/ledger/receipts/use-receipt-keys.ts"
 import { authorizationDigest } from "../src/platform/chain/authorizations.ts"
 import type { Address, Hash } from "../src/platform/chain/hex.ts"
 import type { PayAuthorize } from "../src/products/checkouts/schema.ts"
@@ -180,23 +181,14 @@ export async function prepare(): Promise<void> {
 
 /** A file of receipts; returns its root. */
 async function receiptBatch(): Promise<string> {
-  const { db } = service.ctx
-  const network = { chain_id: 84532, created_at: new Date() }
-  const id = "k".repeat(43)
-  await db
-    .insertInto("receipt_keys")
-    .values({
-      ...network,
-      id,
-      factory: RELAY,
-      public_key: '{"crv":"Ed25519","kty":"OKP","x":""}',
-      sealed: "",
-    })
-    .execute()
+  const [network] = service.ctx.chain.networks
+  if (!network) throw new Error("no network")
+  const { id } = await receiptKey(service.ctx, network)
   const root = `0x${"ab".repeat(32)}` as Hash
-  await db
+  const batch = { root, chain_id: network.chainId, key_id: id, receipts: 1, size: 256, bytes: new Uint8Array(256) }
+  await service.ctx.db
     .insertInto("receipt_batches")
-    .values({ ...network, root, key_id: id, receipts: 1, size: 256, bytes: new Uint8Array(256) })
+    .values({ ...batch, created_at: new Date() })
     .execute()
   return root
 }
