@@ -138,7 +138,7 @@ export async function startService(
       ...rest,
       headers: await headersOf(body, options),
     })
-    const isJson = String(response.headers["content-type"]).includes("json")
+    const isJson = String(response.headers["content-type"]).includes("/json")
     const { statusCode: status, headers } = response
     const answer = { status, headers, body: isJson ? response.json() : response.payload }
     expectDeclared(rest.method ?? method, url, answer)
