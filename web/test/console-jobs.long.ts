@@ -248,6 +248,7 @@ it("has no fault that axe finds in light, dark and on a narrow screen, on each p
     "/settings",
     "/payout-address",
     "/sessions",
+    "/notifications",
     "/audit",
     "/erasure",
     "/team",

@@ -96,6 +96,7 @@ const scenes = (world: ConsoleWorld & Sales): Scene[] => [
     before: page => page.getByRole("button", { name: "Switch on, with the wallet" }).click(),
   },
   { name: "settings", path: "/settings" },
+  { name: "notifications", path: "/notifications", at: [1440, 390] },
   { name: "sessions", path: "/sessions" },
   { name: "erasure", path: "/erasure" },
   {

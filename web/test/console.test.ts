@@ -63,6 +63,7 @@ describe("each page", () => {
       ["/team", "Everything, also payout addresses"],
       ["/audit", "webhook created", "sandbox"],
       ["/settings", "Look of the payers' pages", "As a payer sees it", world.name],
+      ["/notifications", "Mail to you", "always sent"],
       ["/sessions", "this one", "Sign out"],
       ["/erasure", "Erase a customer", "Nobody was erased yet"],
       ["/sandbox", "Pay as a buyer", "Faucet"],

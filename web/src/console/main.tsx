@@ -93,6 +93,7 @@ const tree = root.addChildren([
   page("/audit", () => import("./pages/audit.tsx"), "Audit"),
   page("/developers/$id", () => import("./pages/one-key.tsx"), "OneKey"),
   page("/settings", () => import("./pages/settings.tsx"), "AccountSettings"),
+  page("/notifications", () => import("./pages/notifications.tsx"), "NotificationSettings"),
   page("/sessions", () => import("./pages/sessions.tsx"), "Sessions"),
   page("/erasure", () => import("./pages/erasure.tsx"), "Erasures"),
   page("/splits", () => import("./pages/splits.tsx"), "Splits"),

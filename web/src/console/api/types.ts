@@ -45,6 +45,7 @@ export type Deposit = Shapes["Deposit"]
 export type LoggedRequest = Shapes["LoggedRequest"]
 export type EventTypeInfo = Shapes["EventTypeInfo"]
 export type WebhookStats = Shapes["WebhookStats"]
+export type Notifications = Shapes["Notifications"]
 export type Listener = Shapes["Listener"]
 export type ForeignToken = Shapes["ForeignToken"]
 

@@ -125,8 +125,13 @@ export function Reports() {
                 </LinkButton>
               ))}
             </div>
+            <div className="row">
+              <LinkButton href={pathOf({ path: "/api/console/receipts.ndjson", query })}>
+                Receipts that prove themselves
+              </LinkButton>
+            </div>
             <p className="quiet">
-              Payments of the time above; the others whole.{" "}
+              Payments and receipts of the time above; the others whole.{" "}
               <Link to="/addresses" className="plain-link">
                 Receiving addresses
               </Link>{" "}

@@ -13,7 +13,7 @@ export interface Place {
   also?: readonly string[]
 }
 
-const settings = ["/settings", "/sessions", "/audit", "/erasure"]
+const settings = ["/settings", "/notifications", "/sessions", "/audit", "/erasure"]
 
 export const places: Place[] = [
   { to: "/", name: "Home", icon: "home", key: "h" },
@@ -48,6 +48,7 @@ export const places: Place[] = [
 /** Pages below another's, which the commands name too. */
 export const inner: Place[] = [
   { to: "/settings", name: "Account and look", icon: "wallet", key: "" },
+  { to: "/notifications", name: "Mail to me", icon: "wallet", key: "" },
   { to: "/sessions", name: "Signed-in browsers", icon: "wallet", key: "" },
   { to: "/audit", name: "Audit log", icon: "audit", key: "u" },
   { to: "/erasure", name: "Erase a customer", icon: "wallet", key: "" },

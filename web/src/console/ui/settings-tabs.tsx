@@ -4,6 +4,7 @@ import { Link, useRouterState } from "@tanstack/react-router"
 const tabs = [
   ["/payout-address", "Where money goes"],
   ["/settings", "Account and look"],
+  ["/notifications", "Mail"],
   ["/sessions", "Signed-in browsers"],
   ["/audit", "Audit log"],
   ["/erasure", "Customers' data"],

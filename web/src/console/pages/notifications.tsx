@@ -1,0 +1,54 @@
+/** What this person is told by mail, at this merchant. */
+import { Checkbox } from "@mantine/core"
+import { useQuery } from "@tanstack/react-query"
+import { read } from "../api/client.ts"
+import { retries } from "../api/live.ts"
+import type { Notifications } from "../api/types.ts"
+import { PageHead } from "../ui/page.tsx"
+import { Problem } from "../ui/problem.tsx"
+import { SettingsTabs } from "../ui/settings-tabs.tsx"
+import { useAct } from "../ui/use-act.ts"
+
+const path = "/api/console/notifications"
+
+export function NotificationSettings() {
+  const query = useQuery({
+    queryKey: ["notifications"],
+    queryFn: ({ signal }) => read<Notifications>(path, {}, signal),
+    ...retries,
+  })
+  const change = useAct({ done: "Saved" })
+  const data = query.data?.data
+  return (
+    <>
+      <PageHead title="Settings" request={{ path }} />
+      <SettingsTabs />
+      {!data && query.error ? <Problem error={query.error} retry={() => void query.refetch()} /> : null}
+      {data && (
+        <section className="card pad stack" aria-label="Mail" style={{ maxWidth: 720 }}>
+          <div>
+            <h2>Mail to you</h2>
+            <p className="quiet">
+              {data.address === null
+                ? "Your sign-in has no verified e-mail address, so nothing can be sent."
+                : data.isSending
+                  ? `To ${data.address}, at most 20 an hour; what is beyond comes as one digest.`
+                  : `This service sends no mail now. What you choose counts for ${data.address} once it does.`}
+            </p>
+          </div>
+          {data.notices.map(({ notice, reports, byMail, isOptional }) => (
+            <Checkbox
+              key={notice}
+              label={`${reports.replace(/\.$/, "")}${isOptional ? "" : " (always sent)"}`}
+              checked={byMail}
+              disabled={!isOptional || change.isPending}
+              onChange={event =>
+                change.mutate({ method: "PUT", path, body: { [notice]: event.currentTarget.checked } })
+              }
+            />
+          ))}
+        </section>
+      )}
+    </>
+  )
+}
