@@ -58,6 +58,7 @@ const probes: Partial<Record<Right, readonly ["GET" | "POST" | "PUT", string, ob
   webhooks: ["POST", `webhooks/c${"a".repeat(24)}/roll-secret`, {}],
   payers: ["POST", `subscriptions/sub_${"a".repeat(24)}/pause`, {}],
   audit: ["GET", "audit"],
+  requests: ["GET", "requests"],
   keys: ["GET", "api-keys"],
   team: ["GET", "team/invitations"],
   erasure: ["GET", "erasures"],
