@@ -31,6 +31,7 @@ export const onBoth: Record<string, string> = {
   "server/src/ledger/settlement/settle.test.ts": "many settle one transfer at once, on one connection",
   "server/src/account/listeners/listeners.test.ts": "several pull one listener at once, on one connection",
   "server/src/products/changes/changes.test.ts": "numbers of transactions, and their bounds, as its driver reads them",
+  "server/src/products/notices/notices.test.ts": "what joins laterally and reads JSON, as its driver answers",
   "server/src/account/notifications/mail.test.ts": "mails that are claimed and sent, on one connection",
   "server/src/account/requests/requests.test.ts": "batches of JSON with times, written beside the answers",
   "server/src/account/webhooks/claim-deliveries.test.ts": "rivals deliver the same events, on one connection",

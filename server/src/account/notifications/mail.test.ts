@@ -1,65 +1,31 @@
 // Mail against a real SMTP server on loopback: each notice once, to whoever had a right to it, and no text of a stranger in a header.
-import { text } from "node:stream/consumers"
 import { sql } from "kysely"
-import { SMTPServer } from "smtp-server"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { type Got, type MailServer, startMailServer } from "../../../test/mail-server.ts"
 import { startService, type TestService } from "../../../test/service.ts"
 import { inTransaction } from "../../platform/context.ts"
-import { findNotices } from "../../products/notices/find-notices.ts"
 import { isMailable } from "./notices.ts"
 import { sendMails } from "./send-mails.ts"
 import { mailTo } from "./write-mails.ts"
 
 const HOUR = 3_600_000
-interface Got {
-  to: string[]
-  raw: string
-  subject: string
-  id: string
-}
-
 let service: TestService
-let server: SMTPServer
-let got: Got[]
-/** What the server answers to a recipient, or to the whole mail. */
-let refuse: { rcpt?: number; data?: number }
+let server: MailServer
 let merchantId: string
 beforeAll(async () => {
-  server = new SMTPServer({
-    authOptional: true,
-    disabledCommands: ["STARTTLS"],
-    onRcptTo: (_address, _session, done) =>
-      done(refuse.rcpt === undefined ? null : Object.assign(new Error("no such box"), { responseCode: refuse.rcpt })),
-    onData: (stream, session, done) => {
-      void text(stream).then(raw => {
-        if (refuse.data !== undefined) return done(Object.assign(new Error("later"), { responseCode: refuse.data }))
-        const header = (name: string) => new RegExp(`^${name}: (.*)$`, "mi").exec(raw)?.[1]?.trim() ?? ""
-        got.push({
-          to: session.envelope.rcptTo.map(({ address }) => address),
-          raw,
-          subject: header("Subject"),
-          id: header("Message-ID"),
-        })
-        done()
-      })
-    },
-  })
-  await new Promise<void>(resolve => server.listen(0, "127.0.0.1", () => resolve()))
-  const { port } = server.server.address() as { port: number }
+  server = await startMailServer()
   service = await startService({
-    settings: {
-      mail: { url: `smtp://127.0.0.1:${port}`, from: "payments@shop.example", alarmsTo: "ops@shop.example" },
-    },
+    settings: { mail: { url: server.url, from: "payments@shop.example", alarmsTo: undefined } },
   })
 })
 afterAll(async () => {
   await service.stop()
-  await new Promise<void>(resolve => server.close(resolve))
+  await server.stop()
 })
 beforeEach(async () => {
   await service.empty()
-  got = []
-  refuse = {}
+  server.got = []
+  server.refuse = {}
   merchantId = await service.merchant("owner")
   await emailOf("owner", "owner@shop.example")
   await service.ctx.db.deleteFrom("mails").execute()
@@ -93,15 +59,15 @@ const mail = (n: number, notice: "payment_waiting" | "security" = "payment_waiti
     ),
   )
 const rows = () => service.ctx.db.selectFrom("mails").selectAll().orderBy("id").execute()
-const recipients = () => got.flatMap(({ to }) => to).sort()
+const recipients = () => server.got.flatMap(({ to }) => to).sort()
 
 describe("a mail", () => {
   it("is sent once, however often it is found and looked for, and its text is not kept", async () => {
     for (let n = 0; n < 3; n++) await mail(1)
     await Promise.all([sendMails(service.ctx), sendMails(service.ctx)])
     await sendMails(service.ctx)
-    expect(got).toHaveLength(1)
-    expect(got[0]?.raw).toContain(`${service.ctx.settings.consoleUrl}/console`)
+    expect(server.got).toHaveLength(1)
+    expect(server.got[0]?.raw).toContain(`${service.ctx.settings.consoleUrl}/console`)
     expect(await rows()).toMatchObject([{ status: "sent", attempts: 1, body: null }])
   })
 
@@ -124,10 +90,10 @@ describe("a mail", () => {
       service.ctx.db,
     )
     await sendMails(service.ctx)
-    expect(got).toHaveLength(0)
+    expect(server.got).toHaveLength(0)
     await sql`update mails set lease_until = clock_timestamp() - interval '1 second'`.execute(service.ctx.db)
     await sendMails(service.ctx)
-    expect(got).toHaveLength(1)
+    expect(server.got).toHaveLength(1)
   })
 
   it("of a process that died between the server's answer and its record comes again with the same Message-ID", async () => {
@@ -137,7 +103,7 @@ describe("a mail", () => {
     await sql`update mails set status = 'pending', body = ${before?.body}, claim_id = gen_random_uuid(),
       lease_until = clock_timestamp() - interval '1 second'`.execute(service.ctx.db)
     await sendMails(service.ctx)
-    expect(got.map(({ id }) => id)).toEqual(
+    expect(server.got.map(({ id }) => id)).toEqual(
       [`<${before?.id}@localhost>`, `<${before?.id}@localhost>`].map(id =>
         id.replace("localhost", new URL(service.ctx.settings.consoleUrl).hostname),
       ),
@@ -146,17 +112,17 @@ describe("a mail", () => {
 
   it("is retried after a failure that may pass, and ends where the recipient is refused", async () => {
     await mail(1)
-    refuse = { data: 451 }
+    server.refuse = { data: 451 }
     await sendMails(service.ctx)
     expect(await rows()).toMatchObject([{ status: "pending", attempts: 1, error: expect.stringContaining("later") }])
     await sendMails(service.ctx)
     expect(await rows()).toMatchObject([{ attempts: 1 }])
-    refuse = {}
+    server.refuse = {}
     service.advance(61_000)
     await sendMails(service.ctx)
-    expect(got).toHaveLength(1)
+    expect(server.got).toHaveLength(1)
     await mail(2)
-    refuse = { rcpt: 550 }
+    server.refuse = { rcpt: 550 }
     await sendMails(service.ctx)
     expect((await rows()).find(row => row.dedupe_key.endsWith("2"))).toMatchObject({ status: "failed", attempts: 1 })
   })
@@ -181,7 +147,7 @@ describe("what others wrote", () => {
     await sql`update merchants set name = ${name} where id = ${merchantId}`.execute(service.ctx.db)
     await mail(1)
     await sendMails(service.ctx)
-    const [head = "", body = ""] = (got[0] as Got).raw.split("\r\n\r\n")
+    const [head = "", body = ""] = (server.got[0] as Got).raw.split("\r\n\r\n")
     expect(head).not.toMatch(/evil|Shop/)
     expect(recipients()).toEqual(["owner@shop.example"])
     expect(body).not.toMatch(/evil\.example/)
@@ -193,20 +159,20 @@ describe("more than twenty in an hour", () => {
   it("wait for one digest, and do not delay what is urgent", async () => {
     for (let n = 0; n < 45; n++) await mail(n)
     await sendMails(service.ctx)
-    expect(got).toHaveLength(20)
+    expect(server.got).toHaveLength(20)
     await mail(1, "security")
     await sendMails(service.ctx)
-    expect(got).toHaveLength(21)
+    expect(server.got).toHaveLength(21)
     service.advance(HOUR + 1_000)
     await sendMails(service.ctx)
     await sendMails(service.ctx)
-    expect(got).toHaveLength(22)
-    const digest = got.at(-1) as Got
+    expect(server.got).toHaveLength(22)
+    const digest = server.got.at(-1) as Got
     expect(digest.subject).toBe("Notices of the last hour")
     expect(digest.raw.match(/Notice \d+/g)).toHaveLength(25)
     await mail(100)
     await sendMails(service.ctx)
-    expect(got).toHaveLength(23)
+    expect(server.got).toHaveLength(23)
   })
 })
 
@@ -218,15 +184,15 @@ describe("security notices", () => {
     expect(status).toBe(200)
     await sendMails(service.ctx)
     expect(recipients()).toEqual(["ada@shop.example", "owner@shop.example"])
-    got = []
+    server.got = []
     await service.call("PUT", "/api/console/settings", { payoutAddress: `0x${"4e".repeat(20)}` }, as("owner"))
     await sendMails(service.ctx)
     expect(recipients()).toEqual(["ada@shop.example", "owner@shop.example"])
-    expect(got[0]?.raw.replaceAll("=\r\n", "").toLowerCase()).toContain("4e".repeat(20))
-    got = []
+    expect(server.got[0]?.raw.replaceAll("=\r\n", "").toLowerCase()).toContain("4e".repeat(20))
+    server.got = []
     await service.call("PUT", "/api/console/settings", { name: "Another name" }, as("owner"))
     await sendMails(service.ctx)
-    expect(got).toEqual([])
+    expect(server.got).toEqual([])
   })
 
   it("of a removed owner go to the owners as they were, with the one who was removed", async () => {
@@ -242,7 +208,7 @@ describe("security notices", () => {
     await sendMails(service.ctx)
     // As a member whose role changed, she gets one mail.
     expect(recipients()).toEqual(["olga@shop.example", "owner@shop.example"])
-    got = []
+    server.got = []
     await service.call("PUT", `/api/console/team/${id}`, { role: "viewer" }, as("owner"))
     await sendMails(service.ctx)
     expect(recipients()).toEqual(["olga@shop.example", "owner@shop.example"])
@@ -282,53 +248,8 @@ describe("an invitation", () => {
     )
     await sendMails(service.ctx)
     expect(recipients()).toEqual(["new@shop.example"])
-    const sent = (got[0] as Got).raw.replaceAll("=\r\n", "")
+    const sent = (server.got[0] as Got).raw.replaceAll("=\r\n", "")
     expect(sent).toContain(`/console/team/accept#${body.token}`)
     expect(JSON.stringify(await rows())).not.toContain(body.token)
-  })
-})
-
-describe("what is found beside", () => {
-  const exception = (n: number) =>
-    sql`insert into events (id, merchant_id, type, dedupe_key, order_key, body, created_at) values (${`evt_${n}`}, ${merchantId}, 'payment.exception',
-      ${`e${n}`}, 'x', ${JSON.stringify({ data: { paymentId: "pay_1", exception: "underpaid", chain: "base", currency: "EVIL.example", amount: "1" } })}, ${service.ctx.now()})`.execute(
-      service.ctx.db,
-    )
-
-  it("a payment that waits, an endpoint that fails and an alarm are mailed once to who gets them", async () => {
-    await join("fin", "finance")
-    await join("dev", "developer")
-    await exception(1)
-    await sql`insert into webhooks (id, merchant_id, url, events, active, failing_since, created_at, updated_at)
-      values (${`c${"a".repeat(24)}`}, ${merchantId}, 'https://shop.example/secret', '["*"]', true, ${new Date(service.ctx.now().getTime() - 2 * HOUR)},
-        now(), now())`.execute(service.ctx.db)
-    for (let n = 0; n < 2; n++) {
-      await findNotices(service.ctx, async () => ["base: the payout wallet has 0.01 ETH left"])
-      await sendMails(service.ctx)
-    }
-    const by = (subject: string) =>
-      got
-        .filter(each => each.subject === subject)
-        .flatMap(({ to }) => to)
-        .sort()
-    expect(by("A payment needs a decision")).toEqual(["fin@shop.example", "owner@shop.example"])
-    expect(by("An endpoint gets no events")).toEqual(["dev@shop.example", "owner@shop.example"])
-    expect(by("An alarm of the payment service")).toEqual(["ops@shop.example"])
-    expect(got).toHaveLength(5)
-    expect(JSON.stringify(got)).not.toMatch(/EVIL|secret/)
-  })
-
-  it("one statement of the last month comes in the first days of a month", async () => {
-    const now = service.ctx.now()
-    const inMonth = Date.UTC(now.getUTCFullYear(), now.getUTCMonth(), 15)
-    await sql`insert into figures (merchant_id, seconds, at, chain_id, token, received, transfers)
-      select ${merchantId}, s, to_timestamp(floor(${inMonth / 1_000} / s) * s), ${service.ctx.chain.networks[0]?.chainId}, ${service.ctx.chain.networks[0]?.token.address}, 7000000, 2
-      from unnest(array[900, 3600, 21600, 86400]) s`.execute(service.ctx.db)
-    service.advance(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() + 1, 3) - now.getTime())
-    for (let n = 0; n < 2; n++) await findNotices(service.ctx, async () => [])
-    await sendMails(service.ctx)
-    expect(got).toHaveLength(1)
-    expect(got[0]?.subject).toMatch(/^Your statement of \d{4}-\d\d$/)
-    expect(got[0]?.raw).toContain("received: 7.00")
   })
 })

@@ -148,7 +148,9 @@ function clientSettings({ env, read, faults }: SettingReader): Settings["oidcCli
 }
 
 function mailSettingsOf({ env, read, faults }: SettingReader): Settings["mail"] {
-  const [url, from, alarmsTo] = [read("SMTP_URL"), read("MAIL_FROM"), read("MAIL_ALARMS")]
+  const url = read("SMTP_URL")
+  const from = read("MAIL_FROM")
+  const alarmsTo = read("MAIL_ALARMS")
   if (env.SMTP_URL && !env.MAIL_FROM) faults.push("MAIL_FROM must be set, as SMTP_URL is: mails need a sender")
   if (alarmsTo !== undefined && !env.SMTP_URL) faults.push("MAIL_ALARMS needs SMTP_URL")
   return url === undefined || from === undefined ? undefined : { url, from, alarmsTo }
