@@ -36,6 +36,8 @@ const SENT = "sends events, which deliveries record with `by_hand` and each atte
 const silent: Record<string, string> = {
   "POST /api/console/erasures": "the example only counts; `erasure.test.ts` has one that erases",
   "POST /api/console/checkouts": "a checkout is its own record, and an entry would make each payment slower",
+  "PUT /api/console/notifications":
+    "what a person is mailed is the person's own choice; notices of security can't be switched off",
   "DELETE /api/console/sessions/{id}": "a session is a person's own, and of no merchant",
   "POST /api/console/webhooks/{id}/test": SENT,
   "POST /api/console/webhooks/{id}/recover": SENT,

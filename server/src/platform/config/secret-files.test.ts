@@ -29,6 +29,8 @@ const values: Record<string, string> = {
   OIDC_CLIENT_SECRET: "a client's secret",
   METRICS_TOKEN: "0123456789abcdef",
   OTEL_EXPORTER_OTLP_HEADERS: "authorization=Bearer%20x",
+  SMTP_URL: "smtps://sluice:a%20password@mail.example.com:465",
+  MAIL_FROM: "sluice@example.com",
   RPC_BASE: "https://rpc.example.com/?key=a&b=$(c)#d",
 }
 
@@ -55,12 +57,12 @@ describe("a secret in a file", () => {
   it("has this form wherever the setting holds a key, a password or a token", () => {
     const secret = Object.entries<{ meaning: string }>(settingsTable)
       .filter(([, { meaning }]) =>
-        /\bkey of the wallet|32 random bytes|decrypts too|Postgres address|Redis address|streaming replica|secret of that client|bearer token|such as a token/.test(
+        /\bkey of the wallet|32 random bytes|decrypts too|Postgres address|Redis address|streaming replica|secret of that client|bearer token|such as a token|mail server/.test(
           meaning,
         ),
       )
       .map(([name]) => name)
-    expect(secret.length).toBe(10)
+    expect(secret.length).toBe(11)
     expect([...secret, "RPC_BASE"].sort()).toEqual([...names].sort())
   })
 

@@ -67,7 +67,8 @@ describe("the document", () => {
     }
     const expected = (name: string) => {
       if (/ \/api\/console\/(config|session)$/.test(name)) return []
-      const isForPersons = / \/api\/console\/(api-keys|erasures|settings|sessions|me|merchants|team)\b/.test(name)
+      const isForPersons =
+        / \/api\/console\/(api-keys|erasures|settings|sessions|notifications|me|merchants|team)\b/.test(name)
       if (isForPersons && !/^get .api.console.settings/.test(name)) return [{ bearer: [] }, { session: [] }]
       const ofConsole = [{ bearer: [] }, { apiKey: [] }, { session: [] }]
       return / \/api\/console\//.test(name) ? ofConsole : (others[name] ?? [])
