@@ -2,6 +2,7 @@
 import { sql } from "kysely"
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { contents } from "../../../test/count-writes.ts"
 import { startService, type TestService } from "../../../test/service.ts"
 import { newVisitor, type Visitor } from "../../../test/sign-in.ts"
 import { signMessage } from "../../../test/wallet.ts"
@@ -186,29 +187,13 @@ describe("the cookie", () => {
       path.startsWith("/api/console/") && "get" in item ? [path.replaceAll(/\{\w+\}/g, "x")] : [],
     )
     expect(paths.length).toBeGreaterThan(20)
-    const before = await contents()
+    const before = await contents(service.ctx.db)
     for (const path of paths)
       for (const method of ["GET", "HEAD"])
         expect((await visitor.fetch(path, { method })).status, `${method} ${path}`).toBeLessThan(500)
-    expect(await contents()).toEqual(before)
+    expect(await contents(service.ctx.db)).toEqual(before)
   })
 })
-
-/** A hash of each table's rows. */
-async function contents(): Promise<Record<string, string>> {
-  const { db } = service.ctx
-  const { rows: tables } = await sql<{ name: string }>`select tablename as name from pg_tables
-    where schemaname = 'public'`.execute(db)
-  const hashes: Record<string, string> = {}
-  for (const { name } of tables) {
-    const { rows } = await sql<{
-      hash: string
-    }>`select md5(coalesce(string_agg(t::text, '|' order by t::text), '')) as hash
-      from ${sql.table(name)} t`.execute(db)
-    hashes[name] = rows[0]?.hash ?? ""
-  }
-  return hashes
-}
 
 describe("a person in a browser", () => {
   it("accepts an invitation by the address that the provider verified at the last sign-in, and names the merchant then", async () => {
