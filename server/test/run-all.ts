@@ -85,6 +85,8 @@ function failuresOf(report: Report): string[] {
 }
 
 // The checks use one core at most times, and the tests wait for blocks, browsers and processes.
+// The sandboxes of the tests build the site at the lowest priority, and whoever needs it waits for them: it is built once, at once.
+const site = run([process.execPath, "site/build.ts"], "pipe")
 const checks = run(["npm", "run", "--silent", "check"], "pipe")
 // Programs take half the CPU to start from a few large files.
 const TEST_BUNDLE = await bundlePrograms(join(scratch, "bundle"))
@@ -95,6 +97,11 @@ if (!postgres && process.env.CI) counts.failed++
 if (!postgres) say("Postgres is missing: all tests run on the embedded database, and those of Postgres are skipped.")
 await tests({ TEST_BUNDLE, ...(postgres ? { DATABASE_URL: postgres.socketUrl } : {}) })
 await postgres?.stop()
+const built = await site
+if (!built.ok) {
+  counts.failed++
+  failures.push(`site/build.ts\n${built.output}`)
+}
 const { ok, output } = await checks
 say(`\n— style, types, generated files\n${output}`)
 if (!ok) {

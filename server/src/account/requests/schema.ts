@@ -23,7 +23,7 @@ export const RequestFilters = Type.Object({
   person: Type.Optional(Described(Matching(idPattern("per"), "The id of a person"), "Only those of this person")),
   route: Type.Optional(
     Described(
-      Matching("^/.{0,199}$", "The pattern of a route, such as `/api/console/payments/:id`"),
+      Matching("^/.{0,199}$", "The path of a route, such as `/api/console/payments/:id`"),
       "Only those of this route",
     ),
   ),

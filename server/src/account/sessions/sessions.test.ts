@@ -1,5 +1,4 @@
 /** Sessions over HTTP: how one begins, what its cookie opens and to whom, and how it ends. In Chromium: web/test/sessions.test.ts. */
-import { sql } from "kysely"
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { contents } from "../../../test/count-writes.ts"

@@ -125,9 +125,10 @@ function placedOf(
   { row, seq, hash, kept, jwe, offset, bytes }: InBatch,
 ): Placed {
   const path = pathOf(tree, offset, bytes.length).map(text => Buffer.from(text.slice(2), "hex"))
-  const { merchant_id, n } = row
+  const { merchant_id, n, had_what } = row
   const sealed = seal(ctx.settings.secretKeys, "receipt", ownerOf(root, offset), JSON.stringify(kept))
-  return { merchant_id, n, seq, hash, byte_offset: offset, byte_length: jwe.length, path: Buffer.concat(path), sealed }
+  const place = { seq, hash, byte_offset: offset, byte_length: jwe.length, path: Buffer.concat(path) }
+  return { merchant_id, n, ...place, sealed, had_what }
 }
 
 /** Whose secret a receipt's key is. */

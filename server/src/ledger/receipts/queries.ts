@@ -27,7 +27,7 @@ export async function waitingReceipts(
   // Metadata is read as text: its numbers may have more digits than JavaScript's.
   const { rows } = await sql<Waiting>`
     select r.n, r.merchant_id, r.type, r.chain_id, r.resource_id, r.about, r.token, r.amount, r.settled_at,
-      r.body - 'what' as body,
+      r.body - 'what' as body, r.body ? 'what' as had_what,
       case when r.token = ${token.address} then ${token.decimals}::int else coalesce(t.decimals, 0) end as decimals,
       (select coalesce(jsonb_agg(jsonb_build_array(f.name, f.value) order by f.place, f.name), '[]') from (
         select 'merchant' as name, r.body ->> 'merchant' as value, 0 as place
@@ -82,14 +82,17 @@ export interface Placed {
   byte_length: number
   path: Uint8Array
   sealed: string
+  /** Whether the payment's words were there when it was signed: an erasure meanwhile destroys its key. */
+  had_what: boolean
 }
 
 /** Writes where receipts are; throws where another process was faster with any of them. */
 export async function placeReceipts(ctx: TxContext, root: Hash, placed: readonly Placed[]): Promise<void> {
   const rows = placed.map(({ n, path, ...row }) => ({ ...row, n: `${n}`, path: Buffer.from(path).toString("hex") }))
   const { numAffectedRows } = await sql`update receipts r set seq = p.seq, hash = p.hash, root = ${root},
-      byte_offset = p.byte_offset, byte_length = p.byte_length, path = decode(p.path, 'hex'), sealed = p.sealed, body = null
-    from (${rowsParameter(rows, "merchant_id text, n bigint, seq integer, hash text, byte_offset integer, byte_length integer, path text, sealed text")}) p
+      byte_offset = p.byte_offset, byte_length = p.byte_length, path = decode(p.path, 'hex'), body = null,
+      sealed = case when r.body ? 'what' or not p.had_what then p.sealed end
+    from (${rowsParameter(rows, "merchant_id text, n bigint, seq integer, hash text, byte_offset integer, byte_length integer, path text, sealed text, had_what boolean")}) p
     where r.merchant_id = p.merchant_id and r.n = p.n and r.root is null`.execute(ctx.db)
   if (Number(numAffectedRows) !== placed.length) throw new Error("another process put these receipts into a batch")
 }

@@ -23,6 +23,8 @@ export interface Waiting
   > {
   n: bigint
   body: ReceiptDraft
+  /** Whether the words of what was sold are there; an erasure takes them away. */
+  had_what: boolean
   /** Names and values of what its holder can prove. */
   facts: readonly (readonly [name: string, value: string])[]
   decimals: number

@@ -140,7 +140,9 @@ export async function withinBudgets(
   if (ctx.settings.gasBudget === 0n) return { due, held: 0 }
   const over = new Set<string>()
   const overSmall = new Set<string>()
-  let payable = due
+  // What counts for no budget waits for none.
+  const free = due.filter(row => kindOf(row).budget === "free")
+  let payable = due.filter(row => kindOf(row).budget !== "free")
   let held = 0
   while (payable.length > 0) {
     const spent = await spentBy(ctx, [...new Set(payable.map(row => row.merchant_id))])
@@ -158,10 +160,12 @@ export async function withinBudgets(
     if (found === 0) break
     payable =
       over.size + overSmall.size < MERCHANTS_PER_TURN
-        ? await dueExcept({ merchants: [...over], small: [...overSmall] })
+        ? (await dueExcept({ merchants: [...over], small: [...overSmall] })).filter(
+            row => !free.some(({ id }) => id === row.id),
+          )
         : []
   }
-  return { due: payable, held }
+  return { due: [...free, ...payable], held }
 }
 
 /**
@@ -259,7 +263,7 @@ async function holdDue(
       update payouts set state = 'held', held_reason = 'gas_budget', run_at = ${runAt}, updated_at = ${now},
         held_detail = 'the merchant''s gas budget of a day is spent'
       where id in (select id from payouts where merchant_id = ${merchantId} and chain_id = ${wallet.chain_id}
-        and lane = ${wallet.lane} and state in ('queued', 'held')
+        and lane = ${wallet.lane} and state in ('queued', 'held') and ${counts()}
         and (reserved or held_reason is distinct from 'short') and run_at <= ${now} ${small}
         order by run_at limit ${HELD_AT_ONCE} for no key update skip locked)
       returning id`.execute(ctx.db)

@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. 8819b713c34eb429b115e0af742424e76b5d0c579838091b35e369c157a4923c
+// Made from schema.sql by `npm run schema`; do not edit. fcc26089f1588bcfdb28f3e9d86c78ca581bb10bfc5218aca406ba6749df8993
 import type { PublicKey } from "../../../../verify/src/format.ts";
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";

@@ -220,7 +220,7 @@ const merchantRoutes: Record<RouteName, readonly [Right, Scope?]> = {
   "GET /api/console/reports/tax.csv": ["read", "read"],
   "GET /api/console/receipts": ["read", "read"],
   // Its lines have the keys of receipts, with which whoever has the file reads what payers entered.
-  "GET /api/console/receipts.ndjson": ["read", "console"],
+  "GET /api/console/receipts.ndjson": ["money", "console"],
   "GET /api/console/deposits": ["read", "read"],
   "GET /api/console/deposits.csv": ["read", "read"],
   "GET /api/console/foreign-tokens": ["read", "read"],

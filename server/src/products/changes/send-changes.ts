@@ -78,6 +78,8 @@ export async function streamChanges(
       throw error
     },
   )
+  // The caller left meanwhile: no `close` comes any more that would end what follows.
+  if (raw.destroyed) return
   reply.hijack()
   endWithCredential(ctx, request, reply)
   raw.writeHead(200, {

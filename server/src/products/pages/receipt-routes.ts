@@ -1,6 +1,6 @@
 /** `/receipt/:id`, the file that its holder keeps, and `/verify`, which verifies one without asking this service. */
 import { hash } from "node:crypto"
-import type { SavedReceipt } from "../../../../verify/src/format.ts"
+import type { Fact, SavedReceipt } from "../../../../verify/src/format.ts"
 import { savedAbout } from "../../ledger/receipts/read-receipts.ts"
 import { type Context, reading, type TxContext } from "../../platform/context.ts"
 import { ApiError } from "../../platform/errors.ts"
@@ -38,7 +38,7 @@ export function receiptPages(app: Server, ctx: Context, assets: Assets, sendPage
       "x-content-type-options": "nosniff",
       "content-disposition": `attachment; filename="receipt-${found.seq}.json"`,
     })
-    return reply.type("application/json; charset=utf-8").send(JSON.stringify(found.file, null, 2) as never)
+    return reply.type("application/json; charset=utf-8").send(JSON.stringify(forPayers(found.file), null, 2) as never)
   })
 
   // Questions go to the node that the visitor names, wherever that is.
@@ -66,6 +66,15 @@ export function receiptPages(app: Server, ctx: Context, assets: Assets, sendPage
     return reply.type("text/html; charset=utf-8").send(assets.verifyPage as never)
   })
 }
+
+/**
+ * The file without what no other public page shows: whoever has a link of the checkout reads it, and the merchant's metadata and the
+ * answers of a payer are not theirs. The merchant's export has them.
+ */
+const forPayers = <F extends object>(file: F): F =>
+  "facts" in file
+    ? { ...file, facts: (file.facts as Fact[]).filter(({ name }) => !/^(metadata|answer)\b/.test(name)) }
+    : file
 
 /** What the page offers of the receipts about these. Where their bytes can't be read, the page is shown without. */
 async function keptOf(ctx: TxContext, abouts: readonly string[]): Promise<KeptReceipt[]> {

@@ -108,10 +108,12 @@ begin
               'blockNumber', t.block_number, 'k', t.k, 'from', t.from_address, 'to', t.to_address, 'amount', t.value::text)
               order by t.block_number, t.log_index)
             from (select t.* from claims c join transfers t on t.id = c.transfer_id where c.payment_id = new.id
-              order by t.value desc limit 64) t),
+              order by t.value desc limit 48) t),
           'splits', (select jsonb_agg(jsonb_build_object('to', i.recipient, 'amount', i.amount::text) order by i.share, i.id) from payouts i
             where i.payment_id = new.id and i.kind = 'share' and i.state not in ('cancelled', 'reverted')),
+          -- A second payer of a checkout learns nothing of what the first one entered.
           'what', case
+            when new.beside then null
             when starts_with(new.resource_id, 'cs_') then (select jsonb_build_object('description', s.description, 'metadata', s.metadata,
               'answers', s.payer_info) from checkout_sessions s where s.id = new.resource_id)
             when starts_with(new.resource_id, 'pw_') then (select jsonb_build_object('description', w.name) from paywalls w
