@@ -76,16 +76,19 @@ async function mailFailingEndpoints(ctx: Context): Promise<void> {
     url: string
     since: Date
     disabled_reason: string | null
+    key: string
   }>`
-    select id, merchant_id, url, coalesce(failing_since, updated_at) as since, disabled_reason from webhooks
+    select id, merchant_id, url, since, disabled_reason, k.key from webhooks
+      cross join lateral (select coalesce(failing_since, updated_at) as since) s
+      cross join lateral (select 'endpoint ' || id || ' ' || to_char(since at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') || ' '
+        || coalesce(disabled_reason, '') as key) k
     where deleted_at is null and ((active and failing_since < ${new Date(now - PATIENCE_MS)})
-      or (disabled_reason is not null and updated_at > ${new Date(now - BACK_MS)})) order by id limit ${AT_MOST}`.execute(
-    ctx.db,
-  )
-  for (const { id, merchant_id: merchantId, url, since, disabled_reason: reason } of rows)
+      or (disabled_reason is not null and updated_at > ${new Date(now - BACK_MS)}))
+      and not exists (select from mails where dedupe_key = k.key) order by id limit ${AT_MOST}`.execute(ctx.db)
+  for (const { id, merchant_id: merchantId, url, since, disabled_reason: reason, key } of rows)
     await inTransaction(ctx, ctx =>
       mailMembers(ctx, merchantId, "endpoint_failing", {
-        key: `endpoint ${id} ${since.toISOString()} ${reason ?? ""}`,
+        key,
         subject: "An endpoint gets no events",
         // A path or a query may be a secret.
         lines: [

@@ -69,6 +69,17 @@ describe("what is found beside", () => {
     expect(JSON.stringify(server.got)).not.toMatch(/EVIL|secret/)
   })
 
+  it("an endpoint that fails is mailed, though two hundred before it fail and were mailed", async () => {
+    await sql`insert into webhooks (id, merchant_id, url, events, active, failing_since, created_at, updated_at)
+      select 'c' || lpad(n::text, 24, '0'), ${merchantId}, 'https://shop.example/', '["*"]', true,
+        ${new Date(service.ctx.now().getTime() - 2 * HOUR)}, now(), now() from generate_series(1, 201) n`.execute(
+      service.ctx.db,
+    )
+    for (let n = 0; n < 3; n++) await findNotices(service.ctx, async () => [])
+    const mailed = await service.ctx.db.selectFrom("mails").select("dedupe_key").execute()
+    expect(mailed).toHaveLength(201)
+  })
+
   it("one statement of the last month comes in the first days of a month", async () => {
     const now = service.ctx.now()
     const inMonth = Date.UTC(now.getUTCFullYear(), now.getUTCMonth(), 15)
