@@ -50,12 +50,13 @@ async function join(sub: string, role: string): Promise<string> {
   return id
 }
 const as = (sub: string) => ({ as: sub, headers: { "sluice-merchant": merchantId } })
-const mail = (n: number, notice: "payment_waiting" | "security" = "payment_waiting", address = "owner@shop.example") =>
+type Kind = "payment_waiting" | "security" | "sign_in" | "membership" | "invitation"
+const mail = (n: number, notice: Kind = "payment_waiting", address = "owner@shop.example", by = merchantId) =>
   inTransaction(service.ctx, ctx =>
     mailTo(
       ctx,
-      { merchantId, notice, addresses: [address] },
-      { key: `k${notice}${n}`, subject: `Notice ${n}`, lines: [], path: "" },
+      { merchantId: by, notice, addresses: [address] },
+      { key: `k${notice}${n}`, subject: `Notice ${n} ${notice}`, lines: [], path: "" },
     ),
   )
 const rows = () => service.ctx.db.selectFrom("mails").selectAll().orderBy("id").execute()
@@ -174,6 +175,27 @@ describe("more than twenty in an hour", () => {
     await sendMails(service.ctx)
     expect(server.got).toHaveLength(23)
   })
+
+  it("of one kind do not delay those of another", async () => {
+    for (let n = 0; n < 25; n++) await mail(n, "membership")
+    await mail(1, "security")
+    await mail(1, "sign_in")
+    await sendMails(service.ctx)
+    const count = (kind: Kind) => server.got.filter(({ subject }) => subject.endsWith(kind)).length
+    expect([count("membership"), count("security"), count("sign_in")]).toEqual([20, 1, 1])
+  })
+
+  it("of security stand first in the digest, before those that a stranger caused", async () => {
+    for (let n = 0; n < 80; n++) await mail(n)
+    for (let n = 0; n < 22; n++) await mail(n, "security")
+    await sendMails(service.ctx)
+    service.advance(HOUR + 1_000)
+    await sendMails(service.ctx)
+    await sendMails(service.ctx)
+    const listed = (server.got.at(-1) as Got).raw.match(/Notice \d+ \w+/g) ?? []
+    expect(listed).toHaveLength(50)
+    expect(listed.slice(0, 3).map(line => line.split(" ")[2])).toEqual(["security", "security", "payment_waiting"])
+  })
 })
 
 describe("security notices", () => {
@@ -239,6 +261,35 @@ describe("GET and PUT /api/console/notifications", () => {
 })
 
 describe("an invitation", () => {
+  it("comes from one merchant three times a day, and twenty-five delay no security mail", async () => {
+    for (let n = 0; n < 25; n++) {
+      const made = await service.call(
+        "POST",
+        "/api/console/team/invitations",
+        { email: "ada@shop.example", role: "viewer" },
+        as("owner"),
+      )
+      const path = `/api/console/team/invitations/${made.body.id}`
+      expect((await service.call("DELETE", path, undefined, as("owner"))).status).toBe(200)
+    }
+    await mail(1, "security", "ada@shop.example")
+    await sendMails(service.ctx)
+    expect(server.got.map(({ subject }) => subject).sort()).toEqual([
+      "Notice 1 security",
+      ...Array(3).fill("You are invited to a team"),
+    ])
+    expect((await rows()).filter(({ status, body }) => status === "failed" && body === null)).toHaveLength(22)
+    // Another merchant's comes; this one's comes again after a day.
+    await mail(1, "invitation", "ada@shop.example", await service.merchant("other"))
+    await mail(2, "invitation", "ada@shop.example")
+    await sendMails(service.ctx)
+    expect(server.got).toHaveLength(5)
+    service.advance(24 * HOUR + 1_000)
+    await mail(3, "invitation", "ada@shop.example")
+    await sendMails(service.ctx)
+    expect(server.got).toHaveLength(6)
+  })
+
   it("is mailed with a link that opens a page, and the token is not kept once it is sent", async () => {
     const { body } = await service.call(
       "POST",

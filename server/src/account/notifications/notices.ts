@@ -34,9 +34,14 @@ export type PersonalNotice = "sign_in" | "membership" | "invitation"
 /** Whether a notice can be switched off. */
 export const isOptional = (name: NoticeName): boolean => !("isSecurity" in noticeTable[name])
 
-/** Whether a mail counts in a bound of its own: a flood of the others must not delay it. */
-export const isUrgent = (notice: string): boolean =>
-  ["security", "sign_in", "membership", "invitation"].includes(notice)
+/** The kinds that are counted each by itself, in the order of a digest. A stranger can cause an invitation. */
+const countedApart = ["security", "sign_in", "membership", "others", "invitation"]
+
+/** The kind that a mail is counted with in the bound of an hour: a flood of another kind must not delay it. */
+export const kindOf = (notice: string): string => (countedApart.includes(notice) ? notice : "others")
+
+/** Where a mail stands in a digest: what must not be buried comes first. */
+export const placeOf = (notice: string): number => countedApart.indexOf(kindOf(notice))
 
 /**
  * Whether a text is one plain address. Providers and inviters name it: two addresses, a display name or a line's end in it would be read

@@ -3,7 +3,7 @@
  * it and before that is recorded, it is sent once more with the same Message-ID, by which mail programs show one.
  */
 import { randomUUID } from "node:crypto"
-import { sql } from "kysely"
+import { type RawBuilder, sql } from "kysely"
 import nodemailer from "nodemailer"
 import type { MailSettings } from "../../platform/config/settings.ts"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
@@ -11,11 +11,14 @@ import type { Row } from "../../platform/db/schema.ts"
 import { newId } from "../../platform/ids.ts"
 import { dueNow } from "../../platform/jobs/due-now.ts"
 import { mailsSent } from "../../platform/metrics.ts"
-import { isUrgent } from "./notices.ts"
+import { kindOf, placeOf } from "./notices.ts"
 
 const HOUR_MS = 3_600_000
-/** How many mails an address gets in an hour, and as many of those that are urgent; others wait for the digest. */
+const DAY_MS = 24 * HOUR_MS
+/** How many mails of a kind an address gets in an hour; others wait for the digest. */
 const MOST_IN_HOUR = 20
+/** How many invitations of one merchant an address gets in a day: whoever invites needs no consent. */
+const MOST_INVITATIONS_IN_DAY = 3
 const BATCH = 10
 /** A lease outlives the longest exchange: each of its steps is bounded. */
 const LEASE_MS = 120_000
@@ -55,7 +58,7 @@ const bounds = {
   disableUrlAccess: true,
 }
 
-/** Takes due mails under a lease. Those beyond an address's bound of an hour are gathered instead. */
+/** Takes due mails under a lease. Those beyond an address's bound of an hour are gathered, and invitations beyond theirs dropped. */
 async function claim(ctx: TxContext): Promise<Mail[]> {
   // Held for a few milliseconds, so that two processes count together.
   await sql`select pg_advisory_xact_lock(hashtextextended('mails', 0))`.execute(ctx.db)
@@ -67,29 +70,35 @@ async function claim(ctx: TxContext): Promise<Mail[]> {
   const taken: Mail[] = []
   const claim_id = randomUUID()
   for (const row of rows) {
-    const isOver = row.taken_at === null && row.notice !== "digest" && (await isBeyond(ctx, row))
+    const instead = row.taken_at === null && row.notice !== "digest" ? await insteadOf(ctx, row) : undefined
     await sql`update mails set updated_at = ${now}, ${
-      isOver
-        ? sql`status = 'gathered'`
-        : sql`claim_id = ${claim_id}, lease_until = clock_timestamp() + make_interval(secs => ${LEASE_MS / 1_000}),
+      instead ??
+      sql`claim_id = ${claim_id}, lease_until = clock_timestamp() + make_interval(secs => ${LEASE_MS / 1_000}),
             taken_at = coalesce(taken_at, ${now})`
     } where id = ${row.id}`.execute(ctx.db)
-    if (!isOver) taken.push({ ...row, claim_id })
+    if (instead === undefined) taken.push({ ...row, claim_id })
   }
-  // All of them may be gathered, while others are due.
+  // None of them may be taken, while others are due.
   return taken.length === 0 && rows.length > 0 ? await claim(ctx) : taken
 }
 
-async function isBeyond(ctx: TxContext, { address, notice }: Row<"mails">): Promise<boolean> {
-  const since = new Date(ctx.now().getTime() - HOUR_MS)
+/** What is written to a mail that is beyond a bound. */
+async function insteadOf(ctx: TxContext, row: Row<"mails">): Promise<RawBuilder<unknown> | undefined> {
+  const now = ctx.now().getTime()
   const rows = await ctx.db
     .selectFrom("mails")
-    .select("notice")
-    .where("address", "=", address)
-    .where("taken_at", ">", since)
+    .select(["notice", "merchant_id", "taken_at"])
+    .where("address", "=", row.address)
+    .where("taken_at", ">", new Date(now - (row.notice === "invitation" ? DAY_MS : HOUR_MS)))
     .where("notice", "<>", "digest")
     .execute()
-  return rows.filter(row => isUrgent(row.notice) === isUrgent(notice)).length >= MOST_IN_HOUR
+  const same = rows.filter(({ notice }) => kindOf(notice) === kindOf(row.notice))
+  const ofMerchant = same.filter(({ merchant_id: id }) => id === row.merchant_id)
+  // Not in a digest, which has no link. Whoever invited was answered the token, and can hand it over.
+  if (row.notice === "invitation" && ofMerchant.length >= MOST_INVITATIONS_IN_DAY)
+    return sql`status = 'failed', body = null, error = 'too many invitations of a merchant in a day'`
+  const inHour = same.filter(({ taken_at: at }) => (at?.getTime() ?? 0) > now - HOUR_MS)
+  return inHour.length >= MOST_IN_HOUR ? sql`status = 'gathered'` : undefined
 }
 
 /** One digest for each address whose first gathered mail has waited for an hour. */
@@ -104,9 +113,11 @@ async function makeDigests(ctx: TxContext): Promise<void> {
       .set({ status: "digested", body: null, updated_at: now })
       .where("address", "=", address)
       .where("status", "=", "gathered")
-      .returning(["id", "subject", "created_at"])
+      .returning(["id", "notice", "subject", "created_at"])
       .execute()
-    const listed = rows.toSorted((a, b) => a.created_at.getTime() - b.created_at.getTime()).slice(0, LISTED_AT_MOST)
+    const listed = rows
+      .toSorted((a, b) => placeOf(a.notice) - placeOf(b.notice) || a.created_at.getTime() - b.created_at.getTime())
+      .slice(0, LISTED_AT_MOST)
     const more = rows.length - listed.length
     const id = newId("mail")
     await ctx.db
@@ -119,7 +130,7 @@ async function makeDigests(ctx: TxContext): Promise<void> {
         address,
         subject: "Notices of the last hour",
         body: [
-          `More than ${MOST_IN_HOUR} notices came in an hour. These are the others:`,
+          `More than ${MOST_IN_HOUR} notices of a kind came in an hour. These are the others:`,
           "",
           ...listed.map(row => `${row.created_at.toISOString().slice(0, 16).replace("T", " ")} UTC  ${row.subject}`),
           ...(more > 0 ? [`and ${more} more`] : []),
