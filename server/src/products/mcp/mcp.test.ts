@@ -207,6 +207,24 @@ describe("an answer", () => {
     })
   })
 
+  it("repeats no error of a receiver outside `untrusted`", async () => {
+    const apiKey = await key(["read", "webhooks"])
+    const listeners = "/api/console/listeners"
+    const asShop = { as: "shop" }
+    const listen = () => service.call("POST", listeners, { events: ["subscription.renewal.created"] }, asShop)
+    const { id } = (await listen()).body
+    // Each listener is notified of the next one.
+    await listen()
+    const pulled = await service.call("GET", `${listeners}/${id}/deliveries?wait=0`, undefined, asShop)
+    const { deliveryId, attempt } = pulled.body.data[0]
+    const report = [{ deliveryId, attempt, durationMs: 5, error: ORDER }]
+    expect((await service.call("POST", `${listeners}/${id}/results`, report, asShop)).body).toEqual({ recorded: 1 })
+    const { said, result, untrusted } = await run(apiKey, "explain_payment", { id: deliveryId })
+    expect([said, result.status.word]).toEqual(["Retrying.", "Retrying"])
+    expect(JSON.stringify(result)).not.toContain(ORDER)
+    expect(untrusted["/status/why"]).toContain(ORDER)
+  })
+
   it("says what is wrong with an input, and what the service refused", async () => {
     const apiKey = await key(["read", "checkouts"])
     expect(await run(apiKey, "explain_payment", { id: "1; drop table" })).toMatchObject({ isError: true })
@@ -368,6 +386,15 @@ describe("a request", () => {
       expect(statuses).toEqual([200, 200, 429])
     } finally {
       service.ctx.settings.limits = limits
+    }
+  })
+
+  it("is one, and no batch that would pass the limit", async () => {
+    const apiKey = await key(["read"])
+    const list = { jsonrpc: "2.0", id: 1, method: "tools/list" }
+    for (const batch of [[list, { ...list, id: 2 }], [list], []]) {
+      const answer = await post(apiKey, batch)
+      expect([answer.status, await answer.text()]).toEqual([400, expect.stringContaining("not a batch")])
     }
   })
 

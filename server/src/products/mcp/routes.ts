@@ -2,7 +2,7 @@
 import type { FastifyReply, FastifyRequest } from "fastify"
 import { Type } from "typebox"
 import type { Context } from "../../platform/context.ts"
-import { ApiError } from "../../platform/errors.ts"
+import { ApiError, invalid } from "../../platform/errors.ts"
 import { bearerKeyNeeded } from "../../platform/http/authenticate.ts"
 import type { Server } from "../../platform/http/server.ts"
 import { openApiCalls } from "./call-api.ts"
@@ -26,6 +26,8 @@ export function mcpRoutes(app: Server, ctx: Context): void {
       // A browser sends it with every POST: a page of another site must not use a key that it has got hold of.
       const { origin } = request.headers
       if (origin !== undefined && origin !== new URL(ctx.settings.baseUrl).origin) throw new ApiError("FOREIGN_REQUEST")
+      // The limit counts HTTP requests, and a batch would be any number of calls in one.
+      if (Array.isArray(request.body)) throw invalid("", "must be one JSON-RPC request, not a batch: send each alone")
       const call = openApiCalls(app, request)
       const tools = await openTools(ctx, { apiKey, writes: request.query.write === true, call })
       const answer = await serveMcp(plainRequest(request, ctx.settings.baseUrl), request.body, tools, schemaOf)

@@ -58,14 +58,15 @@ const reading: Record<string, Tool> = {
   },
   explain_payment: {
     title: "Explain a payment",
-    does: "Says what happened to a payment, checkout, payout, refund, subscription, invoice or event, why it stands as it does, and what can be done now.",
+    does: "Says what happened to a payment, checkout, payout, refund, subscription, invoice or event, why it stands as it does, and what can be done now. The reasons are in `untrusted`, since they quote others.",
     kind: "reads",
     asks: ["GET /api/console/timeline/:id"],
     answers: "GET /api/console/timeline/:id",
     input: input({ id: anyId }),
     run: async (call, { id }) => {
       const result = await call("GET", `/api/console/timeline/${id}`)
-      return { sentence: `${result.status.word}. ${result.status.why}`, result }
+      // `why` quotes others, such as an endpoint's error: it stands in `untrusted`.
+      return { sentence: `${result.status.word}.`, result }
     },
   },
   list_payments: list(

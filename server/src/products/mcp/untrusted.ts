@@ -24,14 +24,24 @@ export interface Schema {
 const HARMLESS =
   /^(-?\d[\d.]*%?|\d{4}-\d\d-\d\d(T[\d:.]+(Z|[+-]\d\d:\d\d))?|[a-z]{2,5}_[a-z0-9]{24,32}|(0x)?[0-9a-fA-F]{40,64}|0x[0-9a-fA-F]{1,512}|eip155:\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$/
 
-/** Fields whose text this service makes, of its own words, numbers and ids. A token's symbol is letters and digits. */
-const OURS = new Set(
-  "word why text route message state kind status type event chain interval exception heldReason currency symbol next method code".split(
-    " ",
-  ),
-)
+/** Codes, as this service names states, events and networks: no spaces, so no sentences. */
+const CODE = /^[\w.:-]{1,64}$/
 /** A token's contract chooses its symbol, and a longer one could be a sentence without spaces. */
 const SYMBOL = /^[A-Za-z0-9]{1,12}$/
+/**
+ * Fields whose text this service makes, with all that such text can be. A sentence is never among them, though this service words
+ * it: `why` and `text` quote what a listener, a node or a contract has said.
+ */
+const OURS = new Map([
+  ...["state", "kind", "status", "type", "event", "chain", "interval", "exception", "heldReason", "method", "code"].map(
+    name => [name, CODE] as const,
+  ),
+  ["word", /^[A-Z][a-z]+,?( [a-z]+){0,3}$/],
+  ["route", /^([A-Z]{3,7} )?\/[\w/:.*-]{0,200}$/],
+  ["next", /^[\w.:=-]{1,200}$/],
+  ["currency", SYMBOL],
+  ["symbol", SYMBOL],
+])
 /** Objects whose names are chosen by others, too. */
 const FREE = new Set(["metadata", "payerInfo", "contentData"])
 const NAME = /^[a-z][a-zA-Z0-9]{0,40}$/
@@ -77,8 +87,7 @@ function partOf(value: unknown, name: string, at: string, untrusted: Record<stri
   return Object.fromEntries(fields)
 }
 
-const isOurs = (name: string, text: string): boolean =>
-  HARMLESS.test(text) || (OURS.has(name) && (!["currency", "symbol"].includes(name) || SYMBOL.test(text)))
+const isOurs = (name: string, text: string): boolean => HARMLESS.test(text) || OURS.get(name)?.test(text) === true
 
 /**
  * The schema of an answer's `result`, made of the schema of the answer: text that may have been moved away is no longer required.
