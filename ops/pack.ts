@@ -44,7 +44,7 @@ export async function pack(out: string): Promise<string> {
     ...Object.entries(copies).map(([from, to]) => cp(join(root, from), join(target, to), { recursive: true })),
   ])
   // For a checkout alone.
-  for (const name of ["ops/bin", "ops/bundle.ts", "ops/pack.ts", "ops/README.md"])
+  for (const name of ["ops/bin", "ops/bundle.ts", "ops/pack.ts", "ops/pack-cli.ts", "ops/README.md"])
     await rm(join(target, name), { recursive: true })
   // What an operator who runs compose from here has put there.
   for (const name of ["ops/secrets", "ops/.env", "ops/sluice.env"])
