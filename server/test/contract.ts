@@ -76,6 +76,8 @@ export function contractOf(document: Document): (method: string, url: string, an
     if (!operation && String(headers["content-type"]).startsWith("text/html")) return undefined
     // Priced calls are in no document: their answers are those of the origins, and the 402 that of the protocol.
     if (!operation && status === 402 && headers["payment-required"] !== undefined) return undefined
+    // Answers to assistants are those of their protocol.
+    if (!operation && (body as { jsonrpc?: unknown } | undefined)?.jsonrpc === "2.0") return undefined
     if (!operation) {
       const fault =
         status < 400 ? undefined : fit(["components", "schemas", status === 429 ? "RateLimited" : "Error"], body)

@@ -54,6 +54,7 @@ describe("each limit of the table", () => {
   it("has the number that was published", () => {
     expect(defaults).toEqual({
       auth: 5,
+      mcp: 120,
       checkout: 10,
       payConfirm: 10,
       payStatus: 30,
