@@ -41,7 +41,7 @@ export const limitRows: readonly LimitRow[] = [
   { bucket: "checkout", method: "POST", path: "/api/checkouts", credential: "apiKey" },
   { bucket: "merchant", path: "/api/checkouts/*", credential: "apiKey" },
   { bucket: "facilitator", path: "/x402/(verify|settle|settlements)/*", credential: "apiKey" },
-  { bucket: "mcp", path: "/mcp", credential: "apiKey" },
+  { bucket: "mcp", method: "POST", path: "/mcp", credential: "apiKey" },
   { bucket: "agent", path: "/api/(p|agent)/*", credential: "none" },
   { bucket: "linkStart", method: "POST", path: "/api/pay/sessions", credential: "none" },
   { bucket: "linkStart", path: "/p/:slug/start", credential: "none" },
