@@ -224,6 +224,25 @@ describe("the account", () => {
     await page.getByRole("region", { name: "Invitations" }).waitFor({ state: "detached" })
     expect(faults).toEqual([])
   })
+
+  it("takes the token of an invitation's link out of the address bar, and says why it is not accepted", async () => {
+    const { page } = await open("/team/accept#not-a-token")
+    await shows(page, "An invitation is accepted by the person it names.")
+    expect(page.url()).not.toContain("not-a-token")
+    expect(await page.getByLabel("Its token").inputValue()).toBe("not-a-token")
+    await page.getByRole("button", { name: "Accept" }).click()
+    await shows(page, "That did not work")
+  })
+
+  it("has the page that each mail leads to", async () => {
+    const paths = ["/needs-you", "/payments/pay_x", "/payouts/po_x", "/webhooks/x", "/team", "/settings", "/sessions"]
+    const { page } = await open("/reports")
+    for (const path of paths) {
+      await page.goto(`${sandbox.url}/console${path}`)
+      await page.locator("main").first().waitFor()
+      expect(await page.getByText("There is no such page").count(), path).toBe(0)
+    }
+  })
 })
 
 // They wait for the pages' own rhythm, so they wait together.

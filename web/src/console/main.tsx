@@ -90,6 +90,7 @@ const tree = root.addChildren([
   page("/payouts/$id", () => import("./pages/one-payout.tsx"), "OnePayout"),
   page("/developers", () => import("./pages/developers.tsx"), "Developers"),
   page("/team", () => import("./pages/team.tsx"), "Team"),
+  page("/team/accept", () => import("./pages/accept.tsx"), "Accept"),
   page("/audit", () => import("./pages/audit.tsx"), "Audit"),
   page("/developers/$id", () => import("./pages/one-key.tsx"), "OneKey"),
   page("/settings", () => import("./pages/settings.tsx"), "AccountSettings"),

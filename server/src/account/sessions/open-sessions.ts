@@ -124,7 +124,7 @@ async function mailNewDevice(
         "",
         "If it was not you, end that session and change your password.",
       ],
-      path: "/account",
+      path: "/sessions",
     },
   )
 }

@@ -3,13 +3,12 @@ import { Button, TextInput } from "@mantine/core"
 import { useState } from "react"
 import { useMe } from "../api/me.ts"
 import { signOut } from "../shell/sign-out.ts"
+import { AcceptInvitation } from "../ui/accept-invitation.tsx"
 import { useAct } from "../ui/use-act.ts"
 
 export default function NoMerchant() {
   const { data: me } = useMe()
-  const [token, setToken] = useState("")
   const [name, setName] = useState("")
-  const accept = useAct({ done: "You are a member now" })
   const start = useAct({ done: "Your account is ready" })
   return (
     <main className="main" style={{ margin: "0 auto", maxWidth: 480 }}>
@@ -36,30 +35,7 @@ export default function NoMerchant() {
             </Button>
           </div>
         </section>
-        <section className="card pad stack">
-          <h2>Accept an invitation</h2>
-          <TextInput
-            label="Its token"
-            description="The end of the link that you were sent"
-            value={token}
-            onChange={event => setToken(event.currentTarget.value.trim())}
-          />
-          <div className="row">
-            <Button
-              loading={accept.isPending}
-              disabled={token === ""}
-              onClick={() =>
-                accept.mutate({
-                  method: "POST",
-                  path: "/api/console/team/accept",
-                  body: { token: token.replace(/^.*[/=]/, "") },
-                })
-              }
-            >
-              Accept
-            </Button>
-          </div>
-        </section>
+        <AcceptInvitation />
         <div>
           <Button variant="subtle" className="plain" onClick={signOut}>
             Sign out
