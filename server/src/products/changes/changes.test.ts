@@ -1,9 +1,12 @@
 // Changes of a merchant's lists, by the real routes: what is a change, what a message has, and where a reader continues.
+import { EventEmitter } from "node:events"
+import type { FastifyReply, FastifyRequest } from "fastify"
 import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest"
 import { until } from "../../../test/e2e/program.ts"
 import { type PayoutRig, startPayoutRig } from "../../../test/payouts.ts"
 import { forgetOldChanges } from "./queries.ts"
+import { streamChanges } from "./send-changes.ts"
 
 let rig: PayoutRig
 let merchantId: string
@@ -187,4 +190,25 @@ it("needs the scope `read`, or `console`", async () => {
   expect((await ask("", headers)).body.error).toBe("SCOPE_REQUIRED")
   expect((await rig.service.call("GET", "/api/console/stream", undefined, { headers })).status).toBe(403)
   expect((await ask("", { "x-api-key": "sk_nobody" })).status).toBe(401)
+})
+
+it("a stream whose caller leaves during its first read is not begun, and gives its place back", async () => {
+  const { ctx } = rig.service
+  const caller = { apiKey: { id: "key_leaves" }, headers: {}, id: "request" } as unknown as FastifyRequest
+  const leave = async () => {
+    const raw = Object.assign(new EventEmitter(), {
+      destroyed: false,
+      end: () => {},
+      written: 0,
+      write: () => raw.written++,
+    })
+    const reply = { raw, hijack: () => {} } as unknown as FastifyReply
+    const begun = streamChanges(ctx, caller, reply, merchantId, undefined)
+    raw.destroyed = true
+    raw.emit("close")
+    await begun
+    return raw.written
+  }
+  // More than a person's places, one after the other.
+  for (let i = 0; i < 7; i++) expect(await leave()).toBe(0)
 })

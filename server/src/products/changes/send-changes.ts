@@ -78,9 +78,9 @@ export async function streamChanges(
       throw error
     },
   )
+  reply.hijack()
   // The caller left meanwhile: no `close` comes any more that would end what follows.
   if (raw.destroyed) return
-  reply.hijack()
   endWithCredential(ctx, request, reply)
   raw.writeHead(200, {
     ...(reply.getHeaders() as Record<string, string>),
