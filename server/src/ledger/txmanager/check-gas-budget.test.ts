@@ -1,4 +1,5 @@
 // What payouts cost, and what a merchant's may: on a real chain, and many at once.
+import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
 import type { Hex } from "viem"
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest"
@@ -13,7 +14,7 @@ import type { Row } from "../../platform/db/schema.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
 import { payoutLane } from "../payouts/payout-lane.ts"
 import { assignPayouts } from "./assign-nonces.ts"
-import { lockBudgets, relaysSpent } from "./check-gas-budget.ts"
+import { lockBudgets, relaysSpent, withinBudgets } from "./check-gas-budget.ts"
 import { alarmMessages } from "./report-alarms.ts"
 import { signAttempts } from "./sign-attempts.ts"
 
@@ -47,6 +48,43 @@ const settingsOf = async (as: string) =>
 /** For each payout: why it is held, otherwise whether it is paid. */
 const endings = async () => (await rig.payouts()).map(row => row.held_reason ?? (row.succeeded ? "paid" : row.state))
 const heldReasons = async () => (await rig.payouts()).map(row => row.held_reason ?? row.state)
+
+it("a call that counts for no budget is not held, though its merchant's is spent", async () => {
+  const { db } = rig.service.ctx
+  await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+  const [other] = await rig.payouts()
+  if (!other) throw new Error("there is no payout")
+  const { merchant_id, chain_id, run_at, created_at, updated_at, to_address, token, data, gas } = other
+  await db
+    .insertInto("payouts")
+    .values({
+      id: randomUUID(),
+      kind: "anchor",
+      source_key: "anchor test",
+      merchant_id,
+      chain_id,
+      token,
+      recipient: to_address,
+      amount: 1n,
+      to_address,
+      data,
+      gas,
+      reserved: false,
+      state: "queued",
+      run_at,
+      created_at,
+      updated_at,
+    })
+    .execute()
+  rig.service.ctx.settings.gasBudget = 1n
+  const [wallet] = await db.selectFrom("wallets").selectAll().where("lane", "=", "payout").execute()
+  if (!wallet) throw new Error("there is no wallet")
+  const due = await rig.payouts()
+  const left = await withinBudgets(rig.service.ctx, wallet, due, LIMIT, async () => [])
+  expect(left.due.map(({ kind }) => kind)).toEqual(["anchor"])
+  const { rows } = await sql`select kind, state from payouts where kind = 'anchor' or state <> 'held'`.execute(db)
+  expect(rows).toEqual([{ kind: "anchor", state: "queued" }])
+})
 
 describe("what a payout cost", () => {
   it("is kept by its receipt when it is mined, and stays", async () => {
