@@ -3,6 +3,12 @@ export const suites: Record<string, readonly string[]> = {
   cli: ["cli/test/", "cli/acceptance/"],
   console: ["web/test/console"],
   docs: ["site/"],
-  receipts: ["server/src/ledger/receipts/", "contracts/receipt-anchor", "server/test/e2e/receipts"],
+  receipts: [
+    "server/src/ledger/receipts/",
+    "verify/",
+    "web/test/verify-page",
+    "contracts/receipt-anchor",
+    "server/test/e2e/receipts",
+  ],
   sdk: ["sdk/", "examples/", "react/"],
 }

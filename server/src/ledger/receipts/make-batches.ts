@@ -24,7 +24,7 @@ import { anchorAgain, anchorBatches, mayKeySign } from "./write-anchors.ts"
 /** The most receipts of a batch, and the most bytes. */
 const RECEIPTS = 1_000
 const BYTES = 4 * 1_048_576
-/** A receipt that is longer can't be made: its payment keeps, and an alarm names it. */
+/** No receipt is longer: its transfers, its metadata and its answers are bounded. */
 const RECEIPT_BYTES = 65_536
 const LEASE_MS = 60_000
 

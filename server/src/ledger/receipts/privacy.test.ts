@@ -8,6 +8,7 @@ import { sql } from "kysely"
 import { afterAll, beforeAll, expect, it } from "vitest"
 import { canonical, open, readReceipt, type SavedReceipt } from "../../../../verify/src/format.ts"
 import { type ExceptionsRig, startExceptionsRig } from "../../../test/exceptions.ts"
+import { inTransaction } from "../../platform/context.ts"
 import { openLog } from "../../platform/log.ts"
 import { receiptRound } from "./make-batches.ts"
 import { savedAbout } from "./read-receipts.ts"
@@ -123,6 +124,49 @@ it("stored bytes, lists, events and the log have no mark, no hash of it without 
     for (const { name, value } of facts)
       for (const trace of tracesOf(name, value)) expect(JSON.stringify(body).includes(trace)).toBe(false)
   }
+})
+
+it("the public file has neither metadata nor answers, and a second payer's receipt never had them", async () => {
+  const log: string[] = []
+  const { service } = rig
+  const file = await paid({ description: "x", metadata: { note: "VIP" }, name: "Ann", email: "ann@example.com" }, log)
+  expect(file.facts.map(({ name }) => name)).toEqual(expect.arrayContaining(["metadata.note", "answer.name"]))
+  const { rows } = await sql<{ session: string }>`select resource_id as session from receipts
+    where root = ${file.root} and byte_offset = ${file.offset}`.execute(service.ctx.db)
+  const shown = await service.call("GET", `/receipt/${rows[0]?.session}/file`)
+  expect(shown).toMatchObject({ status: 200, body: { root: file.root, key: file.key } })
+  expect(shown.body.facts.map(({ name }: { name: string }) => name).sort()).toEqual(["description", "merchant"])
+  // As where a stranger pays the same address, and the merchant accepts it.
+  const undone = new Error("undone")
+  const accepted = inTransaction(service.ctx, async ({ db }) => {
+    await sql`update payments set beside = true, accepted_at = updated_at, amount = amount + 1
+      where resource_id = ${rows[0]?.session}`.execute(db)
+    await sql`set constraints all immediate`.execute(db)
+    const drafts = await sql`select body -> 'what' as what from receipts
+      where resource_id = ${rows[0]?.session} and root is null and type = 'payment'`.execute(db)
+    expect(drafts.rows).toEqual([{ what: null }])
+    throw undone
+  })
+  await expect(accepted).rejects.toBe(undone)
+})
+
+it("an erasure while a batch is signed destroys its key", async () => {
+  const { db } = rig.service.ctx
+  // Between the round's read and its write.
+  await sql`create function erase_meanwhile() returns trigger language plpgsql as $$ begin
+    update receipts set body = body - 'what' where root is null; return new; end $$`.execute(db)
+  await sql`create trigger erase_meanwhile before insert on receipt_batches for each row execute function erase_meanwhile()`.execute(
+    db,
+  )
+  try {
+    const given = { description: "x", metadata: {}, name: "Ann", email: "ann@example.com" }
+    await expect(paid(given, [])).rejects.toThrow("no receipt")
+  } finally {
+    await sql`drop trigger erase_meanwhile on receipt_batches`.execute(db)
+    await sql`drop function erase_meanwhile()`.execute(db)
+  }
+  const { rows } = await sql`select seq from receipts where root is not null and sealed is null`.execute(db)
+  expect(rows).toHaveLength(1)
 })
 
 it("an erased customer's receipt keeps its place, and its key is gone", async () => {
