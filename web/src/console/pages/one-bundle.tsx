@@ -1,9 +1,9 @@
 /** One API behind a price, new or to be changed: its routes and prices, and the calls that its origin failed. */
 import { Button, NativeSelect, Textarea, TextInput } from "@mantine/core"
-import { Link, useNavigate, useParams } from "@tanstack/react-router"
-import { read } from "../api/client.ts"
+import { Link, useNavigate } from "@tanstack/react-router"
+
 import { facts, networkTitle } from "../api/facts.ts"
-import { useLive } from "../api/live.ts"
+
 import type { Bundle, BundleFailure } from "../api/types.ts"
 import { CatalogPage } from "../ui/catalog-page.tsx"
 import { copyText, Id } from "../ui/copy.tsx"
@@ -15,6 +15,7 @@ import { Facts, PageHead } from "../ui/page.tsx"
 import { SplitInput, SplitLink } from "../ui/split-input.tsx"
 import { Status } from "../ui/status.tsx"
 import { Time } from "../ui/time.tsx"
+import { useThing } from "../ui/use-thing.ts"
 
 const up = { to: "/bundles", name: "APIs" }
 const base = "/api/console/bundles"
@@ -167,9 +168,7 @@ export function NewBundle() {
 }
 
 export function OneBundle() {
-  const { id } = useParams({ strict: false }) as { id: string }
-  const path = `${base}/${id}`
-  const query = useLive(["bundle", id], signal => read<Bundle>(path, {}, signal), { every: 15_000 })
+  const { path, query } = useThing<Bundle>("bundle", base)
   return (
     <>
       <CatalogPage

@@ -1,8 +1,8 @@
 /** One invoice: for which period, when it is due, and where its subscriber pays it. */
-import { Link, useParams } from "@tanstack/react-router"
-import { read } from "../api/client.ts"
+import { Link } from "@tanstack/react-router"
+
 import { networkTitle } from "../api/facts.ts"
-import { useLive } from "../api/live.ts"
+
 import type { Invoice } from "../api/types.ts"
 import { Id } from "../ui/copy.tsx"
 import { Money } from "../ui/money.tsx"
@@ -11,13 +11,12 @@ import { Problem } from "../ui/problem.tsx"
 import { Share } from "../ui/share.tsx"
 import { Status } from "../ui/status.tsx"
 import { Day, Time } from "../ui/time.tsx"
+import { useThing } from "../ui/use-thing.ts"
 
 const up = { to: "/invoices", name: "Invoices" }
 
 export function OneInvoice() {
-  const { id } = useParams({ strict: false }) as { id: string }
-  const path = `/api/console/invoices/${id}`
-  const query = useLive(["invoice", id], signal => read<Invoice>(path, {}, signal), { every: 15_000 })
+  const { path, query } = useThing<Invoice>("invoice", "/api/console/invoices")
   const invoice = query.data
   if (!invoice && query.error) return <Problem error={query.error} retry={() => void query.refetch()} />
   if (!invoice)

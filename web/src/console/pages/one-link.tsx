@@ -1,9 +1,9 @@
 /** One payment link, new or to be changed. */
 import { Textarea, TextInput } from "@mantine/core"
-import { useNavigate, useParams, useSearch } from "@tanstack/react-router"
-import { read } from "../api/client.ts"
+import { useNavigate, useSearch } from "@tanstack/react-router"
+
 import { facts, networkTitle } from "../api/facts.ts"
-import { useLive } from "../api/live.ts"
+
 import type { PaymentLink } from "../api/types.ts"
 import { CatalogPage } from "../ui/catalog-page.tsx"
 import { Id } from "../ui/copy.tsx"
@@ -14,6 +14,7 @@ import { Facts, PageHead } from "../ui/page.tsx"
 import { Share } from "../ui/share.tsx"
 import { SplitInput, SplitLink } from "../ui/split-input.tsx"
 import { Time } from "../ui/time.tsx"
+import { useThing } from "../ui/use-thing.ts"
 
 const up = { to: "/links", name: "Links" }
 const first = {
@@ -101,9 +102,7 @@ export function NewLink() {
 }
 
 export function OneLink() {
-  const { id } = useParams({ strict: false }) as { id: string }
-  const path = `/api/console/payment-links/${id}`
-  const query = useLive(["link", id], signal => read<PaymentLink>(path, {}, signal), { every: 15_000 })
+  const { path, query } = useThing<PaymentLink>("link", "/api/console/payment-links")
   return (
     <CatalogPage
       query={query}

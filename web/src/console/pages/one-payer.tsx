@@ -1,9 +1,9 @@
 /** One payer, by wallet or e-mail address: what was paid and sent back, subscriptions, and access, which can be revoked. */
 import { Button } from "@mantine/core"
-import { Link, useParams } from "@tanstack/react-router"
+import { Link } from "@tanstack/react-router"
 import { read } from "../api/client.ts"
 import { networkTitle } from "../api/facts.ts"
-import { useLive } from "../api/live.ts"
+
 import { useRight } from "../api/me.ts"
 import type { Grant, Page, PayerWhole, Transaction } from "../api/types.ts"
 import { Hash } from "../ui/copy.tsx"
@@ -16,14 +16,13 @@ import { Status } from "../ui/status.tsx"
 import { isSure } from "../ui/sure.ts"
 import { Time } from "../ui/time.tsx"
 import { useAct } from "../ui/use-act.ts"
+import { useThing } from "../ui/use-thing.ts"
 import { moneyColumns, toPayment } from "./payments.tsx"
 
 const up = { to: "/payers", name: "Payers" }
 
 export function OnePayer() {
-  const { id } = useParams({ strict: false }) as { id: string }
-  const path = `/api/console/payers/${encodeURIComponent(id)}`
-  const query = useLive(["payer", id], signal => read<PayerWhole>(path, {}, signal), { every: 15_000 })
+  const { id, path, query } = useThing<PayerWhole>("payer", "/api/console/payers")
   const paid = usePages<Transaction>("/api/console/transactions", {
     type: "payment",
     ...(id.includes("@") ? { customerEmail: id } : { q: id }),

@@ -1,9 +1,9 @@
 /** One paywall, new or to be changed. */
 import { NativeSelect, Textarea, TextInput } from "@mantine/core"
-import { useNavigate, useParams } from "@tanstack/react-router"
-import { read } from "../api/client.ts"
+import { useNavigate } from "@tanstack/react-router"
+
 import { facts, networkTitle } from "../api/facts.ts"
-import { useLive } from "../api/live.ts"
+
 import type { Paywall } from "../api/types.ts"
 import { CatalogPage } from "../ui/catalog-page.tsx"
 import { Id } from "../ui/copy.tsx"
@@ -14,6 +14,7 @@ import { Facts, PageHead } from "../ui/page.tsx"
 import { Share } from "../ui/share.tsx"
 import { SplitInput } from "../ui/split-input.tsx"
 import { Time } from "../ui/time.tsx"
+import { useThing } from "../ui/use-thing.ts"
 import { contentWords } from "./paywalls.tsx"
 
 const up = { to: "/paywalls", name: "Paywalls" }
@@ -90,9 +91,7 @@ export function NewPaywall() {
 }
 
 export function OnePaywall() {
-  const { id } = useParams({ strict: false }) as { id: string }
-  const path = `/api/console/paywalls/${id}`
-  const query = useLive(["paywall", id], signal => read<Paywall>(path, {}, signal), { every: 15_000 })
+  const { path, query } = useThing<Paywall>("paywall", "/api/console/paywalls")
   return (
     <CatalogPage
       query={query}

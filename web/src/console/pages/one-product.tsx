@@ -1,9 +1,9 @@
 /** One product, new or to be changed. */
 import { NativeSelect, Textarea, TextInput } from "@mantine/core"
-import { useNavigate, useParams } from "@tanstack/react-router"
-import { read } from "../api/client.ts"
+import { useNavigate } from "@tanstack/react-router"
+
 import { facts, networkTitle } from "../api/facts.ts"
-import { useLive } from "../api/live.ts"
+
 import type { Product } from "../api/types.ts"
 import { CatalogPage } from "../ui/catalog-page.tsx"
 import { Id } from "../ui/copy.tsx"
@@ -13,6 +13,7 @@ import { Money } from "../ui/money.tsx"
 import { Facts, PageHead } from "../ui/page.tsx"
 import { SplitInput, SplitLink } from "../ui/split-input.tsx"
 import { Time } from "../ui/time.tsx"
+import { useThing } from "../ui/use-thing.ts"
 import { rhythmOf } from "./products.tsx"
 
 const up = { to: "/products", name: "Products" }
@@ -75,9 +76,7 @@ export function NewProduct() {
 }
 
 export function OneProduct() {
-  const { id } = useParams({ strict: false }) as { id: string }
-  const path = `/api/console/products/${id}`
-  const query = useLive(["product", id], signal => read<Product>(path, {}, signal), { every: 15_000 })
+  const { path, query } = useThing<Product>("product", "/api/console/products")
   return (
     <CatalogPage
       query={query}

@@ -1,8 +1,7 @@
 /** One split, new or to be changed: who gets how much, to the base unit. */
 import { Button, TextInput } from "@mantine/core"
-import { Link, useNavigate, useParams } from "@tanstack/react-router"
-import { read } from "../api/client.ts"
-import { useLive } from "../api/live.ts"
+import { Link, useNavigate } from "@tanstack/react-router"
+
 import { useRight } from "../api/me.ts"
 import type { Split } from "../api/types.ts"
 import { Id } from "../ui/copy.tsx"
@@ -13,6 +12,7 @@ import { emptySplit, recipientsOf, SplitEditor, type SplitValue } from "../ui/sp
 import { isSure } from "../ui/sure.ts"
 import { Time } from "../ui/time.tsx"
 import { useAct } from "../ui/use-act.ts"
+import { useThing } from "../ui/use-thing.ts"
 
 const up = { to: "/splits", name: "Splits" }
 const base = "/api/console/splits"
@@ -89,9 +89,7 @@ export function NewSplit() {
 }
 
 export function OneSplit() {
-  const { id } = useParams({ strict: false }) as { id: string }
-  const path = `${base}/${id}`
-  const query = useLive(["split", id], signal => read<Split>(path, {}, signal), { every: 15_000 })
+  const { id, path, query } = useThing<Split>("split", base)
   const may = useRight("payouts")
   const navigate = useNavigate()
   const remove = useAct({ done: "The split is deleted", onDone: () => void navigate({ to: up.to }) })
