@@ -4,18 +4,9 @@
  */
 import { spawnSync } from "node:child_process"
 import { createHash } from "node:crypto"
-import {
-  copyFileSync,
-  existsSync,
-  globSync,
-  mkdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from "node:fs"
+import { existsSync, globSync, readFileSync, renameSync, rmSync } from "node:fs"
 import { join } from "node:path"
+import { installOnce, lockBuild, pointTo } from "../web/built-once.ts"
 import { tighten } from "./tighten.ts"
 
 const here = import.meta.dirname
@@ -32,38 +23,9 @@ function stampOf(): string {
   return hash.digest("hex").slice(0, 16)
 }
 
-/** Waits until no other living process builds or installs. */
-async function lock(): Promise<() => void> {
-  mkdirSync(dist, { recursive: true })
-  const file = join(dist, ".building")
-  for (;;) {
-    try {
-      writeFileSync(file, `${process.pid}`, { flag: "wx" })
-      return () => rmSync(file, { force: true })
-    } catch {
-      if (isAlive(file)) await new Promise(resolve => setTimeout(resolve, 200))
-      else rmSync(file, { force: true })
-    }
-  }
-}
-
-function isAlive(file: string): boolean {
-  try {
-    process.kill(Number(readFileSync(file, "utf8")), 0)
-    return true
-  } catch {
-    return false
-  }
-}
-
-/** Not `npm ci`, for the reason that `script/install` gives. */
 function install(): void {
-  const lockfile = join(here, "package-lock.json")
-  const installed = join(here, "node_modules/.sluice-lock")
-  if (existsSync(installed) && readFileSync(installed, "utf8") === readFileSync(lockfile, "utf8")) return
   process.stderr.write("Installing the site's packages ...\n")
   run("npm", ["install", "--no-save", "--no-audit", "--no-fund", "--loglevel=error"])
-  copyFileSync(lockfile, installed)
 }
 
 /** Without what a test's process sets: Astro would take it for settings of its own, and build for development. */
@@ -89,23 +51,15 @@ async function build(target: string): Promise<void> {
   renameSync(scratch, target)
 }
 
-/** Replacing a link is atomic, so a server that reads meanwhile reads the old build or the new one. */
-function point(stamp: string): void {
-  const fresh = join(dist, `.link-${process.pid}`)
-  rmSync(fresh, { force: true })
-  symlinkSync(stamp, fresh)
-  renameSync(fresh, join(dist, "current"))
-}
-
 const stamp = stampOf()
 const target = join(dist, stamp)
-const unlock = await lock()
+const unlock = await lockBuild(dist)
 try {
   if (!existsSync(target)) {
-    install()
+    installOnce(here, install)
     await build(target)
   }
-  point(stamp)
+  pointTo(dist, stamp)
 } finally {
   unlock()
 }

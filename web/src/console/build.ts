@@ -4,20 +4,10 @@
  */
 import { spawnSync } from "node:child_process"
 import { createHash } from "node:crypto"
-import {
-  copyFileSync,
-  existsSync,
-  globSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from "node:fs"
+import { existsSync, globSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs"
 import { basename, join } from "node:path"
 import { brotliCompressSync, constants } from "node:zlib"
+import { installOnce, lockBuild, pointTo } from "../../built-once.ts"
 
 const here = import.meta.dirname
 const dist = join(here, "../../dist/console")
@@ -47,40 +37,11 @@ function stampOf(): string {
   return hash.digest("hex").slice(0, 16)
 }
 
-/** Waits until no other living process builds or installs. */
-async function lock(): Promise<() => void> {
-  mkdirSync(dist, { recursive: true })
-  const file = join(dist, ".building")
-  for (;;) {
-    try {
-      writeFileSync(file, `${process.pid}`, { flag: "wx" })
-      return () => rmSync(file, { force: true })
-    } catch {
-      if (!isAlive(file)) rmSync(file, { force: true })
-      else await new Promise(resolve => setTimeout(resolve, 200))
-    }
-  }
-}
-
-function isAlive(file: string): boolean {
-  try {
-    process.kill(Number(readFileSync(file, "utf8")), 0)
-    return true
-  } catch {
-    return false
-  }
-}
-
-/** Not `npm ci`, for the reason that `script/install` gives. */
 function install(): void {
-  const lockfile = join(here, "package-lock.json")
-  const installed = join(here, "node_modules/.sluice-lock")
-  if (existsSync(installed) && readFileSync(installed, "utf8") === readFileSync(lockfile, "utf8")) return
   process.stderr.write("Installing the console's packages ...\n")
   const flags = ["--no-save", "--no-audit", "--no-fund", "--loglevel=error"]
   const { status } = spawnSync("npm", ["install", ...flags], { cwd: here, stdio: ["ignore", 2, 2] })
   if (status !== 0) throw new Error("npm could not install the console's packages (web/src/console)")
-  copyFileSync(lockfile, installed)
 }
 
 async function build(target: string): Promise<void> {
@@ -198,23 +159,15 @@ function compress(path: string): number {
   return compressed.length
 }
 
-/** Replacing a link is atomic, so a server that reads meanwhile reads the old build or the new one. */
-function point(stamp: string): void {
-  const fresh = join(dist, `.link-${process.pid}`)
-  rmSync(fresh, { force: true })
-  symlinkSync(stamp, fresh)
-  renameSync(fresh, join(dist, "current"))
-}
-
 const stamp = stampOf()
 const target = join(dist, stamp)
 const onlyInstall = process.argv.includes("--install")
-const unlock = await lock()
+const unlock = await lockBuild(dist)
 try {
-  if (onlyInstall || !existsSync(target)) install()
+  if (onlyInstall || !existsSync(target)) installOnce(here, install)
   if (!onlyInstall) {
     if (!existsSync(target)) await build(target)
-    point(stamp)
+    pointTo(dist, stamp)
   }
 } finally {
   unlock()
