@@ -1,9 +1,9 @@
 // What POST /api/pay/authorize accepts, and what it refuses without leaving a trace; and that an authorization is
 // accepted once.
-import { sql } from "kysely"
 import { type Hex, hexToBigInt, numberToHex, parseAbi, slice } from "viem"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { deployContractWallet } from "../../../test/anvil.ts"
+import { contents } from "../../../test/count-writes.ts"
 import { type PayoutRig, startPayoutRig } from "../../../test/payouts.ts"
 import { bodyOf, relaysOn, type Session, type Signed } from "../../../test/relays.ts"
 import { RELAY_GAS } from "../../ledger/relays/try-relay.ts"
@@ -24,28 +24,13 @@ beforeEach(() => on.begin())
 
 const lower = (address: string) => address.toLowerCase() as Address
 
-/** All rows except those of screenings. */
-async function contents(): Promise<unknown> {
-  const { db } = rig.service.ctx
-  const tables = await sql<{ name: string }>`select tablename as name from pg_tables
-    where schemaname = 'public' and tablename not in ('migrations', 'screenings') order by 1`.execute(db)
-  const all: Record<string, unknown> = {}
-  for (const { name } of tables.rows)
-    all[name] = (
-      await sql`select md5(coalesce(string_agg(t::text, '|' order by t::text), '')) as hash from ${sql.table(name)} t`.execute(
-        db,
-      )
-    ).rows
-  return all
-}
-
 /** Expects a refusal with this code, and that nothing was written. */
 async function expectRefused(session: { id: string }, signed: Signed, status: number, error: string, words?: string) {
-  const before = await contents()
+  const before = await contents(rig.service.ctx.db)
   const answer = await on.submit(session, signed)
   expect([answer.status, answer.body.error], JSON.stringify(answer.body)).toEqual([status, error])
   if (words !== undefined) expect(JSON.stringify(answer.body)).toContain(words)
-  expect(await contents()).toEqual(before)
+  expect(await contents(rig.service.ctx.db)).toEqual(before)
 }
 
 describe("an authorization", () => {
@@ -415,7 +400,7 @@ describe("a refused authorization", () => {
   it("is one whose form is wrong: all faults at once, by path", async () => {
     const session = await on.start()
     const good = bodyOf(session.id, await on.sign(await on.buyer(), session))
-    const before = await contents()
+    const before = await contents(rig.service.ctx.db)
     const send = async (change: object, rest: object = {}) => {
       const authorization = { ...good.authorization, ...change }
       const { status, body } = await rig.service.call("POST", "/api/pay/authorize", { ...good, authorization, ...rest })
@@ -445,6 +430,6 @@ describe("a refused authorization", () => {
     ])
     expect(await send({ valueOf: "1" })).toEqual(["authorization.valueOf"])
     expect(await send({}, { signature: `0x${"00".repeat(4_097)}` })).toEqual(["signature"])
-    expect(await contents()).toEqual(before)
+    expect(await contents(rig.service.ctx.db)).toEqual(before)
   })
 })
