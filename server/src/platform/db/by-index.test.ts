@@ -22,7 +22,7 @@ import { loopsOf } from "../../worker.ts"
 import type { Context } from "../context.ts"
 
 /** Tables with a few rows for each wallet, network or process. */
-const SMALL = ["cursors", "endpoint_troubles", "signing_keys", "wallets"]
+const SMALL = ["cursors", "endpoint_troubles", "receipt_keys", "signing_keys", "wallets"]
 
 /** Statements that may read a whole table, by how they begin, each with the reason. */
 const EXCEPTIONS: Record<string, string> = {

@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. fcc26089f1588bcfdb28f3e9d86c78ca581bb10bfc5218aca406ba6749df8993
+// Made from schema.sql by `npm run schema`; do not edit. 8b05d9bf9cdcf4607d97b9ab8dd24da3a56976cc4d453a47a14a768be7816450
 import type { PublicKey } from "../../../../verify/src/format.ts";
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";

@@ -1378,6 +1378,7 @@ end),
   constraint payouts_payment_id_fkey foreign key (payment_id) references payments(id),
   constraint payouts_replaces_fkey foreign key (replaces) references payouts(id)
 );
+create index payouts_anchors on payouts using btree (chain_id, state) where kind = 'anchor'::text;
 create index payouts_captures_to on payouts using btree (chain_id, recipient, block_number, nonce) where kind = 'capture'::text and succeeded;
 create index payouts_due on payouts using btree (chain_id, lane, least(checks, 1), run_at, created_at, id) where state = any (array['queued'::text, 'held'::text]);
 create index payouts_due_of_merchant on payouts using btree (merchant_id, chain_id, run_at) where state = any (array['queued'::text, 'held'::text]);

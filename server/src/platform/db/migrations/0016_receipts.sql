@@ -129,6 +129,9 @@ create constraint trigger payments_write_receipt_changed after update on payment
   when ((old.status = 'granted' or new.status = 'granted') and (old.status, old.amount::numeric) is distinct from (new.status, new.amount::numeric))
   execute function write_receipt();
 
+-- Each round of receipts asks for those that are under way, and for those that failed.
+create index payouts_anchors on payouts (chain_id, state) where kind = 'anchor';
+
 -- A call of `ReceiptAnchor` by the wallet that the factory obeys. It moves no money.
 alter table payouts
   drop constraint payouts_kind_check, drop constraint payouts_deposit, drop constraint payouts_reserved,
