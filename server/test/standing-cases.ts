@@ -305,19 +305,31 @@ export const cases: Record<string, Standing> = {
   ),
   // Payouts
   ...Object.fromEntries(
-    (["share", "sweep", "return", "authorize", "settle", "batch", "reserve", "capture", "void", "refund"] as const).map(
-      kind => [
-        `payout final, ${kind}`,
-        explainPayout({
-          ...payout,
-          kind,
-          state: "final",
-          minedAt: now,
-          paymentId: kind === "share" || kind === "return" ? pay : null,
-          sessionId: ["reserve", "capture", "void", "refund"].includes(kind) ? "cs_1" : null,
-        }),
-      ],
-    ),
+    (
+      [
+        "share",
+        "sweep",
+        "return",
+        "authorize",
+        "settle",
+        "batch",
+        "reserve",
+        "capture",
+        "void",
+        "refund",
+        "anchor",
+      ] as const
+    ).map(kind => [
+      `payout final, ${kind}`,
+      explainPayout({
+        ...payout,
+        kind,
+        state: "final",
+        minedAt: now,
+        paymentId: kind === "share" || kind === "return" ? pay : null,
+        sessionId: ["reserve", "capture", "void", "refund"].includes(kind) ? "cs_1" : null,
+      }),
+    ]),
   ),
   "payout queued": explainPayout(payout),
   ...Object.fromEntries(
