@@ -5,7 +5,7 @@ import { LongestFirst } from "./server/test/longest-first.ts"
 
 /** `script/test NAME --long` runs the long tests, and nothing else does. */
 const kind = process.env.TEST_LONG ? "long" : "test"
-const everything = ["cli", "sdk", "examples", "react", "server", "contracts", "web", "site", "verify"].map(
+const everything = ["cli", "sdk", "examples", "react", "server", "contracts", "web", "site", "tools", "verify"].map(
   folder => `${folder}/**/*.${kind}.ts`,
 )
 const exclude = ["**/node_modules/**"]

@@ -64,7 +64,9 @@ export const sections: Section[] = [
       "quotas",
       "scale",
       "performance",
-    ].map(name => `operators/${name}`),
+    ]
+      .map(name => `operators/${name}`)
+      .concat("changelog"),
     collapsed: true,
   },
   {

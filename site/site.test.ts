@@ -158,6 +158,10 @@ describe("what the service answers", () => {
     const links = [...list.matchAll(/\]\((\/docs\/[^)]+\.md)\)/g)].map(([, link = ""]) => link)
     const missing = links.filter(link => !existsSync(join(built, link.slice("/docs/".length))))
     expect([links.length > 40, missing]).toEqual([true, []])
+    const whole = await (await fetch(`${url}/docs/llms-full.txt`)).text()
+    for (const title of ["# Your first payment", "# Reserve now, capture later: escrow", "# Settings"])
+      expect(whole).toContain(`${title}\n`)
+    expect((await fetch(`${url}/docs/changelog.xml`)).headers.get("content-type")).toContain("xml")
   })
 })
 

@@ -1,6 +1,7 @@
 /**
  * Makes the site's pages of `docs/` as it is: the title is the first heading, the description the first paragraph, and links between
- * documents become paths of the site. Beside each page it puts the page as Markdown, and `llms.txt`, which lists all.
+ * documents become paths of the site. It also writes each page as Markdown, `llms.txt`, which lists them, `llms-full.txt`, which has
+ * them in one file, and the changelog as a feed.
  */
 import { copyFileSync, existsSync, globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { dirname, join, normalize } from "node:path"
@@ -24,7 +25,12 @@ const slugOf = (file: string): string => file.replace(/(^|\/)README\.md$/, "$1in
 function sources(): Source[] {
   const files = globSync("**/*.md", { cwd: docs }).sort()
   const ours = files.map(file => ({ slug: slugOf(file), text: readFileSync(join(docs, file), "utf8") }))
-  return [...ours, ...referencePages(JSON.parse(readFileSync(join(docs, "openapi.json"), "utf8")))]
+  // The changelog is beside `docs/`, where npm and readers of the sources look for it.
+  const changelog = {
+    slug: "changelog",
+    text: readFileSync(join(here, "../CHANGELOG.md"), "utf8").replaceAll("](docs/", "]("),
+  }
+  return [...ours, changelog, ...referencePages(JSON.parse(readFileSync(join(docs, "openapi.json"), "utf8")))]
 }
 
 /** The path of a page on the site. */
@@ -97,6 +103,8 @@ export function stage(): string[] {
     write(join(copies, `${slug}.md`), `# ${title}\n\n${linked(page.body, slug)}`)
   }
   write(join(copies, "llms.txt"), llms(pages))
+  write(join(copies, "llms-full.txt"), llmsFull(pages))
+  write(join(copies, "changelog.xml"), feed(readFileSync(join(here, "../CHANGELOG.md"), "utf8")))
   write(join(copies, "favicon.svg"), ICON)
   for (const name of ["openapi.json", "console.png"]) copyFileSync(join(docs, name), join(copies, name))
   return pages.map(({ slug }) => slug)
@@ -108,6 +116,39 @@ const ICON =
 function write(path: string, text: string): void {
   mkdirSync(dirname(path), { recursive: true })
   writeFileSync(path, text)
+}
+
+/** What merchants, developers and operators read, in one file. The API's pages are as long again, and stay files of their own. */
+function llmsFull(pages: readonly Page[]): string {
+  const bySlug = new Map(pages.map(page => [page.slug, page]))
+  const whole = sections.flatMap(({ label, slugs }) =>
+    label === "API reference" || label === "For contributors" ? [] : slugs.flatMap(slug => bySlug.get(slug) ?? []),
+  )
+  return whole.map(({ slug, title, body }) => `# ${title}\n\n${linked(body, slug).trim()}\n`).join("\n")
+}
+
+const escaped = (text: string): string => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;")
+
+/** The changelog as Atom (RFC 4287): an entry for each release. What is not released yet has no date, and no entry. */
+function feed(changelog: string): string {
+  const entries = [...changelog.matchAll(/^## (\S+) \((\d{4}-\d{2}-\d{2})\)\n([\s\S]*?)(?=^## |$(?![\s\S]))/gm)].map(
+    ([, version = "", date = "", text = ""]) => `  <entry>
+    <id>urn:sluice:release:${escaped(version)}</id>
+    <title>Sluice ${escaped(version)}</title>
+    <updated>${date}T00:00:00Z</updated>
+    <content type="text">${escaped(text.trim())}</content>
+  </entry>`,
+  )
+  const [, newest = "1970-01-01"] = /^## \S+ \((\d{4}-\d{2}-\d{2})\)$/m.exec(changelog) ?? []
+  return `<?xml version="1.0" encoding="utf-8"?>
+<feed xmlns="http://www.w3.org/2005/Atom">
+  <id>urn:sluice:releases</id>
+  <title>Sluice releases</title>
+  <author><name>Sluice</name></author>
+  <updated>${newest}T00:00:00Z</updated>
+${entries.join("\n")}
+</feed>
+`
 }
 
 /** The list of all pages for language models, by llmstxt.org: each as Markdown. */
