@@ -1,7 +1,8 @@
 /** Priced calls with real payments on a real chain: paid, forwarded, failed by their origin, repeated, settled. */
 import { once } from "node:events"
-import { createServer, request as httpRequest, type Server, type ServerResponse } from "node:http"
+import { createServer, request as httpRequest, type IncomingMessage, type Server, type ServerResponse } from "node:http"
 import { type AddressInfo, connect, createServer as createTcpServer, type Socket } from "node:net"
+import { text } from "node:stream/consumers"
 import { compactVerify, importJWK } from "jose"
 import { sql } from "kysely"
 import { encodeFunctionData, parseAbi } from "viem"
@@ -454,15 +455,14 @@ describe("a priced call", () => {
     expect((await call(OSLO, payment, body)).body.error).toBe("PAYMENT_ALREADY_SERVED")
     expect((await call(OSLO, { "sluice-retry-token": token }, body)).status).toBe(200)
   }
-  /** Pays for a call whose answer has begun; `closed` resolves when that is over. */
+  /** Pays for a call whose answer has begun, and returns that answer. */
   async function streamed(base: string) {
     const asks = await required(OSLO)
     const payment = paymentOf(asks, await sign(await on.buyer(), asks))
     const answered = once(httpRequest(base + OSLO, { headers: payment, agent: false }).end(), "response")
     await carryOut(1)
     const [answer] = await answered
-    const closed = once(answer.on("error", () => {}).resume(), "close").catch(() => {})
-    return { payment, token: answer.headers["sluice-retry-token"], closed }
+    return { payment, token: answer.headers["sluice-retry-token"], answer: answer as IncomingMessage }
   }
 
   it.each([
@@ -488,41 +488,40 @@ describe("a priced call", () => {
         response.destroy()
       }
     }
-    const { payment, token, closed } = await streamed(await listening)
+    const { payment, token, answer } = await streamed(await listening)
+    const closed = once(answer.on("error", () => {}).resume(), "close").catch(() => {})
     await cutOff()
     await closed
     await end()
     await expectKept(payment, token)
   })
 
-  it("that was cut off to make room for others' connections is kept for its token", async () => {
+  it("is not cut off to make room for others' connections", async () => {
+    const { promise: made, resolve: finish } = Promise.withResolvers<void>()
     respond = response => {
       response.write("x".repeat(1_000))
+      void made.then(() => response.end("y"))
     }
     const bounds = { ...defaultBounds, connections: 3 }
     const app = openServer(rig.service.ctx, nobodyKnown, bounds, undefined, { "GET /waits": { by: "public" } })
     proxyRoutes(app, rig.service.ctx, callPayments)
-    let waiting = 0
-    app.get("/waits", () => {
-      waiting++
-      return new Promise(() => {})
-    })
+    const cut: Socket[] = []
+    app.get("/waits", () => new Promise(() => {}))
     const base = await app.listen({ host: "127.0.0.1", port: 0 })
     onTestFinished(async () => {
       origin.closeAllConnections()
       await app.close()
     })
-    const { payment, token, closed } = await streamed(base)
-    const strangers: Socket[] = []
-    for (let i = 1; i <= 3; i++) {
+    const { answer } = await streamed(base)
+    for (let i = 1; i <= 4; i++) {
       const socket = connect(Number(new URL(base).port), "127.0.0.1").on("error", () => {})
+      socket.once("close", () => cut.push(socket))
       socket.write("GET /waits HTTP/1.1\r\nHost: a\r\n\r\n")
-      strangers.push(socket)
-      await expect.poll(() => waiting, { interval: 5 }).toBe(i)
     }
-    await closed
-    for (const socket of strangers) socket.destroy()
-    await expectKept(payment, token)
+    await expect.poll(() => cut.length, { interval: 5 }).toBe(2)
+    finish()
+    expect(await text(answer)).toBe(`${"x".repeat(1_000)}y`)
+    await expect.poll(ofLast).toMatchObject({ served: true })
   })
 
   it("that another transaction settled beside dust is booked, and the dust is not", async () => {
