@@ -95,29 +95,30 @@ function settingsDocument(): string {
 
 # Settings
 
-All are environment variables, read once at the start; every fault is reported at once. \`<NETWORK>\` is a network's name
-in upper case with \`_\` for \`-\`: \`RPC_BASE_SEPOLIA\`.
+Settings are environment variables that the service reads once at the start. It reports all faults together. \`<NETWORK>\` is a
+network's name in upper case, with \`_\` for \`-\`: \`RPC_BASE_SEPOLIA\`.
 
-A command's \`--env-file FILE\` adds the variables of a file: NAME=VALUE in each line, as \`sluice --help\` says. Nothing in a value is
-special, and a variable that is set already counts.
+A command's \`--env-file FILE\` adds the variables of a file with one NAME=VALUE in each line (\`sluice --help\` has the details). No
+character in a value has a special meaning. A variable that is already set takes precedence.
 
-A secret can be in a file of its own, which another setting names: ${secretFileNames.map(name => `\`${name}\``).join(", ")}.
-One newline at the end of the file is no part of the value. Setting both forms is a fault.
+A secret can be in its own file, which another setting names: ${secretFileNames.map(name => `\`${name}\``).join(", ")}.
+One newline at the end of the file is ignored. Setting both forms is a fault.
 
-| setting | meaning | default | live mode demands |
+| setting | meaning | default | live mode requires |
 |---|---|---|---|
 ${rows.join("\n")}
 
 ## What the scan costs
 
-While nobody pays, each RPC endpoint of each network gets 198,000 calls a day in 68,000 requests. 104,000 of the calls are the scan's: six in
-each of 17,280 rounds, at the default \`VERIFY_INTERVAL\` of 5 seconds. The others are about the wallets, about what left receiving addresses,
-and about other tokens. With a minute they are 104,000 in all, and payments are confirmed up to a minute later. 27,000 of the
-calls are \`eth_getLogs\` (12,000 with a minute); each further thousand addresses in the scan adds one to each round.
+While no payments arrive, each RPC endpoint of each network gets 198,000 calls a day in 68,000 requests. The scan makes 104,000 of these
+calls: six in each of 17,280 rounds, at the default \`VERIFY_INTERVAL\` of 5 seconds. The other calls are about the wallets, money that
+left receiving addresses, and other tokens. At a \`VERIFY_INTERVAL\` of one minute there are 104,000 calls in all, and payments are
+confirmed up to a minute later. 27,000 of the calls are \`eth_getLogs\` (12,000 at one minute). Each further thousand addresses in the
+scan adds one call to each round.
 
-Measured on 2026-11-28 with \`script/bench calls\` on a busy machine: one process, three endpoints, blocks of two seconds, 60 to 120 seconds that
-stand for a day, without what runs hourly or daily. In an earlier run 20 payments were confirmed 2.8 s (p50) and at most 6.1 s after
-they had their confirmations.
+\`script/bench calls\` measured this on 2026-11-28 on a busy machine, with one process, three endpoints and blocks of two seconds. It
+extrapolates 60 to 120 seconds to a day, without hourly and daily jobs. In an earlier run, 20 payments were confirmed 2.8 s (p50) and at
+most 6.1 s after they had their confirmations.
 `
 }
 

@@ -21,17 +21,17 @@ function mailAddress(value: string): string {
 export const mailSettings = {
   SMTP_URL: {
     meaning:
-      "the mail server that sends notices to merchants' people: smtp://HOST:PORT, which uses TLS where the server offers it, or smtps://HOST:PORT; with USER:PASSWORD@ where it asks for them",
+      "the mail server for notices to merchants' people: smtp://HOST:PORT (uses TLS if the server offers it) or smtps://HOST:PORT, with USER:PASSWORD@ if the server requires them",
     otherwise: "no mail is sent",
     parse: smtpUrl,
   },
   MAIL_FROM: {
-    meaning: "the address that mails are from; SMTP_URL needs it",
+    meaning: "the sender's address of all mail; required with SMTP_URL",
     otherwise: "none",
     parse: mailAddress,
   },
   MAIL_ALARMS: {
-    meaning: "where a new alarm of the service is mailed, for its operator; SMTP_URL must be set",
+    meaning: "the operator's address, which gets each new alarm of the service by mail; requires SMTP_URL",
     otherwise: "alarms are not mailed",
     parse: mailAddress,
   },

@@ -5,21 +5,21 @@ import type { Meaning } from "./setting.ts"
 export const networkSettingsTable = {
   RPC: {
     meaning: "RPC endpoints, comma-separated",
-    otherwise: "the sandbox's chain; needed elsewhere",
+    otherwise: "the sandbox's chain; required elsewhere",
     live: "must be set; https, or a node on a private address",
   },
   TOKEN: { meaning: "the settlement token", otherwise: "USDC" },
   DEPOSIT_FACTORY: {
     meaning: "the deposit factory whose operator is the payout wallet",
-    otherwise: "the sandbox's; needed elsewhere",
+    otherwise: "the sandbox's; required elsewhere",
     live: "must be set",
   },
   ESCROW: {
-    meaning: "the escrow that the relay wallet operates, one of those in docs/developers/contracts.md; off: none",
-    otherwise: "v1.1 on base and base-sepolia, else none; the sandbox's",
+    meaning: "the escrow that the relay wallet operates, one of the escrows in docs/developers/contracts.md; off: none",
+    otherwise: "v1.1 on base and base-sepolia, otherwise none; in the sandbox its own",
   },
   REFUND_COLLECTOR: {
-    meaning: "the contract that pulls refunds of that escrow from merchants' wallets; sluice deploy makes it",
+    meaning: "the contract that pulls refunds of that escrow from merchants' wallets; `sluice deploy` creates it",
     otherwise: "the sandbox's; elsewhere none, and refunds are refused",
   },
   SANCTIONS_ORACLE: {

@@ -6,26 +6,26 @@ import { httpUrl, issuerUrl, listOf, oneOf, originUrl, text } from "./setting-va
 export const signInSettings = {
   CONSOLE_URL: {
     meaning:
-      "the address of the console, where that is another host than BASE_URL's: its pages and its cookie are then at this host alone, whose proxy must pass the Host on",
+      "the address of the console, if it has another host than BASE_URL. Its pages and its cookie are then only at this host, and the proxy must forward the Host header",
     otherwise: "BASE_URL",
     live: "https, and not a private address",
     parse: originUrl,
   },
   CONSOLE_ORIGINS: {
-    meaning: "origins of other browser consoles, comma-separated; they send tokens, never the cookie",
+    meaning: "the origins of other browser consoles, comma-separated. They send tokens, never the cookie",
     fallback: "",
     parse: listOf(part => new URL(httpUrl(part)).origin),
   },
   OIDC_ISSUER: {
-    meaning: "the issuer of console tokens; the same as BASE_URL where merchants sign in with wallets alone",
-    otherwise: "the sandbox's own; needed elsewhere",
+    meaning: "the issuer of console tokens; equal to BASE_URL if merchants sign in only with wallets",
+    otherwise: "the sandbox's own; required elsewhere",
     live: "must be set; https, not a private address, not a sandbox's",
     parse: issuerUrl,
   },
   OIDC_AUDIENCE: { meaning: "the audience that console tokens must name", fallback: "sluice", parse: text },
   OIDC_CLIENT_ID: {
     meaning:
-      "the console's client id at OIDC_ISSUER, with the redirect URI CONSOLE_URL/console/callback; people then sign in there",
+      "the console's client id at OIDC_ISSUER, where people then sign in. Its redirect URI is CONSOLE_URL/console/callback",
     otherwise: "none: people sign in with wallets",
     parse: text,
   },
@@ -35,8 +35,8 @@ export const signInSettings = {
     parse: text,
   },
   SIGNUP: {
-    meaning: "open: the first valid token makes a merchant; invite: only for invited subjects",
-    otherwise: "open, in live mode invite",
+    meaning: "open: the first valid token creates a merchant; invite: only invited subjects may sign up",
+    otherwise: "open; in live mode invite",
     parse: oneOf("open", "invite"),
   },
 } satisfies Record<string, Setting<unknown>>
