@@ -1,19 +1,7 @@
 /** The table of commands. It is all that `--help`, the completion of shells and docs/developers/cli.md are made of. */
 import type { Command } from "./command.ts"
 import { resourceCommands } from "./resource-commands.ts"
-
-/** The events that `sluice trigger` makes happen. */
-export const triggered = [
-  "checkout.session.completed",
-  "checkout.confirmed",
-  "checkout.expired",
-  "payment.exception",
-  "paywall.granted",
-  "subscription.renewal.created",
-  "subscription.canceled",
-  "settings.webhook_changed",
-  "ping",
-] as const
+import { triggered } from "./triggers.ts"
 
 const own: Record<string, Command> = {
   login: {
@@ -65,7 +53,7 @@ const own: Record<string, Command> = {
     does: "makes an event happen in the sandbox, by a real payment on its chain",
     takes: "<event>",
     options: [
-      ["--on <id>", "the checkout or paywall to use, or for `ping` the webhook"],
+      ["--on <id>", "the checkout, paywall or subscription to use, or for `ping` the webhook"],
       ["--amount <amount>", "the amount of the new checkout or paywall; 1.00 by default"],
       ["--metadata <name=value...>", "metadata of the new checkout"],
     ],

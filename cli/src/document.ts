@@ -2,6 +2,7 @@
 import type { Command } from "./command.ts"
 import { commandTable } from "./commands.ts"
 import { exitCodes } from "./failure.ts"
+import { untriggered } from "./triggers.ts"
 
 const intro = `# Command line
 
@@ -9,8 +10,9 @@ const intro = `# Command line
 
 **Which service, which key.** \`SLUICE_API_KEY\` wins over every profile, and then no profile is read. \`SLUICE_URL\` or \`--url\` has the
 address; without them it is the sandbox at \`http://127.0.0.1:4000\`. Otherwise the profile counts that \`sluice login\` has saved, in a
-file that only its owner may read: \`SLUICE_CONFIG\`, or \`sluice/profiles.json\` below \`XDG_CONFIG_HOME\` or \`~/.config\`. The key of a
-profile is sent to its own service alone. \`sluice login\` opens no browser: it prints an address and a code.
+file that only its owner may read: \`SLUICE_CONFIG\`, or \`sluice/profiles.json\` below \`XDG_CONFIG_HOME\` or \`~/.config\`. Its key is in
+the keyring of the system: on Linux by \`secret-tool\` (Debian: libsecret-tools), on macOS by \`security\`. Where no keyring answers, or with
+\`SLUICE_KEYRING=off\`, the key is in the file too. It is sent to its own service alone. \`sluice login\` opens no browser: it prints an address and a code.
 
 **For programs.** Every command takes \`--json\`: one line of JSON for each value. Errors are on the standard error, with the id of the
 request, and with \`--json\` they are JSON too. \`NO_COLOR\` is respected. Text of payers reaches a terminal without control characters.
@@ -23,9 +25,16 @@ command finds the secret in \`SLUICE_WEBHOOK_SECRET\`, and \`sluice listen\` end
 
 **For assistants** \`sluice mcp\` has tools, over the standard input and output: [Assistants](mcp.md).
 
-**In the sandbox** \`script/sluice\` uses the key of its first merchant: nobody has to sign in. \`sluice pay\` and \`sluice trigger\` make real payments on its chain. \`checkout.expired\`, \`subscription.renewal.created\` and \`--late\` move the
-sandbox's clock, by minutes or half a day. After that \`--as-agent\` is refused, because the buyer signs by this machine's clock. \`checkout.expired\`
-takes about a minute.
+**In the sandbox** \`script/sluice\` uses the key of its first merchant: nobody has to sign in. \`sluice pay\` and \`sluice trigger\` make
+real payments on its chain. \`sluice trigger\` also reserves, captures and voids, refunds from the merchant's wallet, and lets the chain take
+a payment back by a reorg, which takes all later transactions too. With \`--on\` it does that to a checkout of yours.
+Time passes by the sandbox's clock: half a minute for a reversal, five minutes for \`checkout.failed\`, \`checkout.expired\` and \`--late\`, half a
+day for \`subscription.renewal.created\` and four days for \`subscription.past_due\`. After that \`--as-agent\` is refused, because the buyer
+signs by this machine's clock. \`checkout.expired\` takes about a minute.
+
+${Object.entries(untriggered)
+  .map(([event, reason]) => `\`${event}\` can't be triggered: ${reason}.`)
+  .join("\n")}
 
 \`sluice doctor\` is the operator's command where the server is installed; \`node cli/src/sluice.ts doctor\` checks the connection.
 `

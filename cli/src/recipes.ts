@@ -1,15 +1,17 @@
 /** How each event is made to happen in the sandbox, by real payments on its chain. */
-import { setTimeout as sleep } from "node:timers/promises"
-import type { triggered } from "./commands.ts"
+import { SluiceError } from "../../sdk/src/errors.ts"
 import { Failure } from "./failure.ts"
 import type { connect } from "./profiles.ts"
-import { inSandbox, passEnd, payCheckout } from "./sandbox.ts"
+import { askWallet, inSandbox, passEnd, payCheckout, reserve, sendAsMerchant, waitFor } from "./sandbox.ts"
+import type { triggered } from "./triggers.ts"
 
 const BLOCKS = 12
 /** The shortest time to pay that a checkout may have, in seconds. */
 const SHORTEST_S = 300
-const PAUSE_MS = 1_000
-const WAIT_MS = 120_000
+/** After this long the service believes that what a reorg took is gone. */
+const SUSPECT = "31s"
+/** A payment may be final before the reorg comes, and then another one is made. */
+const MAX_TRIES = 5
 
 type Connected = ReturnType<typeof connect>
 
@@ -30,6 +32,26 @@ export interface Done {
 export const recipes: Record<(typeof triggered)[number], (sluice: Connected, wish: Wish) => Promise<Done>> = {
   "checkout.session.completed": async (sluice, wish) => await paid(sluice, wish),
   "checkout.confirmed": async (sluice, wish) => await paid(sluice, wish),
+  "checkout.authorized": async (sluice, wish) => ({ object: await reserved(sluice, wish) }),
+  "checkout.voided": async (sluice, wish) => {
+    const object = await reserved(sluice, wish)
+    await sluice.payments.void({ sessionId: object })
+    return { object }
+  },
+  "checkout.failed": async (sluice, { on, amount, metadata }) => {
+    const id = on ?? (await sluice.checkouts.create({ amount, metadata, expiresIn: SHORTEST_S })).id
+    const [address] = (await askWallet(sluice, { buyer: 1 }, "eth_accounts")) as string[]
+    // A transfer, and not of this checkout.
+    const { txHash } = (await inSandbox(sluice, "pay", { to: address, amount: "0.01", buyer: 0 })) as { txHash: string }
+    await sluice.pay.confirm({ sessionId: id, txHash })
+    await waitFor("the hash is refused", async () => {
+      const { submission } = await sluice.pay.status(id, { txHash, wait: 25 })
+      return submission?.status === "failed" ? true : undefined
+    })
+    await passEnd(sluice, await sluice.checkouts.get(id))
+    await inSandbox(sluice, "mine", { blocks: BLOCKS })
+    return { object: id }
+  },
   "checkout.expired": async (sluice, { on, amount, metadata }) => {
     const checkout = on
       ? await sluice.checkouts.get(on)
@@ -39,36 +61,81 @@ export const recipes: Record<(typeof triggered)[number], (sluice: Connected, wis
     await inSandbox(sluice, "mine", { blocks: BLOCKS })
     return { object: checkout.id }
   },
+  "checkout.session.reversed": async (sluice, { on, ...wish }) => {
+    if (on) return await takenBack(sluice, await txHashOf(sluice, on))
+    return await paidAndTakenBack(sluice, async () => {
+      const { object = "" } = await paid(sluice, { ...wish, on })
+      return await txHashOf(sluice, object)
+    })
+  },
   "payment.exception": async (sluice, wish) => {
     const id = await checkoutOf(sluice, wish)
     await payCheckout(sluice, id, { twice: true, buyer: 0 })
     // The event is about the payment, which has an id of its own.
     return {}
   },
-  "paywall.granted": async (sluice, { on, amount }) => {
-    const id = on ?? (await sluice.paywalls.create({ name: "Triggered", price: amount } as never)).id
-    const { price, payTo } = await sluice.paywalls.get(id)
-    const [address] = (await inSandbox(sluice, "wallet", { method: "eth_accounts", params: [], buyer: 0 }))
-      .result as string[]
-    const { txHash } = await inSandbox(sluice, "pay", { to: payTo, amount: price, buyer: 0 })
-    await sluice.paywalls.pay(id, { txHash, address } as never)
+  "payment.refunded": async (sluice, { on, amount, metadata }) => {
+    const sessionId = on ?? (await sluice.checkouts.create({ amount, metadata, capture: "automatic" })).id
+    if ((await sluice.pay.status(sessionId)).status === "pending") await reserve(sluice, sessionId)
+    await waitFor(`${sessionId} is captured`, async () => {
+      const { status } = await sluice.pay.status(sessionId, { wait: 25 })
+      return ["confirmed", "partially_refunded"].includes(status) ? true : undefined
+    })
+    const { refundId } = await sluice.refunds.create({ sessionId })
+    // Its payout wallet allows it first, unless it has allowed as much already.
+    const allowed = await waitFor(`${refundId} can be paid`, async () => {
+      const { status, approval } = await sluice.refunds.get(refundId)
+      if (status === "needs_approval") return approval ?? undefined
+      return status === "succeeded" ? "already" : undefined
+    })
+    if (allowed !== "already") await sendAsMerchant(sluice, allowed.owner ?? "", allowed.call ?? {})
+    return { object: sessionId }
+  },
+  "paywall.granted": async (sluice, wish) => {
+    await grant(sluice, wish)
     return {}
   },
-  "subscription.renewal.created": async sluice => {
-    await subscribe(sluice)
+  "paywall.reversed": async (sluice, wish) =>
+    await paidAndTakenBack(sluice, async () => {
+      const { id, txHash } = await grant(sluice, wish)
+      await waitFor("access is granted", async () => {
+        const { status } = await sluice.paywalls.getPayment(id, txHash, { wait: 25 } as never)
+        return status === "granted" ? true : undefined
+      })
+      return txHash
+    }),
+  "subscription.renewal.created": async (sluice, { on }) => {
+    if (!on) await subscribe(sluice)
     // The invoice of the next day is made half a day before it, once no reorg can remove the first payment. The service looks for
     // that each minute.
     await inSandbox(sluice, "clock", { advance: "13h" })
-    return {
-      again: async () => {
-        await inSandbox(sluice, "mine", { blocks: 2 })
-        await inSandbox(sluice, "clock", { advance: "1m" })
-      },
-    }
+    return { again: async () => await pass(sluice, "1m") }
   },
-  "subscription.canceled": async sluice => {
-    const id = await subscribe(sluice)
-    await sluice.subscriptions.cancel(id, { at: "now" })
+  "subscription.past_due": async (sluice, { on }) => {
+    const object = on ?? (await subscribe(sluice))
+    // An invoice that nobody pays is late three days after it is due.
+    return { object, again: async () => await pass(sluice, "12h") }
+  },
+  "subscription.canceled": async (sluice, { on }) => {
+    await sluice.subscriptions.cancel(on ?? (await subscribe(sluice)), { at: "now" })
+    return {}
+  },
+  "subscription.resumed": async (sluice, { on }) => {
+    const object = on ?? (await subscribe(sluice))
+    const { status } = await sluice.subscriptions.get(object)
+    if (status !== "paused") await sluice.subscriptions.pause(object)
+    await sluice.subscriptions.resume(object)
+    return { object }
+  },
+  "settings.split_changed": async sluice => {
+    const recipients = await Promise.all(
+      [1, 2].map(async buyer => {
+        const [address] = (await askWallet(sluice, { buyer }, "eth_accounts")) as string[]
+        return { address, percent: 50 }
+      }),
+    )
+    const { id } = await sluice.splits.create({ name: "Triggered", recipients } as never)
+    await sluice.splits.delete(id)
     return {}
   },
   "settings.webhook_changed": async sluice => {
@@ -89,10 +156,61 @@ export const recipes: Record<(typeof triggered)[number], (sluice: Connected, wis
 const checkoutOf = async ({ checkouts }: Connected, { on, amount, metadata }: Wish): Promise<string> =>
   on ?? (await checkouts.create({ amount, metadata })).id
 
-async function paid(sluice: Connected, wish: Wish): Promise<Done> {
+/** Pays a checkout; one whose money is reserved first is captured whole. */
+async function paid(sluice: Connected, wish: Wish): Promise<Done & { object: string }> {
   const object = await checkoutOf(sluice, wish)
-  await payCheckout(sluice, object, { buyer: 0 })
+  const { capture, status } = await sluice.pay.status(object)
+  if (capture === "direct") await payCheckout(sluice, object, { buyer: 0 })
+  else {
+    if (status === "pending") await reserve(sluice, object)
+    if (capture === "manual") await sluice.payments.capture({ sessionId: object })
+  }
   return { object }
+}
+
+/** A checkout whose money is in an escrow, and not captured; returns its id. */
+async function reserved(sluice: Connected, { on, amount, metadata }: Wish): Promise<string> {
+  const id = on ?? (await sluice.checkouts.create({ amount, metadata, capture: "manual" })).id
+  if ((await sluice.pay.status(id)).status === "pending") await reserve(sluice, id)
+  return id
+}
+
+/** Pays a paywall; returns its id and the hash of the payment. */
+async function grant(sluice: Connected, { on, amount }: Wish): Promise<{ id: string; txHash: string }> {
+  const id = on ?? (await sluice.paywalls.create({ name: "Triggered", price: amount } as never)).id
+  const { price, payTo } = await sluice.paywalls.get(id)
+  const [address] = (await askWallet(sluice, { buyer: 0 }, "eth_accounts")) as string[]
+  const { txHash } = (await inSandbox(sluice, "pay", { to: payTo, amount: price, buyer: 0 })) as { txHash: string }
+  await sluice.paywalls.pay(id, { txHash, address } as never)
+  return { id, txHash }
+}
+
+/** The transaction that paid a checkout, once that is confirmed. */
+const txHashOf = async (sluice: Connected, id: string): Promise<string> =>
+  await waitFor(`${id} is confirmed`, async () => {
+    const { status, txHash } = await sluice.pay.status(id, { wait: 25 })
+    return status === "confirmed" ? (txHash ?? undefined) : undefined
+  })
+
+/** Makes payments until the chain takes one of them back. */
+async function paidAndTakenBack(sluice: Connected, pay: () => Promise<string>): Promise<Done> {
+  for (let i = 1; ; i++)
+    try {
+      return await takenBack(sluice, await pay())
+    } catch (error) {
+      if (!(error instanceof SluiceError) || error.code !== "VALIDATION_ERROR" || i >= MAX_TRIES) throw error
+    }
+}
+
+/** The chain takes a transaction back by a reorg, as if it had never been. */
+async function takenBack(sluice: Connected, txHash: string): Promise<Done> {
+  await inSandbox(sluice, "reorg", { txHash })
+  return { again: async () => await pass(sluice, SUSPECT) }
+}
+
+async function pass(sluice: Connected, advance: string): Promise<void> {
+  await inSandbox(sluice, "mine", { blocks: 2 })
+  await inSandbox(sluice, "clock", { advance })
 }
 
 /** Begins a subscription of a day by its first payment; returns its id. */
@@ -100,9 +218,8 @@ async function subscribe(sluice: Connected): Promise<string> {
   const { id: productId } = await sluice.products.create({ name: "Triggered", price: "1.00", billingInterval: "day" })
   const { id } = await sluice.checkouts.create({ productId })
   await payCheckout(sluice, id, { buyer: 0 })
-  for (const endsAt = Date.now() + WAIT_MS; Date.now() < endsAt; await sleep(PAUSE_MS)) {
+  return await waitFor("the subscription begins", async () => {
     const { data } = await sluice.subscriptions.list({ productId }).page({ limit: 1 })
-    if (data[0]) return data[0].id
-  }
-  throw new Failure("The subscription has not begun in two minutes.", 4)
+    return data[0]?.id
+  })
 }

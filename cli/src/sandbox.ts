@@ -1,5 +1,7 @@
 /** Payments of the sandbox's test buyers. */
+import { setTimeout as sleep } from "node:timers/promises"
 import { type BuyerOptions, openBuyer } from "../../sdk/src/buyer/buyer.ts"
+import { authorizationFields, domainFields } from "../../sdk/src/buyer/sign.ts"
 import { SluiceError } from "../../sdk/src/errors.ts"
 import { fromUnits, toUnits } from "../../sdk/src/money.ts"
 import type { Sluice } from "../../sdk/src/sluice.ts"
@@ -20,6 +22,8 @@ type Connected = Sluice & { baseUrl: string }
 type Status = Awaited<ReturnType<Sluice["pay"]["status"]>>
 
 const MAX_PER_PAYMENT = "1000000"
+const PAUSE_MS = 1_000
+const WAIT_MS = 120_000
 
 /** Sends a route of the sandbox; throws a {@link Failure} with a sentence where the service is no sandbox. */
 export async function inSandbox(sluice: Connected, path: string, body: object): Promise<Record<string, unknown>> {
@@ -75,8 +79,7 @@ async function agentOf(
   { chainId, token }: { chainId: number; token: { address: string; decimals: number } },
   buyer: number,
 ): Promise<ReturnType<typeof openBuyer>> {
-  const ask = async (method: string, params: unknown[] = []) =>
-    (await inSandbox(sluice, "wallet", { method, params, buyer })).result
+  const ask = async (method: string, params: unknown[] = []) => await askWallet(sluice, { buyer }, method, params)
   const [address] = (await ask("eth_accounts")) as `0x${string}`[]
   const provider = {
     request: async ({ method, params }: { method: string; params?: unknown }) => await ask(method, params as unknown[]),
@@ -86,4 +89,59 @@ async function agentOf(
     maxPerPayment: MAX_PER_PAYMENT,
     tokens: [{ network: `eip155:${chainId}`, ...token }],
   })
+}
+
+/** Asks the wallet of a test buyer, or that of a merchant of the sandbox, as a page asks a browser's (EIP-1193). */
+export const askWallet = async (
+  sluice: Connected,
+  whose: { buyer: number } | { merchant: number },
+  method: string,
+  params: unknown[] = [],
+): Promise<unknown> => (await inSandbox(sluice, "wallet", { method, params, ...whose })).result
+
+/** Looks until there is something; throws a {@link Failure} with `what` after two minutes. */
+export async function waitFor<T>(what: string, look: () => Promise<T | undefined>): Promise<T> {
+  for (const endsAt = Date.now() + WAIT_MS; Date.now() < endsAt; await sleep(PAUSE_MS)) {
+    const found = await look()
+    if (found !== undefined) return found
+  }
+  throw new Failure(`Not within two minutes: ${what}.`, 4)
+}
+
+/** Pays a checkout whose money goes into an escrow: the first buyer signs what its status says. Resolves once it is reserved. */
+export async function reserve(sluice: Connected, id: string): Promise<void> {
+  const { authorization: terms, chainId, token, message } = await sluice.pay.status(id)
+  if (!terms) throw new Failure(`Nothing can be reserved for the checkout ${id} now: ${message}`)
+  const { primaryType, ...rest } = terms
+  const [from = ""] = (await askWallet(sluice, { buyer: 0 }, "eth_accounts")) as string[]
+  const { kinds } = (await sluice.facilitator.supported()) as {
+    kinds: { network: string; extra?: { name?: string; version?: string } }[]
+  }
+  const { name, version } = kinds.find(({ network }) => network === `eip155:${chainId}`)?.extra ?? {}
+  const authorization = { from, ...rest }
+  const typed = {
+    domain: { name, version, chainId, verifyingContract: token.address },
+    types: { EIP712Domain: domainFields, [primaryType]: authorizationFields },
+    primaryType,
+    message: authorization,
+  }
+  const signature = await askWallet(sluice, { buyer: 0 }, "eth_signTypedData_v4", [from, JSON.stringify(typed)])
+  await sluice.pay.authorize({ sessionId: id, authorization, signature } as never)
+  await waitFor(`${id} is reserved`, async () => {
+    const { status } = await sluice.pay.status(id, { wait: 25 })
+    return ["pending", "verifying"].includes(status) ? undefined : status
+  })
+}
+
+/** Sends a call from the merchant's wallet at this address; the sandbox has the keys of the payout wallets that it began with. */
+export async function sendAsMerchant(sluice: Connected, owner: string, call: object): Promise<void> {
+  for (let merchant = 0; ; merchant++) {
+    const accounts = await askWallet(sluice, { merchant }, "eth_accounts").catch(error => {
+      if (!(error instanceof SluiceError) || error.status !== 400) throw error
+      throw new Failure(`The sandbox has no key of the payout wallet ${owner}. Send the call yourself.`)
+    })
+    if (`${accounts}`.toLowerCase() !== owner.toLowerCase()) continue
+    await askWallet(sluice, { merchant }, "eth_sendTransaction", [call])
+    return
+  }
 }

@@ -31,7 +31,8 @@ export interface Payer {
   sign(authorization: Authorization, domain: Domain): Promise<`0x${string}`>
 }
 
-const fields = [
+/** The fields of an authorization (EIP-3009), as EIP-712 names their types. */
+export const authorizationFields = [
   ["from", "address"],
   ["to", "address"],
   ["value", "uint256"],
@@ -40,7 +41,8 @@ const fields = [
   ["nonce", "bytes32"],
 ].map(([name = "", type = ""]) => ({ name, type }))
 
-const domainFields = [
+/** The fields of a token's domain (EIP-712). */
+export const domainFields = [
   ["name", "string"],
   ["version", "string"],
   ["chainId", "uint256"],
@@ -56,7 +58,7 @@ export function signerOf(wallet: Wallet): Payer {
       sign: ({ value, validAfter, validBefore, ...rest }, domain) =>
         wallet.signTypedData({
           domain,
-          types: { TransferWithAuthorization: fields },
+          types: { TransferWithAuthorization: authorizationFields },
           primaryType,
           message: { ...rest, value: BigInt(value), validAfter: BigInt(validAfter), validBefore: BigInt(validBefore) },
         } as never),
@@ -64,7 +66,7 @@ export function signerOf(wallet: Wallet): Payer {
   return {
     address: wallet.address,
     sign: async (message, domain) => {
-      const types = { EIP712Domain: domainFields, TransferWithAuthorization: fields }
+      const types = { EIP712Domain: domainFields, TransferWithAuthorization: authorizationFields }
       const params = [wallet.address, JSON.stringify({ domain, types, primaryType, message })]
       return (await wallet.provider.request({ method: "eth_signTypedData_v4", params })) as `0x${string}`
     },

@@ -15,6 +15,8 @@ export interface LocalChain {
   save(): Promise<void>
   /** Mines this many blocks and saves. */
   mine(blocks: number): Promise<void>
+  /** Replaces the last blocks by as many empty ones, as a reorganization does, and saves. */
+  reorg(blocks: number): Promise<void>
   /** Moves the chain's clock, mines one block at the new time and saves. */
   advance(seconds: number): Promise<void>
   /** Resolves when anvil ended without a call of `stop`. */
@@ -96,6 +98,10 @@ export async function startLocalChain(o: ChainOptions): Promise<LocalChain> {
     async mine(blocks) {
       // Anvil needs about 1 ms for a block; mining in parts keeps each call far from the time limit.
       for (let left = blocks; left > 0; left -= 500) await rpc.call("anvil_mine", [quantity(Math.min(left, 500))])
+      await state.save()
+    },
+    async reorg(blocks) {
+      await rpc.call("anvil_reorg", [blocks, []])
       await state.save()
     },
     async advance(seconds) {

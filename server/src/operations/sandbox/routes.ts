@@ -1,4 +1,4 @@
-/** `/sandbox/*`: a faucet, a buyer, a clock, blocks, and a webhook receiver. Only in the sandbox. */
+/** `/sandbox/*`: a faucet, a buyer, a clock, blocks that come and go, and a webhook receiver. Only in the sandbox. */
 import { appendFile, readFile } from "node:fs/promises"
 import { Type } from "typebox"
 import { concat, encodeFunctionData, erc20Abi, isHex } from "viem"
@@ -36,15 +36,16 @@ interface Parts {
 const hidden = { hide: true }
 
 export function sandboxRoutes(app: Server, parts: Parts): void {
-  moneyRoutes(app, parts)
+  const inTurn = oneAtATime()
+  moneyRoutes(app, parts, minedInTurn(parts, inTurn))
   timeRoutes(app, parts)
+  reorgRoute(app, parts, inTurn)
   inboxRoutes(app, parts)
 }
 
-function moneyRoutes(app: Server, { ctx, chain, wallet, deployer, buyers, merchants }: Parts): void {
+function moneyRoutes(app: Server, { ctx, wallet, deployer, buyers, merchants }: Parts, mined: Mined): void {
   const token = ctx.chain.networks[0]?.token
   if (!token) throw new Error("the sandbox has no network")
-  const mined = minedInTurn(chain, wallet)
 
   app.post(
     "/sandbox/faucet",
@@ -117,6 +118,32 @@ function timeRoutes(app: Server, { chain, wallet, advance }: Parts): void {
   )
 }
 
+/** What a network does to a payment that it had shown already: the block of a transaction, and all after it, are no more. */
+function reorgRoute(app: Server, { chain, wallet }: Parts, inTurn: InTurn): void {
+  const blockOf = (hash: Hex) =>
+    wallet.getTransactionReceipt({ hash }).then(
+      ({ blockNumber }) => blockNumber,
+      () => undefined,
+    )
+  app.post(
+    "/sandbox/reorg",
+    { schema: { ...hidden, body: Strict({ txHash: Type.String({ maxLength: 66 }) }) } },
+    async request => {
+      const txHash = request.body.txHash as Hex
+      return await inTurn(async () => {
+        let block = await blockOf(txHash)
+        if (block === undefined) throw invalid("txHash", "must be the hash of a transaction in a block")
+        const { number: final } = await wallet.getBlock({ blockTag: "finalized" })
+        if (block <= final) throw invalid("txHash", "must be in a block that is not final yet: make the payment again")
+        // A block that is mined in between makes the depth too small.
+        for (; block !== undefined; block = await blockOf(txHash))
+          await chain.reorg(Number((await wallet.getBlockNumber()) - block) + 1)
+        return { blockNumber: Number(await wallet.getBlockNumber()) }
+      })
+    },
+  )
+}
+
 function inboxRoutes(app: Server, { ctx, inboxFile }: Parts): void {
   app.get("/sandbox/inbox", { schema: hidden }, async () => {
     const lines = (await readFile(inboxFile, "utf8").catch(() => "")).split("\n").filter(line => line !== "")
@@ -141,26 +168,33 @@ function inboxRoutes(app: Server, { ctx, inboxFile }: Parts): void {
   })
 }
 
-type Send = () => Promise<`0x${string}`>
+type Hex = `0x${string}`
+type Mined = (send: () => Promise<Hex>) => Promise<Hex>
+type InTurn = <T>(work: () => Promise<T>) => Promise<T>
+
+/** Runs one thing at a time: two concurrent transactions of one account would take the same nonce, and a reorg removes what waits. */
+function oneAtATime(): InTurn {
+  let last: Promise<unknown> = Promise.resolve()
+  return work => {
+    const mine = last.then(work)
+    last = mine.catch(() => {})
+    return mine
+  }
+}
 
 /**
  * Sends a transaction and waits until it is mined and saved to disk, so that an answered request survives any kill. Throws for one
  * that reverted: its caller would wait for a payment that never was.
  */
-function minedInTurn(chain: LocalChain, wallet: ChainClient): (send: Send) => Promise<`0x${string}`> {
-  // One at a time: two concurrent transactions of one account would take the same nonce.
-  let last: Promise<unknown> = Promise.resolve()
-  return send => {
-    const mine = last.then(async () => {
+function minedInTurn({ chain, wallet }: Parts, inTurn: InTurn): Mined {
+  return send =>
+    inTurn(async () => {
       const hash = await send()
       const { status } = await wallet.waitForTransactionReceipt({ hash })
       await chain.save()
       if (status === "reverted") throw new Error(`the transaction ${hash} reverted`)
       return hash
     })
-    last = mine.catch(() => {})
-    return mine
-  }
 }
 
 /** Parses the amount of a body, in base units; throws `VALIDATION_ERROR`. */

@@ -116,6 +116,7 @@ const publicRoutes: RouteName[] = [
   "POST /sandbox/wallet",
   "POST /sandbox/clock",
   "POST /sandbox/mine",
+  "POST /sandbox/reorg",
   "ANY /sandbox/oidc/*",
   // It answers that there is no stream to open and no session to end.
   "GET /mcp",
