@@ -1,21 +1,25 @@
 /** Which service is asked, and with which key: the environment, or a profile that `sluice login` has saved. */
+import { randomUUID } from "node:crypto"
 import { chmodSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs"
 import { homedir } from "node:os"
 import { dirname, join } from "node:path"
 import { Sluice } from "../../sdk/src/sluice.ts"
 import { Failure } from "./failure.ts"
+import { readSecret, removeSecret, storeSecret } from "./keyring.ts"
 
 /** The sandbox of this machine. */
 export const DEFAULT_URL = "http://127.0.0.1:4000"
 const DEFAULT_PROFILE = "default"
 
 /** What `sluice login` keeps. */
-export interface Profile {
+interface Profile {
   url: string
-  apiKey: string
   name: string
   merchantId: string
   expiresAt: string
+  /** The key, or where it is in the keyring. */
+  apiKey?: string
+  keyring?: string
 }
 
 /** The options of every command that asks the service. */
@@ -44,14 +48,33 @@ function readProfiles(): Record<string, Profile> {
   }
 }
 
-/** Saves a profile, or removes it; the file is replaced at once, and only its owner can read it. */
-export function saveProfile(name: string | undefined, profile: Profile | undefined): void {
+/**
+ * Saves a profile, its key in the keyring of the system, or in the file where there is none. The profile that it replaces is removed.
+ * Returns which of the two has the key.
+ */
+export function saveProfile(name: string | undefined, { apiKey, ...profile }: Profile): "keyring" | "file" {
+  const keyring = randomUUID()
+  const isInKeyring = storeSecret(keyring, `Sluice: ${profile.name} at ${profile.url}`, `${apiKey}`)
+  try {
+    replaceProfile(name, { ...profile, ...(isInKeyring ? { keyring } : { apiKey: `${apiKey}` }) })
+  } catch (error) {
+    if (isInKeyring) removeSecret(keyring)
+    throw error
+  }
+  return isInKeyring ? "keyring" : "file"
+}
+
+/** Removes a profile with its key. */
+export const removeProfile = (name: string | undefined): void => replaceProfile(name, undefined)
+
+/** The file is replaced at once, and only its owner can read it. */
+function replaceProfile(name = DEFAULT_PROFILE, profile: Profile | undefined): void {
   const file = profilesFile()
-  const { [name ?? DEFAULT_PROFILE]: _, ...others } = readProfiles()
+  const { [name]: before, ...others } = readProfiles()
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
   const unfinished = `${file}.${process.pid}`
   try {
-    const all = profile ? { ...others, [name ?? DEFAULT_PROFILE]: profile } : others
+    const all = profile ? { ...others, [name]: profile } : others
     writeFileSync(unfinished, `${JSON.stringify(all, undefined, 2)}\n`, { mode: 0o600, flag: "wx" })
     chmodSync(unfinished, 0o600)
     renameSync(unfinished, file)
@@ -59,6 +82,7 @@ export function saveProfile(name: string | undefined, profile: Profile | undefin
     rmSync(unfinished, { force: true })
     throw error
   }
+  if (before?.keyring) removeSecret(before.keyring)
 }
 
 /** The profile of this name, or the default one; undefined if there is none. */
@@ -86,7 +110,13 @@ export function credentialOf(options: ConnectOptions): { baseUrl: string; apiKey
       `The profile is for ${profile.url}, not ${trimmed(url)}. Set SLUICE_API_KEY, or sign in there.`,
       3,
     )
-  return { baseUrl: profile.url, apiKey: profile.apiKey }
+  return { baseUrl: profile.url, apiKey: keyOf(profile) }
+}
+
+function keyOf({ apiKey, keyring = "" }: Profile): string {
+  const key = apiKey ?? readSecret(keyring)
+  if (key) return key
+  throw new Failure("The keyring of the system does not give the key. Unlock it, or run `sluice login` again.", 3)
 }
 
 /** The key of the first merchant in `sandbox.json`, for the sandbox's own address only. */
@@ -108,9 +138,9 @@ export function trimmed(url: string): string {
   return url.replace(/\/+$/, "")
 }
 
-/** The client, with a key; throws a {@link Failure} where there is none. */
-export function connect(options: ConnectOptions): Sluice & { baseUrl: string } {
+/** The client, with a key; throws a {@link Failure} where there is none. `more` are further options of the client. */
+export function connect(options: ConnectOptions, more: { fetch?: typeof fetch } = {}): Sluice & { baseUrl: string } {
   const { baseUrl, apiKey } = credentialOf(options)
   if (!apiKey) throw new Failure("There is no key. Run `sluice login`, or set SLUICE_API_KEY.", 3)
-  return Object.assign(new Sluice({ baseUrl, apiKey }), { baseUrl })
+  return Object.assign(new Sluice({ baseUrl, apiKey, ...more }), { baseUrl })
 }

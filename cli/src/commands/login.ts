@@ -44,8 +44,8 @@ export async function run({ options, out }: Input): Promise<void> {
     async () => (await post("/api/device/token", { device_code: begun.device_code })) as Key,
   )
   const { merchantId, name, expiresAt } = key
-  saveProfile(options.profile, { url, apiKey: key.key, name, merchantId, expiresAt })
-  out.show({ url, merchantId, name, scopes: key.scopes, expiresAt, savedIn: profilesFile() })
+  const keyIn = saveProfile(options.profile, { url, apiKey: key.key, name, merchantId, expiresAt })
+  out.show({ url, merchantId, name, scopes: key.scopes, expiresAt, savedIn: profilesFile(), keyIn })
 }
 
 /** Asks until the person has decided. An answer that was lost is asked for again. */

@@ -1,12 +1,12 @@
 /** `sluice logout`: forgets a profile. */
 import type { Input } from "../command.ts"
 import { Failure } from "../failure.ts"
-import { profileOf, saveProfile } from "../profiles.ts"
+import { profileOf, removeProfile } from "../profiles.ts"
 
 /** Removes the profile. The key itself is revoked in the console, as a key may not revoke keys. */
 export async function run({ options, out }: Input): Promise<void> {
   const profile = profileOf(options)
   if (!profile) throw new Failure("There is no such profile.")
-  saveProfile(options.profile, undefined)
+  removeProfile(options.profile)
   out.show({ removed: profile.name, revokeAt: `${profile.url}/console` })
 }
