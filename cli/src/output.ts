@@ -1,5 +1,6 @@
 /** What a command prints: JSON for programs, or a few lines for people. Nothing else writes to the standard output. */
 import { styleText } from "node:util"
+import { aboveProgress, openProgress, type Progress } from "./progress.ts"
 
 /** Prints the result of a command. */
 export interface Output {
@@ -8,6 +9,8 @@ export interface Output {
   show(value: unknown): void
   /** A line for people alone, on the standard error. */
   note(text: string): void
+  /** How far long work is, on the standard error of a terminal. */
+  progress(text: string): Progress
 }
 
 const MAX_COLUMNS = 6
@@ -20,11 +23,12 @@ const FIRST = ["id", "status", "event", "type", "name", "title", "amount", "curr
  * terminal. JSON escapes them anyway.
  */
 export function openOutput(isJson: boolean): Output {
-  const write = (text: string) => void process.stdout.write(`${text}\n`)
+  const write = (text: string) => aboveProgress(() => process.stdout.write(`${text}\n`))
   return {
     isJson,
     show: value => write(isJson ? JSON.stringify(value) : textOf(value)),
-    note: text => void (isJson || process.stderr.write(`${printable(text)}\n`)),
+    note: text => void (isJson || aboveProgress(() => process.stderr.write(`${printable(text)}\n`))),
+    progress: text => openProgress(text, isJson),
   }
 }
 

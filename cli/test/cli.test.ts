@@ -5,9 +5,10 @@ import { join } from "node:path"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { newSandbox, root, type Sandbox, until } from "../../server/test/e2e/program.ts"
 import { newVisitor, sendDeviceForm } from "../../server/test/sign-in.ts"
-import { commandTable, triggered } from "../src/commands.ts"
+import { commandTable } from "../src/commands.ts"
 import { operations } from "../src/operations.ts"
 import { printable } from "../src/output.ts"
+import { triggered, untriggered } from "../src/triggers.ts"
 import { type Cli, openCli } from "./program.ts"
 
 let sandbox: Sandbox
@@ -60,6 +61,16 @@ describe("paying in the sandbox", () => {
         expect(await json("checkouts", "get", event.data.id)).toMatchObject({ metadata: { order: "7" } })
     },
   )
+})
+
+it("triggers each event of the service, or says why it can't", async () => {
+  const { data } = await json("events", "list-types")
+  const all = data.map(({ type }: { type: string }) => type)
+  expect([...triggered, ...Object.keys(untriggered)].sort()).toEqual(all.sort())
+  for (const [name, reason] of Object.entries(untriggered)) {
+    const { code, out, errors } = await run(["trigger", name])
+    expect([code, out, errors]).toEqual([2, "", expect.stringContaining(reason)])
+  }
 })
 
 describe("reading", () => {
@@ -191,6 +202,29 @@ describe("reading", () => {
     const event = await json("trigger", "checkout.confirmed")
     expect(await json("events", "resend", event.id)).toMatchObject([{ eventId: event.id, webhookId: made.id }])
     await json("webhooks", "delete", made.id)
+  })
+})
+
+describe("progress", () => {
+  const inTerminal = async (args: string[], env: object = {}) =>
+    await cli.start(args, { ...cli.env, ...env } as Record<string, string>, true).ended
+  const report = ["export", "books", "--from", "2026-01-01", "--to", "2026-01-02"]
+
+  it("is a line of a terminal, which is gone when the work is done", async () => {
+    const { out } = await inTerminal(["trigger", "settings.webhook_changed"])
+    expect(out).toContain("\r\u001b[KMaking settings.webhook_changed happen ...  ")
+    expect(out.endsWith("\r\u001b[K")).toBe(true)
+    expect((await inTerminal(report)).out).toMatch(/Reading the report books \.\.\. {2}\d+ KiB {2}\d+ s/)
+  })
+
+  it("is nothing where that is no terminal, or the output is for programs", async () => {
+    expect(await run(["trigger", "settings.webhook_changed"])).toMatchObject({ code: 0, errors: "" })
+    expect(await run(report)).toMatchObject({ code: 0, errors: "" })
+    for (const [args, env] of [
+      [[...report, "--json"], {}],
+      [report, { TERM: "dumb" }],
+    ] as const)
+      expect((await inTerminal([...args], env)).out).not.toContain("Reading")
   })
 })
 

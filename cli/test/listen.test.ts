@@ -107,6 +107,19 @@ it("posts the bytes and headers of a webhook, and the service shows what the pro
   expect(await listeners()).toEqual([])
 })
 
+it("shows a terminal how many of the events that waited are left", async () => {
+  const { to } = await receive()
+  const one = await listen(to, "--events", "settings.webhook_changed")
+  one.child.kill("SIGKILL")
+  await one.ended
+  await change()
+  const run = cli.start(["listen", "--forward-to", to, "--events", "settings.webhook_changed"], cli.env, true)
+  started.push(run)
+  await until("both have arrived", () => run.seen.out.includes("] 2 of 2"))
+  expect(run.seen.out).toContain(`Events that waited  [${"-".repeat(24)}] 0 of 2`)
+  expect(run.seen.out).toContain(`[${"#".repeat(12)}${"-".repeat(12)}] 1 of 2`)
+})
+
 it("goes on after a kill with the same listener, and shows what it posts again as a repeat", async () => {
   const { received, to } = await receive()
   const one = await listen(to, "--events", "settings.webhook_changed")

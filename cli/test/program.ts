@@ -24,7 +24,8 @@ export interface Started {
 export interface Cli {
   apiKey: string
   env: Record<string, string>
-  start(args: string[], env?: Record<string, string>): Started
+  /** With `inTerminal` all that it prints is in `out`, as a terminal gets it. */
+  start(args: string[], env?: Record<string, string>, inTerminal?: boolean): Started
   run(args: string[], env?: Record<string, string>): Promise<Ended>
   /** What a command prints with `--json`, which must succeed and be one line. */
   // biome-ignore lint/suspicious/noExplicitAny: a test reads what it expects, and fails when it is not there.
@@ -61,10 +62,12 @@ export async function openCli(
   )
   const apiKey = made.body.key as string
   const own = { SLUICE_API_KEY: apiKey, SLUICE_URL: sandbox.url }
-  const start: Cli["start"] = (args, env = own) => {
+  const start: Cli["start"] = (args, env = own, inTerminal = false) => {
     const { PATH = "" } = process.env
-    const child = spawn(process.execPath, [file, ...args], {
-      env: { PATH, HOME: sandbox.dir, SLUICE_CONFIG: join(sandbox.dir, "none.json"), ...env },
+    const terminal = ["python3", "-c", "import pty, sys; pty.spawn(sys.argv[1:])"]
+    const [program = "", ...given] = [...(inTerminal ? terminal : []), process.execPath, file, ...args]
+    const child = spawn(program, given, {
+      env: { PATH, HOME: sandbox.dir, SLUICE_CONFIG: join(sandbox.dir, "none.json"), TERM: "xterm", ...env },
       stdio: [args[0] === "mcp" ? "pipe" : "ignore", "pipe", "pipe"],
     })
     const seen = { out: "", errors: "" }

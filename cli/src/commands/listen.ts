@@ -22,6 +22,8 @@ interface Listening {
   listener: Listener
   place: Place | undefined
   target: Target | undefined
+  /** How many deliveries waited while it was not running. */
+  backlog: number
   /** Aborted when the command is to end. */
   left: AbortController
 }
@@ -48,6 +50,7 @@ export async function run(input: Input): Promise<void> {
       ? place.left
       : await sluice.listeners.create({ events, callbacks, description: `sluice listen on ${hostname()}` } as never)
   const isKept = keep(place, listener)
+  const backlog = isResumed && !out.isJson ? await backlogOf(sluice, listener) : 0
   const { id, secret } = listener
   if (out.isJson) out.show({ listenerId: id, secret, resumed: isResumed, events, to })
   else {
@@ -57,7 +60,8 @@ export async function run(input: Input): Promise<void> {
     if (!isKept)
       out.note("If this is killed, the next one starts with a new listener: nothing is kept on this machine.")
   }
-  await listen(input, sluice, { listener, place: isKept ? place : undefined, target, left: new AbortController() })
+  const kept = isKept ? place : undefined
+  await listen(input, sluice, { listener, place: kept, target, backlog, left: new AbortController() })
 }
 
 function eventsOf(list: string | undefined): string[] {
@@ -72,6 +76,29 @@ async function isOpen(sluice: Sluice, left: Listener | undefined): Promise<boole
   if (!left) return false
   const { data } = await sluice.listeners.list().page({ limit: 100 })
   return data.some(({ id }) => id === left.id)
+}
+
+/** How many deliveries wait for it; 1,500 where there are more. */
+async function backlogOf(sluice: Sluice, { id }: Listener): Promise<number> {
+  const query = { webhookId: id, status: "pending" }
+  return (await sluice.deliveries.list(query as never).page({ limit: 1 })).total
+}
+
+/** A bar of those that waited, which ends with the last of them. Without any there is none. */
+function barOf(out: Input["out"], backlog: number): { count(): void; end(): void } {
+  const bar = backlog > 0 ? out.progress("Events that waited") : undefined
+  let done = 0
+  bar?.set(done, backlog)
+  return {
+    count: () => {
+      if (done >= backlog) return
+      bar?.set(++done, backlog)
+      if (done === backlog) bar?.end()
+    },
+    end: () => {
+      if (done < backlog) bar?.end()
+    },
+  }
 }
 
 /** Whether it is kept; a folder that can't be written is no reason not to listen. */
@@ -93,6 +120,7 @@ async function listen({ options, out }: Input, sluice: Sluice, listening: Listen
     ({ message }) => out.note(`The service did not take a result: ${message}`),
   )
   const cut = new AbortController()
+  const bar = barOf(out, listening.backlog)
   const handle = async (pulled: Pulled) => {
     const isRepeat = started.has(pulled.deliveryId)
     started.add(pulled.deliveryId)
@@ -101,6 +129,7 @@ async function listen({ options, out }: Input, sluice: Sluice, listening: Listen
     const shown = shownOf(pulled, result, { isJson: out.isJson, hasBody: options.print === true, isRepeat })
     out.show(shown)
     reporter.add(result)
+    bar.count()
   }
   const running = new Set<Promise<void>>()
   const restore = stopOnSignals(() => {
@@ -122,6 +151,7 @@ async function listen({ options, out }: Input, sluice: Sluice, listening: Listen
   } catch (error) {
     throw error instanceof SluiceError && error.status === 404 ? ended(place) : error
   } finally {
+    bar.end()
     endCommand?.()
     const timer = setTimeout(() => cut.abort(), END_MS)
     await Promise.all(running)

@@ -21,8 +21,18 @@ export async function run({ args, options, out }: Input): Promise<void> {
   const { baseUrl, apiKey } = credentialOf(options)
   // Whoever has a checkout's id may pay it, so no key is needed; the client asks for one.
   const sluice = Object.assign(new Sluice({ baseUrl, apiKey: apiKey ?? "none" }), { baseUrl })
-  const txHashes = await payCheckout(sluice, id, { ...options, buyer })
-  const waits = options.wait !== false && !partial && !late
+  const progress = out.progress(`Paying ${id} ...`)
+  try {
+    const txHashes = await payCheckout(sluice, id, { ...options, buyer })
+    const waits = options.wait !== false && !partial && !late
+    out.show(await standingOf(sluice, id, waits, txHashes))
+  } finally {
+    progress.end()
+  }
+}
+
+/** How the checkout stands, once its payment is decided where `waits`. */
+async function standingOf(sluice: Sluice, id: string, waits: boolean, txHashes: string[]): Promise<object> {
   for (const endsAt = Date.now() + MAX_WAIT_MS; ; ) {
     const { status, exception, amount, amountReceived, currency, message } = await sluice.pay.status(
       id,
@@ -32,6 +42,6 @@ export async function run({ args, options, out }: Input): Promise<void> {
       if (Date.now() < endsAt) continue
       throw new Failure(`${id} is still ${status}: ${message}`, 4)
     }
-    return out.show({ id, status, exception, amount, amountReceived, currency, txHashes, message })
+    return { id, status, exception, amount, amountReceived, currency, txHashes, message }
   }
 }

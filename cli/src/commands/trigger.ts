@@ -5,6 +5,7 @@ import { Failure } from "../failure.ts"
 import { connect } from "../profiles.ts"
 import { recipes } from "../recipes.ts"
 import { inSandbox } from "../sandbox.ts"
+import { untriggered } from "../triggers.ts"
 
 const WAIT_MS = 120_000
 const PAUSE_MS = 2_000
@@ -13,24 +14,28 @@ const PAUSE_MS = 2_000
 export async function run({ args, options, out }: Input): Promise<void> {
   const [event = ""] = args
   const recipe = Object.hasOwn(recipes, event) ? recipes[event as keyof typeof recipes] : undefined
+  const reason = Object.hasOwn(untriggered, event) ? untriggered[event] : undefined
+  if (reason) throw new Failure(`${event} can't be triggered: ${reason}.`, 2)
   if (!recipe) throw new Failure(`${event} can't be triggered. These can: ${Object.keys(recipes).join(", ")}.`, 2)
   const sluice = connect(options)
   // Asked first: nothing must be made on a service that is no sandbox.
   const { now } = await inSandbox(sluice, "clock", { advance: "0s" })
   const metadata = Object.fromEntries(((options.metadata ?? []) as string[]).map(pairOf))
-  out.note(`Making ${event} happen ...`)
-  const { object, again } = await recipe(sluice, {
-    on: options.on as string | undefined,
-    amount: `${options.amount ?? "1.00"}`,
-    metadata,
-  })
-  const query = { type: event, since: `${now}`, ...(object ? { object } : {}) }
-  for (const endsAt = Date.now() + WAIT_MS; Date.now() < endsAt; await sleep(PAUSE_MS)) {
-    const { data } = (await sluice.events.list(query as never).page({ limit: 1 })) as unknown as { data: object[] }
-    if (data[0]) return out.show(data[0])
-    await again?.()
+  const wish = { on: options.on as string | undefined, amount: `${options.amount ?? "1.00"}`, metadata }
+  const progress = out.progress(`Making ${event} happen ...`)
+  try {
+    const { object, again } = await recipe(sluice, wish)
+    progress.set("it is done, and the event is awaited")
+    const query = { type: event, since: `${now}`, ...(object ? { object } : {}) }
+    for (const endsAt = Date.now() + WAIT_MS; Date.now() < endsAt; await sleep(PAUSE_MS)) {
+      const { data } = (await sluice.events.list(query as never).page({ limit: 1 })) as unknown as { data: object[] }
+      if (data[0]) return out.show(data[0])
+      await again?.()
+    }
+    throw new Failure(`${event} has not happened in two minutes. Look at \`sluice timeline get ${object ?? "ID"}\`.`, 4)
+  } finally {
+    progress.end()
   }
-  throw new Failure(`${event} has not happened in two minutes. Look at \`sluice timeline get ${object ?? "ID"}\`.`, 4)
 }
 
 function pairOf(text: string): [string, string] {
