@@ -23,6 +23,8 @@ declare module "fastify" {
   interface FastifyRequest {
     /** The answer, where it is an error. */
     refusal?: string
+    /** What the log names it by in place of its route, such as a tool of an assistant. */
+    loggedAs?: string
   }
 }
 
@@ -30,6 +32,7 @@ declare module "fastify" {
 export function logRequests(app: Server, ctx: Context): void {
   const queue = openQueue(ctx)
   app.decorateRequest("refusal", undefined)
+  app.decorateRequest("loggedAs", undefined)
   app.addHook("onRoute", route => {
     if (!isLogged(route.config?.access)) return
     route.onSend = [...listOf(route.onSend), keepRefusal]
@@ -45,7 +48,8 @@ export function logRequests(app: Server, ctx: Context): void {
 }
 
 /** What is open to strangers, such as a check of access with an API key or without, payers call too. */
-const isLogged = (access: RouteAccess | undefined): boolean => access?.by === "member" || access?.by === "key"
+const isLogged = (access: RouteAccess | undefined): boolean =>
+  access?.by === "member" || access?.by === "key" || access?.by === "bearer key"
 
 const listOf = <T>(hooks: T | T[] | undefined): T[] => (hooks === undefined ? [] : ([hooks].flat() as T[]))
 
@@ -65,7 +69,7 @@ function entryOf(ctx: Context, request: FastifyRequest, reply: FastifyReply): En
     at: ctx.now(),
     requestId,
     method,
-    route: request.routeOptions.url ?? "",
+    route: request.loggedAs ?? request.routeOptions.url ?? "",
     status: reply.statusCode,
     code: refusal === undefined ? null : codeOf(refusal),
     refusal: refusal === undefined ? null : headOf(refusal),

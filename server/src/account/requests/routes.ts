@@ -15,7 +15,7 @@ export function requestRoutes(app: Server, ctx: Context): void {
     operationId: "listRequests",
     summary: "The requests of your people and API keys in the last 30 days, newest first",
     description:
-      "An entry is written within a second after the answer. It has no body of a request, and of a path only its pattern. What payers and strangers ask for is not here. Under load some are dropped and counted, so a request that is not here may have been made: changes are in the audit log, none missing.",
+      "An entry is written within a second after the answer. It has no body of a request, and of a path only its pattern. A call of an assistant's tool is `/mcp/` with the tool's name, beside the requests that the tool makes. What payers and strangers ask for is not here. Under load some are dropped and counted, so a request that is not here may have been made: changes are in the audit log, none missing.",
     tags,
     filter: RequestFilters.properties,
     answer: RequestList,

@@ -375,6 +375,20 @@ describe("a request", () => {
     expect((await run(here, "search", { q: "a" })).isError).toBe(false)
   })
 
+  it("is in the log of requests with its tool, and without what it was given", async () => {
+    const apiKey = await key(["read", "console"])
+    await run(apiKey, "search", { q: "find-me-not" })
+    await run(apiKey, "made_up_tool", { q: "find-me-not" })
+    const all = async () =>
+      (await service.call("GET", "/api/console/requests?limit=50", undefined, { as: "shop" })).body
+    const mine = async () =>
+      (await all()).data
+        .filter(({ method }: { method: string }) => method === "POST")
+        .map(({ route }: { route: string }) => route)
+    await expect.poll(mine).toEqual(expect.arrayContaining(["/mcp", "/mcp/search"]))
+    expect(JSON.stringify(await all())).not.toMatch(/find-me-not|made_up_tool/)
+  })
+
   it("is counted against the limit of its key", async () => {
     const { limits } = service.ctx.settings
     service.ctx.settings.limits = { ...limits, mcp: 2 }

@@ -30,6 +30,9 @@ export function mcpRoutes(app: Server, ctx: Context): void {
       if (Array.isArray(request.body)) throw invalid("", "must be one JSON-RPC request, not a batch: send each alone")
       const call = openApiCalls(app, request)
       const tools = await openTools(ctx, { apiKey, writes: request.query.write === true, call })
+      // A tool's name that the caller made up, and its arguments, stay out of the log.
+      const tool = calledTool(request.body)
+      if (tool !== undefined && Object.hasOwn(tools, tool)) request.loggedAs = `/mcp/${tool}`
       const answer = await serveMcp(plainRequest(request, ctx.settings.baseUrl), request.body, tools, schemaOf)
       reply.code(answer.status)
       for (const name of PASSED) {
@@ -41,6 +44,12 @@ export function mcpRoutes(app: Server, ctx: Context): void {
   )
   for (const method of ["GET", "DELETE"] as const)
     app.route({ method, url: "/mcp", exposeHeadRoute: false, schema: { hide: true }, handler: noSession })
+}
+
+function calledTool(body: unknown): string | undefined {
+  const { method, params } = (body ?? {}) as { method?: unknown; params?: { name?: unknown } | null }
+  const name = method === "tools/call" ? params?.name : undefined
+  return typeof name === "string" ? name : undefined
 }
 
 /** What clients try that would hold a session, and go on without. */
