@@ -14,6 +14,7 @@ export type Purpose =
   | "answer"
   | "check"
   | "confirmation"
+  | "mail-link"
 
 /** The keys of a process, of 32 bytes each. The first encrypts, and each decrypts: there are two during a rotation. */
 export type SecretKeys = readonly Uint8Array[]

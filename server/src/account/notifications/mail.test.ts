@@ -290,13 +290,39 @@ describe("an invitation", () => {
     expect(server.got).toHaveLength(6)
   })
 
+  const invite = async () =>
+    (
+      await service.call(
+        "POST",
+        "/api/console/team/invitations",
+        { email: "New@shop.example", role: "viewer" },
+        as("owner"),
+      )
+    ).body
+
+  it("waits without its token where the mail server is away, and where the key is not the one that sealed it", async () => {
+    const body = await invite()
+    await mail(1)
+    const { secretKeys } = service.ctx.settings
+    service.ctx.settings.secretKeys = [new Uint8Array(32).fill(9)]
+    await sendMails(service.ctx)
+    service.ctx.settings.secretKeys = secretKeys
+    // One that can't be read holds no other up.
+    expect(recipients()).toEqual(["owner@shop.example"])
+    server.refuse = { data: 451 }
+    service.advance(60_000)
+    await sendMails(service.ctx)
+    const [waits] = (await rows()).filter(({ notice }) => notice === "invitation")
+    expect(waits).toMatchObject({ status: "pending", attempts: 2, sealed: expect.any(String) })
+    expect(JSON.stringify(await rows())).not.toContain(body.token)
+    server.refuse = {}
+    service.advance(300_000)
+    await sendMails(service.ctx)
+    expect((server.got[1] as Got).raw.replaceAll("=\r\n", "")).toContain(`/console/team/accept#${body.token}`)
+  })
+
   it("is mailed with a link that opens a page, and the token is not kept once it is sent", async () => {
-    const { body } = await service.call(
-      "POST",
-      "/api/console/team/invitations",
-      { email: "New@shop.example", role: "viewer" },
-      as("owner"),
-    )
+    const body = await invite()
     await sendMails(service.ctx)
     expect(recipients()).toEqual(["new@shop.example"])
     const sent = (server.got[0] as Got).raw.replaceAll("=\r\n", "")

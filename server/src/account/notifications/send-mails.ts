@@ -12,6 +12,7 @@ import { newId } from "../../platform/ids.ts"
 import { dueNow } from "../../platform/jobs/due-now.ts"
 import { mailsSent } from "../../platform/metrics.ts"
 import { kindOf, placeOf } from "./notices.ts"
+import { textOf } from "./write-mails.ts"
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
@@ -28,7 +29,7 @@ const RETRY_MS = [60_000, 300_000, 1_800_000, 7_200_000, 28_800_000]
 const LISTED_AT_MOST = 50
 const ERROR_CHARACTERS = 300
 
-type Mail = Pick<Row<"mails">, "id" | "address" | "subject" | "body" | "attempts" | "notice" | "claim_id">
+type Mail = Pick<Row<"mails">, "id" | "address" | "subject" | "body" | "sealed" | "attempts" | "notice" | "claim_id">
 
 /** Sends what is due, and makes the digests that are due. Returns how many mails it tried. */
 export async function sendMails(ctx: Context): Promise<number> {
@@ -96,7 +97,7 @@ async function insteadOf(ctx: TxContext, row: Row<"mails">): Promise<RawBuilder<
   const ofMerchant = same.filter(({ merchant_id: id }) => id === row.merchant_id)
   // Not in a digest, which has no link. Whoever invited was answered the token, and can hand it over.
   if (row.notice === "invitation" && ofMerchant.length >= MOST_INVITATIONS_IN_DAY)
-    return sql`status = 'failed', body = null, error = 'too many invitations of a merchant in a day'`
+    return sql`status = 'failed', body = null, sealed = null, error = 'too many invitations of a merchant in a day'`
   const inHour = same.filter(({ taken_at: at }) => (at?.getTime() ?? 0) > now - HOUR_MS)
   return inHour.length >= MOST_IN_HOUR ? sql`status = 'gathered'` : undefined
 }
@@ -110,7 +111,7 @@ async function makeDigests(ctx: TxContext): Promise<void> {
   for (const { address } of due) {
     const rows = await ctx.db
       .updateTable("mails")
-      .set({ status: "digested", body: null, updated_at: now })
+      .set({ status: "digested", body: null, sealed: null, updated_at: now })
       .where("address", "=", address)
       .where("status", "=", "gathered")
       .returning(["id", "notice", "subject", "created_at"])
@@ -148,18 +149,21 @@ async function makeDigests(ctx: TxContext): Promise<void> {
 type Transport = ReturnType<typeof nodemailer.createTransport>
 
 async function sendOne(ctx: Context, { from }: MailSettings, transport: Transport, mail: Mail): Promise<void> {
-  const { id, address, subject, body } = mail
-  const failure = await transport
-    .sendMail({
-      messageId: `<${id}@${new URL(ctx.settings.consoleUrl).hostname}>`,
-      from: { name: "Sluice", address: from },
-      // Never a text that is parsed: an address with a comma would be two.
-      to: { name: "", address },
-      envelope: { from, to: [address] },
-      subject,
-      text: body ?? "",
-      headers: { "Auto-Submitted": "auto-generated" },
-    })
+  const { id, address, subject } = mail
+  const failure = await Promise.resolve()
+    .then(() => textOf(ctx, mail))
+    .then(text =>
+      transport.sendMail({
+        messageId: `<${id}@${new URL(ctx.settings.consoleUrl).hostname}>`,
+        from: { name: "Sluice", address: from },
+        // Never a text that is parsed: an address with a comma would be two.
+        to: { name: "", address },
+        envelope: { from, to: [address] },
+        subject,
+        text,
+        headers: { "Auto-Submitted": "auto-generated" },
+      }),
+    )
     .then(
       () => undefined,
       (error: Error & { responseCode?: number; code?: string }) => error,
@@ -174,14 +178,14 @@ async function sendOne(ctx: Context, { from }: MailSettings, transport: Transpor
   mailsSent.inc({ result: failure === undefined ? "sent" : change.status === "failed" ? "failed" : "retry" })
 }
 
-const sent = { status: "sent" as const, body: null, error: null }
+const sent = { status: "sent" as const, body: null, sealed: null, error: null }
 
 /** What becomes of a mail that was not accepted. A refused recipient is final; a refused login is the operator's to mend. */
 function failed(
   ctx: Context,
   { id, attempts }: Mail,
   failure: Error & { responseCode?: number; code?: string },
-): { status: "failed" | "pending"; error: string; run_at?: Date } {
+): { status: "failed" | "pending"; error: string; sealed?: null; run_at?: Date } {
   const error = failure.message.slice(0, ERROR_CHARACTERS).toWellFormed().replaceAll("\0", "")
   const isRefused = failure.code === "EENVELOPE" && (failure.responseCode ?? 0) >= 500
   const delayMs = RETRY_MS[attempts]
@@ -189,6 +193,6 @@ function failed(
     { mail: id, attempt: attempts + 1, code: failure.code, status: failure.responseCode },
     "a mail was not accepted",
   )
-  if (isRefused || delayMs === undefined) return { status: "failed", error }
+  if (isRefused || delayMs === undefined) return { status: "failed", error, sealed: null }
   return { status: "pending", error, run_at: new Date(ctx.now().getTime() + delayMs) }
 }

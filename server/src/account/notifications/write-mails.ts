@@ -1,8 +1,10 @@
 /** Writes mails, in the transaction of what they report. Nothing is written where no mail server is set. */
 import { sql } from "kysely"
 import type { TxContext } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
 import { newId } from "../../platform/ids.ts"
 import { dueNow } from "../../platform/jobs/due-now.ts"
+import { seal, unseal } from "../../platform/secrets.ts"
 import { isMailable, type NoticeName, noticeTable, type PersonalNotice, plainWords } from "./notices.ts"
 
 interface Mail {
@@ -14,6 +16,8 @@ interface Mail {
   lines: readonly string[]
   /** Where the link leads in the console, from `/console`. It opens a page, and does nothing. */
   path: string
+  /** Whether the path has a token: then it is kept sealed, and put below the text when the mail is sent. */
+  isSecret?: boolean
 }
 
 /** Whether mails are sent at all. */
@@ -68,15 +72,16 @@ export async function mailMembers(ctx: TxContext, merchantId: string, notice: No
 export async function mailTo(
   ctx: TxContext,
   to: { merchantId: string | null; notice: NoticeName | PersonalNotice | "alarm"; addresses: readonly string[] },
-  { key, subject, lines, path }: Mail,
+  { key, subject, lines, path, isSecret = false }: Mail,
 ): Promise<void> {
   const addresses = [...new Set(to.addresses)].filter(isMailable)
   if (!isMailing(ctx) || addresses.length === 0) return
   const now = ctx.now()
   const merchant = to.merchantId === null ? "" : await nameOf(ctx, to.merchantId)
-  const body = [...(merchant === "" ? [] : [`Merchant: ${merchant}`, ""]), ...lines, "", linkTo(ctx, path)].join("\n")
+  const link = isSecret ? "" : linkTo(ctx, path)
+  const body = [...(merchant === "" ? [] : [`Merchant: ${merchant}`, ""]), ...lines, "", link].join("\n")
   const rows = addresses.map(address => ({
-    id: newId("mail"),
+    ...ownOf(ctx, isSecret ? path : undefined),
     merchant_id: to.merchantId,
     notice: to.notice,
     dedupe_key: key,
@@ -93,6 +98,18 @@ export async function mailTo(
     .onConflict(conflict => conflict.columns(["address", "dedupe_key"]).doNothing())
     .execute()
 }
+
+/** The id of a new mail, and for it alone the path of its link, sealed. */
+function ownOf({ settings }: TxContext, secretPath: string | undefined): { id: string; sealed: string | null } {
+  const id = newId("mail")
+  return { id, sealed: secretPath === undefined ? null : seal(settings.secretKeys, "mail-link", id, secretPath) }
+}
+
+/** The whole text of a mail, as it is sent. Throws an Error where SECRET_KEY is not the one that its link was sealed with. */
+export const textOf = (
+  ctx: Pick<TxContext, "settings">,
+  { id, body, sealed }: Pick<Row<"mails">, "id" | "body" | "sealed">,
+) => `${body ?? ""}${sealed === null ? "" : linkTo(ctx, unseal(ctx.settings.secretKeys, "mail-link", id, sealed))}`
 
 /** Where a link leads; it opens a page of the console. */
 const linkTo = ({ settings }: Pick<TxContext, "settings">, path: string): string =>

@@ -69,6 +69,7 @@ export async function createInvitation(
           `You are invited with the role ${role}, until ${row.expires_at.toISOString().slice(0, 10)}. Sign in with this address to accept.`,
         ],
         path: `/team/accept#${token}`,
+        isSecret: true,
       },
     )
   return { token, row }

@@ -20,6 +20,7 @@ export const SEALED: { table: string; purpose: Purpose; owner: string; id: strin
   { table: "receipt_keys", purpose: "receipt-key", owner: "id", id: ["id"] },
   { table: "receipts", purpose: "receipt", owner: "root || ' ' || byte_offset", id: ["merchant_id", "n"] },
   { table: "bundle_headers", purpose: "origin-header", owner: "bundle_id || ' ' || name", id: ["bundle_id", "name"] },
+  { table: "mails", purpose: "mail-link", owner: "id", id: ["id"] },
 ]
 
 /** The statement that reads the row. */

@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. 8b05d9bf9cdcf4607d97b9ab8dd24da3a56976cc4d453a47a14a768be7816450
+// Made from schema.sql by `npm run schema`; do not edit. 2f8a6332d1efc413c9f02dc5f15043141d4849be168bfd5e4ae5ac58469d1c33
 import type { PublicKey } from "../../../../verify/src/format.ts";
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
@@ -893,6 +893,10 @@ interface Mails {
   merchant_id: string | null;
   notice: string;
   run_at: Date;
+  /**
+   * The path of a link that has a token, under SECRET_KEY: it is put below the body when the mail is sent. Null once that is over.
+   */
+  sealed: string | null;
   /**
    * gathered: beyond what a person gets in an hour, so it waits for the digest; digested: it was listed in one.
    */

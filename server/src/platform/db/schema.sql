@@ -964,6 +964,8 @@ create table mails (
   taken_at timestamp with time zone,
   created_at timestamp with time zone not null,
   updated_at timestamp with time zone not null,
+  -- The path of a link that has a token, under SECRET_KEY: it is put below the body when the mail is sent. Null once that is over.
+  sealed text,
   constraint mails_pkey primary key (id),
   constraint mails_address_dedupe_key_key unique (address, dedupe_key),
   constraint mails_status_check check (status = any (array['pending'::text, 'sent'::text, 'failed'::text, 'gathered'::text, 'digested'::text]))

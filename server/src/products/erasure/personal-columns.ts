@@ -180,7 +180,7 @@ export const harmless: Readonly<Record<string, string>> = {
   invitations: "iss sub",
   invoices: "id subscription_id merchant_id session_id product_id currency void_asked_by",
   key_spends: "merchant_id kind object_id key_id token person_id",
-  mails: "id merchant_id notice dedupe_key address subject body status error",
+  mails: "id merchant_id notice dedupe_key address subject body sealed status error",
   members: "merchant_id person_id role",
   merchant_limits: "merchant_id bucket",
   merchants: "id name email approver currency",
