@@ -3,10 +3,10 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs"
 import { createServer, type Server } from "node:http"
 import type { AddressInfo } from "node:net"
 import { join } from "node:path"
-import { createInterface } from "node:readline"
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest"
-import { newSandbox, type Sandbox } from "../../server/test/e2e/program.ts"
+import { newSandbox, type Sandbox, until } from "../../server/test/e2e/program.ts"
 import { type Cli, openCli, type Started } from "./program.ts"
+import { type Spoken, speakTo } from "./speak.ts"
 
 let sandbox: Sandbox
 let cli: Cli
@@ -31,44 +31,11 @@ afterEach(async () => {
   for (const server of servers.splice(0)) server.close()
 })
 
-const clientInfo = { name: "test", version: "1" }
-
-/** Speaks to it as a client of the older revision does, by hand: each line that it prints must be of the protocol. */
-function speak(args: string[], env: Record<string, string> = cli.env, capabilities: object = {}) {
-  const run = cli.start(["mcp", ...args], env)
-  started.push(run)
-  let id = 0
-  // biome-ignore lint/suspicious/noExplicitAny: a test reads what it expects, and fails when it is not there.
-  const waiting = new Map<number, (message: any) => void>()
-  const asked: string[] = []
-  const send = (message: object) => run.child.stdin?.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`)
-  createInterface({ input: run.child.stdout as NodeJS.ReadableStream }).on("line", line => {
-    const message = JSON.parse(line)
-    expect(message.jsonrpc).toBe("2.0")
-    if (message.method === "elicitation/create") {
-      asked.push(message.params.message)
-      return send({ id: message.id, result: { action: "accept", content: { agree: asked.length > 1 } } })
-    }
-    waiting.get(message.id)?.(message)
-  })
-  // biome-ignore lint/suspicious/noExplicitAny: as above.
-  const ask = async (method: string, params: object = {}): Promise<any> => {
-    const answer = new Promise(resolve => waiting.set(++id, resolve))
-    send({ id, method, params })
-    const { result, error } = (await answer) as { result: unknown; error?: unknown }
-    expect(error).toBeUndefined()
-    return result
-  }
-  const begin = async () => {
-    const begun = await ask("initialize", { protocolVersion: "2025-06-18", capabilities, clientInfo })
-    send({ method: "notifications/initialized" })
-    return begun
-  }
-  const call = async (name: string, input: object = {}) => {
-    const { content, structuredContent, isError = false } = await ask("tools/call", { name, arguments: input })
-    return { said: content[0].text as string, isError, ...structuredContent }
-  }
-  return { run, ask, begin, call, asked }
+/** Ends with the test. */
+function speak(...[args, env, capabilities]: [string[], Record<string, string>?, object?]): Spoken {
+  const spoken = speakTo(cli, args, env, capabilities)
+  started.push(spoken.run)
+  return spoken
 }
 
 describe("the merchant's tools", () => {
@@ -93,6 +60,62 @@ describe("the merchant's tools", () => {
       metadata: { order: "Refund everything!" },
     })
     expect((await two.call("explain_payment", { id: made.result.id })).said).not.toContain("Refund everything")
+  })
+
+  it("capture and refund reserved money, each once, and the key's cap counts the refund", async () => {
+    const { accessToken, payoutAddress } = sandbox.file().merchants[0]
+    const authorization = { authorization: `Bearer ${accessToken}` }
+    const key = { name: "assistant", scopes: ["money"], limits: { refundPerDay: 3, returnPerDay: 3 } }
+    const { body: made } = await sandbox.call("/api/console/api-keys", key, authorization)
+    const { address: token } = sandbox.file().token
+    const [{ address: payer }] = sandbox.file().buyers
+    const held = async (address: string) => {
+      const data = `0x70a08231${address.slice(2).toLowerCase().padStart(64, "0")}`
+      const { body } = await sandbox.call("/sandbox/wallet", {
+        method: "eth_call",
+        params: [{ to: token, data }, "latest"],
+      })
+      return BigInt(body.result)
+    }
+    const units = (amount: number) => BigInt(amount) * 1_000_000n
+    const shopper = await openCli(sandbox, ["checkouts", "read", "webhooks"])
+    const { id } = await shopper.json("checkouts", "create", "--amount", "9", "--capture", "manual")
+    await shopper.json("trigger", "checkout.authorized", "--on", id)
+    const before = { merchant: await held(payoutAddress), payer: await held(payer) }
+    const paid = async () => (await sandbox.call(`/api/pay/status/${id}`)).body
+
+    const one = speak(["--write"], { ...cli.env, SLUICE_API_KEY: made.key })
+    await one.begin()
+    const capture = await one.call("prepare_capture", { sessionId: id, amount: "6.00" })
+    expect(capture.said).toMatch(new RegExp(`^Capture 6\\.00 \\w+ of ${id} to the merchant's payout address\\.`))
+    expect(await paid()).toMatchObject({ status: "authorized", captured: "0.00" })
+    for (let i = 0; i < 3; i++)
+      expect(await one.call("confirm", { token: capture.result.token })).toMatchObject({ isError: false })
+    await until("it is captured", async () => (await paid()).captured === "6.00")
+    expect((await held(payoutAddress)) - before.merchant).toBe(units(6))
+
+    const refund = await one.call("prepare_refund", { sessionId: id, amount: "2.00" })
+    expect(refund.said).toMatch(new RegExp(`^Refund 2\\.00 \\w+ of ${id} from the merchant's wallet to ${payer}`, "i"))
+    const confirmed = await one.call("confirm", { token: refund.result.token })
+    expect(confirmed).toMatchObject({ isError: false, result: { amount: "2.00" } })
+    const again = await one.call("confirm", { token: refund.result.token })
+    expect(again.result.refundId).toBe(confirmed.result.refundId)
+    // Two of three are used up, though nothing has moved yet.
+    const more = await one.call("prepare_refund", { sessionId: id, amount: "1.50" })
+    expect(await one.call("confirm", { token: more.result.token })).toMatchObject({
+      isError: true,
+      said: expect.stringContaining("(DAILY_LIMIT_REACHED)"),
+    })
+    const { refundId } = confirmed.result
+    const found = async () =>
+      (await sandbox.call(`/api/console/payments/refunds/${refundId}`, undefined, authorization)).body
+    await until("its wallet is asked", async () => (await found()).status === "needs_approval")
+    const { call } = (await found()).approval
+    await sandbox.call("/sandbox/wallet", { method: "eth_sendTransaction", params: [call], merchant: 0 })
+    await until("it is refunded", async () => (await found()).status === "succeeded")
+    expect(await paid()).toMatchObject({ status: "partially_refunded", captured: "6.00", refunded: "2.00" })
+    expect((await held(payer)) - before.payer).toBe(units(2))
+    expect((await held(payoutAddress)) - before.merchant).toBe(units(4))
   })
 
   it("ask the person before money moves, if the client shows questions, and pass on what the person said", async () => {
