@@ -695,7 +695,7 @@ export interface Resources {
     export(query?: Query<"exportAuditEntries">, options?: RequestOptions): Promise<string>
   }
   requests: {
-    /** The requests of your people and API keys in the last 30 days, newest first. An entry is written within a second after the answer. It has no body of a request, and of a path only its pattern. What payers and strangers ask for is not here. Under load some are dropped and counted, so a request that is not here may have been made: changes are in the audit log, none missing. */
+    /** The requests of your people and API keys in the last 30 days, newest first. An entry is written within a second after the answer. It has no body of a request, and of a path only its pattern. A call of an assistant's tool is `/mcp/` with the tool's name, beside the requests that the tool makes. What payers and strangers ask for is not here. Under load some are dropped and counted, so a request that is not here may have been made: changes are in the audit log, none missing. */
     list(query?: Query<"listRequests">, options?: RequestOptions): Pages<Item<"listRequests", "data">, api.LoggedRequestList>
     /** The requests with an `X-Request-Id`. A list, as a caller can choose the id, and use it again. */
     find(id: string, options?: RequestOptions): Promise<At<api.LoggedRequestsFound, "data">>

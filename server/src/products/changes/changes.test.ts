@@ -5,6 +5,7 @@ import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest"
 import { until } from "../../../test/e2e/program.ts"
 import { type PayoutRig, startPayoutRig } from "../../../test/payouts.ts"
+import { feedOf } from "./follow-changes.ts"
 import { forgetOldChanges } from "./queries.ts"
 import { streamChanges } from "./send-changes.ts"
 
@@ -211,4 +212,29 @@ it("a stream whose caller leaves during its first read is not begun, and gives i
   }
   // More than a person's places, one after the other.
   for (let i = 0; i < 7; i++) expect(await leave()).toBe(0)
+})
+
+it("asks the database once for all streams together while nothing happens", async () => {
+  let statements = 0
+  const db = rig.service.ctx.db.withPlugin({
+    transformQuery: ({ node }) => {
+      statements++
+      return node
+    },
+    transformResult: async ({ result }) => result,
+  })
+  const stop = new AbortController()
+  // A process has one reader, known by its wakes.
+  const wakes = { ...rig.service.ctx.wakes, onWake: () => {} }
+  const feed = feedOf({ ...rig.service.ctx, db, wakes, signal: stop.signal })
+  let reads = 0
+  const count = () => void reads++
+  const followers = Array.from({ length: 200 }, (_, n) =>
+    feed.follow({ merchantId: `mer_${n}`, take: n === 0 ? count : () => {}, reset: () => {} }),
+  )
+  await until("it has read some times", () => reads >= 5)
+  stop.abort()
+  for (const { close } of followers) close()
+  // One more may be under way.
+  expect(statements - reads).toBeLessThanOrEqual(1)
 })
