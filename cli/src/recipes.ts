@@ -97,9 +97,9 @@ export const recipes: Record<(typeof triggered)[number], (sluice: Connected, wis
   },
   "paywall.reversed": async (sluice, wish) =>
     await paidAndTakenBack(sluice, async () => {
-      const { id, txHash } = await grant(sluice, wish)
+      const { id, txHash, address } = await grant(sluice, wish)
       await waitFor("access is granted", async () => {
-        const { status } = await sluice.paywalls.getPayment(id, txHash, { wait: 25 } as never)
+        const { status } = await sluice.paywalls.getPayment(id, txHash, { address, wait: 25 } as never)
         return status === "granted" ? true : undefined
       })
       return txHash
@@ -175,14 +175,17 @@ async function reserved(sluice: Connected, { on, amount, metadata }: Wish): Prom
   return id
 }
 
-/** Pays a paywall; returns its id and the hash of the payment. */
-async function grant(sluice: Connected, { on, amount }: Wish): Promise<{ id: string; txHash: string }> {
+/** Pays a paywall; returns its id, the hash of the payment, and who paid. */
+async function grant(
+  sluice: Connected,
+  { on, amount }: Wish,
+): Promise<{ id: string; txHash: string; address: string }> {
   const id = on ?? (await sluice.paywalls.create({ name: "Triggered", price: amount } as never)).id
   const { price, payTo } = await sluice.paywalls.get(id)
-  const [address] = (await askWallet(sluice, { buyer: 0 }, "eth_accounts")) as string[]
+  const [address = ""] = (await askWallet(sluice, { buyer: 0 }, "eth_accounts")) as string[]
   const { txHash } = (await inSandbox(sluice, "pay", { to: payTo, amount: price, buyer: 0 })) as { txHash: string }
   await sluice.paywalls.pay(id, { txHash, address } as never)
-  return { id, txHash }
+  return { id, txHash, address }
 }
 
 /** The transaction that paid a checkout, once that is confirmed. */
