@@ -64,8 +64,8 @@ describe("paying in the sandbox", () => {
 })
 
 it("triggers each event of the service, or says why it can't", async () => {
-  const { data } = await json("events", "list-types")
-  const all = data.map(({ type }: { type: string }) => type)
+  const types: { type: string }[] = await json("events", "list-types")
+  const all = types.map(({ type }) => type)
   expect([...triggered, ...Object.keys(untriggered)].sort()).toEqual(all.sort())
   for (const [name, reason] of Object.entries(untriggered)) {
     const { code, out, errors } = await run(["trigger", name])
