@@ -3,8 +3,8 @@
  * answered a second, the statements of each, and the CPU that the API and Postgres spent on it. One process of the real
  * program (`--role api`, limits on), a peer with a pool of the same size and a named statement, a Postgres that survives
  * a power cut, and a driver, which writes to plain sockets. 1,000 checkouts of 20 merchants with a key each; a tenth of the
- * ids that payers ask for exist nowhere. `script/bench http [--against COMMIT]`; `ONLY=TEXT` takes the paths whose name
- * contains it.
+ * ids that payers ask for exist nowhere. "beside merchants": a quarter of the connections ask what the log of requests
+ * writes down. `script/bench http [--against COMMIT]`; `ONLY=TEXT` takes the paths whose name contains it.
  */
 import { type ChildProcess, fork, spawn } from "node:child_process"
 import { randomBytes } from "node:crypto"
@@ -78,19 +78,27 @@ function servePeer(url: string): void {
   server.listen(0, "127.0.0.1", () => process.send?.((server.address() as AddressInfo).port))
 }
 
+type Request = () => { method?: string; path: string; body?: object; headers?: Record<string, string> }
+
 /** A path to measure: which process answers it, what is sent, and what it is compared with. */
 interface Path {
   port: number
-  request: () => { method?: string; path: string; body?: object; headers?: Record<string, string> }
+  request: Request
+  /** What a quarter of the connections send meanwhile, which counts nowhere. */
+  beside?: Request
   limit?: string
 }
 
-/** Requests answered a second, with `CONNECTIONS` connections that each wait for their answer. */
-async function rate({ port, request }: Path, during: () => Promise<() => Promise<void>>): Promise<number> {
+/** Requests answered a second, and how long 99 of 100 took at most, with `CONNECTIONS` connections that each wait for their answer. */
+async function rate(
+  { port, request, beside }: Path,
+  during: () => Promise<() => Promise<void>>,
+): Promise<{ perSecond: number; p99Ms: number }> {
   let count = 0
+  let times: number[] = []
   let failed: Error | undefined
-  const bytesOf = () => {
-    const { method = "GET", path, body, headers = {} } = request()
+  const bytesOf = (from: Request) => {
+    const { method = "GET", path, body, headers = {} } = from()
     const text = body === undefined ? "" : JSON.stringify(body)
     const lines = Object.entries({
       host: "localhost",
@@ -101,7 +109,14 @@ async function rate({ port, request }: Path, during: () => Promise<() => Promise
   }
   const sockets = Array.from({ length: CONNECTIONS }, (_, i) => {
     const socket = connect({ port, host: "127.0.0.1", localAddress: `127.0.1.${i + 1}`, noDelay: true })
+    const isBeside = beside !== undefined && i % 4 === 3
+    const from = isBeside ? beside : request
     let held = ""
+    let sentAt = 0
+    const send = () => {
+      sentAt = performance.now()
+      socket.write(bytesOf(from))
+    }
     socket.setEncoding("latin1").on("data", (chunk: string) => {
       held += chunk
       const end = held.indexOf("\r\n\r\n")
@@ -111,11 +126,14 @@ async function rate({ port, request }: Path, during: () => Promise<() => Promise
       if (!isWhole) return
       if (!/^HTTP\/1\.1 (2|404)/.test(held)) failed = new Error(held)
       held = ""
-      count++
-      socket.write(bytesOf())
+      if (!isBeside) {
+        count++
+        times.push(performance.now() - sentAt)
+      }
+      send()
     })
     socket.on("error", () => {})
-    socket.write(bytesOf())
+    send()
     return socket
   })
   const pause = (ms: number) => new Promise(resolve => setTimeout(resolve, ms))
@@ -123,12 +141,14 @@ async function rate({ port, request }: Path, during: () => Promise<() => Promise
   const end = await during()
   const startedAt = performance.now()
   const before = count
+  times = []
   await pause(MEASURE_MS)
   const perSecond = ((count - before) / (performance.now() - startedAt)) * 1_000
+  const p99Ms = times.toSorted((a, b) => a - b)[Math.floor((times.length - 1) * 0.99)] ?? Number.NaN
   await end()
   for (const socket of sockets) socket.destroy()
   if (failed) throw failed
-  return perSecond
+  return { perSecond, p99Ms }
 }
 
 const TICKS_PER_SECOND = 100
@@ -151,6 +171,8 @@ function cpuOf(pid: number): number {
 
 const names = [
   "GET /api/pay/status/:id",
+  "GET /api/pay/status/:id beside merchants",
+  "POST /api/pay/sessions beside merchants",
   "POST /api/checkouts",
   "POST /api/checkouts, Idempotency-Key",
   "GET /api/checkouts/:id",
@@ -279,20 +301,27 @@ function pathsOf(
     request: () => ({ method: "POST", ...make() }),
   })
   const checkout = { path: "/api/checkouts", body: { amount: "5" } }
+  /** What the log of requests writes down. */
+  const ofMerchant = () => {
+    const { key, id } = own()
+    return { path: `/api/checkouts/${id}`, headers: { "x-api-key": key } }
+  }
   return {
     "GET /api/pay/status/:id": get(api, () => `/api/pay/status/${asked()}`),
+    "GET /api/pay/status/:id beside merchants": {
+      ...get(api, () => `/api/pay/status/${asked()}`),
+      beside: ofMerchant,
+    },
+    "POST /api/pay/sessions beside merchants": {
+      ...post(api, () => ({ path: "/api/pay/sessions", body: { slug: shop().slug } })),
+      beside: ofMerchant,
+    },
     "POST /api/checkouts": post(api, () => ({ ...checkout, headers: { "x-api-key": shop().key } })),
     "POST /api/checkouts, Idempotency-Key": post(api, () => ({
       ...checkout,
       headers: { "x-api-key": shop().key, "idempotency-key": randomBytes(12).toString("hex") },
     })),
-    "GET /api/checkouts/:id": {
-      port: api,
-      request: () => {
-        const { key, id } = own()
-        return { path: `/api/checkouts/${id}`, headers: { "x-api-key": key } }
-      },
-    },
+    "GET /api/checkouts/:id": { port: api, request: ofMerchant },
     "POST /api/pay/sessions": post(api, () => ({ path: "/api/pay/sessions", body: { slug: shop().slug } })),
     // One hash for each checkout: it takes ten that are being verified.
     "POST /api/pay/confirm": post(api, () => {
@@ -351,7 +380,7 @@ async function measure(): Promise<Figures> {
       const pid = paths[name].port === program.port ? program.pid : (peer.pid ?? 0)
       const spent = async () => [await executed(), cpuOf(pid), cpuOf(postgres.pid())] as const
       let used: readonly number[] = []
-      const perSecond = await rate(paths[name], async () => {
+      const { perSecond, p99Ms } = await rate(paths[name], async () => {
         const before = await spent()
         return async () => {
           used = (await spent()).map((now, i) => now - (before[i] ?? 0))
@@ -359,6 +388,7 @@ async function measure(): Promise<Figures> {
       })
       const requests = (perSecond * MEASURE_MS) / 1_000
       figures[name] = perSecond
+      figures[`${name}: p99`] = p99Ms
       for (const [i, part] of PARTS.entries()) figures[`${name}: ${part}`] = (used[i] ?? 0) / requests
     }
     return figures
@@ -381,6 +411,7 @@ if (process.argv[2] === "peer") {
     const limit = limits[name]
     return [
       [name, { unit: "requests/s", ...(limit === undefined || !wanted.includes(limit as Name) ? {} : { limit }) }],
+      [`${name}: p99`, { unit: "ms" }],
       ...PARTS.map((part): [string, Figure] => [`${name}: ${part}`, { unit: units[part] }]),
     ]
   })
