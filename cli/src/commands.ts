@@ -28,6 +28,10 @@ const own: Record<string, Command> = {
       ["--write", "also tools that make things, and with a capped key that move money"],
       ["--buyer", "instead tools that buy, with a wallet of this machine"],
       ["--key-file <file>", "the file with the wallet's private key, which only its owner can read"],
+      [
+        "--keyring <account>",
+        "instead of a file, the account of the key in the system's keyring, for the service sluice",
+      ],
       ["--max-per-call <amount>", "the most that one thing may cost, in whole tokens"],
       ["--max-per-day <amount>", "the most that is spent in a day (UTC), in whole tokens"],
       ["--allow-host <host...>", "a host that may be paid; no other is"],

@@ -83,6 +83,22 @@ it.skipIf(!HAS_KEYRING)("has the key, and the file does not", async () => {
   expect(readFileSync(file, "utf8")).toBe("{}\n")
 })
 
+it.skipIf(!HAS_KEYRING)("has a buyer's key, and nobody reads it without the keyring", async () => {
+  const wallet = "ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80"
+  const mcp = "sluice mcp --buyer --max-per-call 1 --max-per-day 2 --allow-host a --keyring"
+  const out = await shell(
+    `printf secret | gnome-keyring-daemon --unlock --components=secrets >/dev/null
+    printf ${wallet} | secret-tool store --label=buyer service sluice account buyer
+    printf no-key | secret-tool store --label=other service sluice account other
+    for account in buyer other none; do ${mcp} $account </dev/null; echo "$account: $?"; done
+    SLUICE_KEYRING=off ${mcp} buyer </dev/null; echo "off: $?"`,
+    {},
+    true,
+  )
+  for (const ended of ["buyer: 0", "other: 3", "none: 3", "off: 3"]) expect(out).toContain(`${ended}\n`)
+  expect(out).not.toContain(wallet.slice(0, 20))
+})
+
 it.each([
   ["no keyring answers", {}],
   ["it is turned off", { SLUICE_KEYRING: "off" }],

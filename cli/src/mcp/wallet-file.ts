@@ -4,6 +4,7 @@ import { DatabaseSync } from "node:sqlite"
 import { setTimeout as sleep } from "node:timers/promises"
 import type { BuyerStore } from "../../../sdk/src/buyer/buyer.ts"
 import { Failure } from "../failure.ts"
+import { readSecret } from "../keyring.ts"
 
 const KEY = /^(0x)?[0-9a-fA-F]{64}$/
 const PAUSE_MS = 50
@@ -24,6 +25,16 @@ export function readWalletKey(file: string): `0x${string}` {
   }
   if (!KEY.test(text)) throw new Failure(`${file} holds no private key: 64 hexadecimal digits. ${how}`, 3)
   return `0x${text.replace(/^0x/, "")}`
+}
+
+/** The private key of an account of the system's keyring, under the service `sluice`. Throws a {@link Failure} where it gives none. */
+export function readKeyringKey(account: string): `0x${string}` {
+  const text = readSecret(account) ?? ""
+  if (KEY.test(text)) return `0x${text.replace(/^0x/, "")}`
+  throw new Failure(
+    `The keyring of the system gives no private key for the service sluice and the account ${account}. Store it there, or unlock it.`,
+    3,
+  )
 }
 
 /** What is kept in a file. Each change is on the disk before it counts, as a nonce that is lost could be paid twice. */
