@@ -1,6 +1,5 @@
 /**
- * Checks that the money of an open payment is still at its receiving address: the merchant may have given it back a
- * moment ago.
+ * Checks that the money of an open payment is still at its receiving address. The merchant may have just given it back.
  */
 import { sql } from "kysely"
 import { encodeFunctionData, erc20Abi } from "viem"
@@ -23,9 +22,9 @@ const LEFT =
   "Money has left this payment's receiving address that no payout accounts for. If your wallet has just sent the payment back, there is nothing to do: it ends as returned within the hour. If not, a payout may be on its way: try again in a minute."
 
 /**
- * Throws `INVALID_OPERATION` if a wallet can send a payment back without the service and the address holds less than
- * its rows say, so that a decision would spend money of another buyer; `CHAIN_UNAVAILABLE` if too few endpoints report
- * what it holds. Call it outside of any transaction.
+ * Throws `INVALID_OPERATION` if a wallet can send a payment back without the service, and the address holds less than
+ * recorded. A decision would then spend another buyer's money. Throws `CHAIN_UNAVAILABLE` if too few endpoints report
+ * the balance. Call it outside any transaction.
  */
 export async function assertMoneyThere(ctx: Context, payment: Row<"payments">): Promise<void> {
   const { deposit_id: depositId, token } = await returnable(ctx, payment)
@@ -46,10 +45,10 @@ export async function assertMoneyThere(ctx: Context, payment: Row<"payments">): 
 }
 
 /**
- * Returns the payers, by resource, whose open payment must not be granted now though they sent what was missing: a wallet
- * can send it back without the service, and its address holds less than its rows say, or too few endpoints report what
- * it holds in time. Otherwise 4.99 that was given back and 0.01 would buy what costs 5. Anyone can make thousands of
- * addresses due, so all of them are asked about together. Call it outside of any transaction.
+ * Returns the payers, by resource, whose open payment must wait although they sent the missing money. A wallet can send
+ * that payment back without the service, and its address may hold less than recorded. Otherwise a buyer could get 4.99
+ * back, send 0.01, and receive goods for 5. Anyone can make thousands of addresses due, so one request covers all of
+ * them. Call it outside any transaction.
  */
 export async function payersToWait(
   ctx: Context,
@@ -76,13 +75,13 @@ export async function payersToWait(
   return waiting
 }
 
-/** A receiving address that is asked about, the payers who wait there, and when the newest money came that is due. */
+/** A receiving address to check, the payers who wait there, and when its newest due money arrived. */
 type CheckedDeposit = Row<"deposits"> & { payers: Address[]; since: Date | null }
 
-/** An endpoint that is behind for some blocks says too little for a moment. */
+/** An endpoint that lags some blocks reports too little for a moment only. */
 const LASTING_MS = 60_000
 
-/** Logs that payments wait. Each waits by itself, and is tried again less and less often. */
+/** Logs that payments wait. Each payment waits separately and is retried at growing intervals. */
 function report(
   ctx: Context,
   network: Network,
@@ -105,15 +104,15 @@ const isGivenBackByWallet = ({ approver, factory, older_factory: isOlder }: Row<
 
 type Money = "all" | "less" | "unknown"
 
-/** Addresses in one call: a node bounds the gas of a call, and a balance of a proxied token takes some 30,000. */
+/** Addresses per call: a node limits a call's gas, and reading the balance of a proxied token takes about 30,000. */
 const READS_PER_CALL = 500
-/** How long endpoints have to answer. Everyone whose payment is settled with these waits as long, if no quorum answers. */
+/** How long endpoints have to answer. Without a quorum, all payments settled with these wait this long. */
 const MAX_MS = 3_000
 
 /**
- * Whether each receiving address holds at least what its rows say, in the settlement token. The comparison with the chain finds
- * what was given back up to an hour later, and only once final; this reads the newest block. Other tokens' balances may
- * change without a transfer.
+ * Returns whether each receiving address holds at least the recorded amount of the settlement token. This reads the
+ * newest block; the comparison with the chain finds given-back money up to an hour later, once final. Other tokens are
+ * not checked, because their balances may change without a transfer.
  */
 async function moneyAt(
   ctx: Context,
@@ -122,7 +121,7 @@ async function moneyAt(
 ): Promise<Map<bigint, Money>> {
   if (deposits.length === 0) return new Map()
   const token = network.token.address
-  // Read before the balances: money that arrives in between can only make a balance larger.
+  // Read before the balances: money that arrives in between can only increase a balance.
   const sums = await depositSums(
     ctx,
     token,
@@ -149,14 +148,14 @@ async function moneyAt(
   return judge(await askUntil(network, calls, { signal: ctx.signal, maxMs: MAX_MS, read, isEnough }))
 }
 
-/** Whether an address holds at least `least` base units, by the balances that endpoints report. */
+/** Judges from endpoints' reported balances whether an address holds at least `least` base units. */
 function moneyBy(balances: readonly bigint[], least: bigint, needed: number): Money {
   const enough = balances.filter(balance => balance >= least).length
   if (enough >= needed) return "all"
   return balances.length - enough >= needed ? "less" : "unknown"
 }
 
-/** The balances of one call's answer, undefined for those that it does not say; as many as were asked for. */
+/** Returns the balances in one call's answer, one for each address; undefined if the answer does not say. */
 function wordsOf(result: RpcResult, asked: number): (bigint | undefined)[] {
   const unsaid = Array<undefined>(asked).fill(undefined)
   if (!result.ok) return unsaid
@@ -166,7 +165,7 @@ function wordsOf(result: RpcResult, asked: number): (bigint | undefined)[] {
     )
     return words.length === asked ? words : unsaid
   } catch {
-    // It is not Multicall3's answer, so it says nothing.
+    // Not a Multicall3 answer, so it says nothing.
     return unsaid
   }
 }

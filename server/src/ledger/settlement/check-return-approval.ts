@@ -1,6 +1,6 @@
 /**
- * Returns that a merchant's wallet approves: what it signs, and whether it did. The paid address names the wallet, so
- * nobody else can send the money back, not even the service.
+ * Returns that a merchant's wallet must approve: what it signs, and whether it did. The paid address names the wallet,
+ * so nobody else can send the money back, not even the service.
  */
 import { type Hex, hashTypedData } from "viem"
 import { readSignature } from "../../platform/chain/check-signatures.ts"
@@ -17,9 +17,9 @@ import { failureOfReturn } from "../payouts/try-return.ts"
 
 /** How long a requested approval is valid, in seconds. */
 const APPROVED_FOR_S = 7 * 86_400
-/** The least validity left: a payout may wait for its turn, and could be too late when it is sent. */
+/** The least validity left, in seconds: a payout may wait for its turn and be sent too late. */
 const MIN_LEFT_S = 600
-/** The most validity left: a forgotten signature must not stay usable for longer. */
+/** The most validity left, in seconds: a forgotten signature must not stay usable for longer. */
 const MAX_LEFT_S = 31 * 86_400
 
 /** What a wallet has signed; `deadline` is in Unix seconds. */
@@ -28,7 +28,7 @@ export interface ReturnApproval {
   signature: Hex
 }
 
-/** An approval whose signature was checked for exactly this digest. */
+/** An approval whose signature was verified for exactly this digest. */
 export type CheckedApproval = ReturnApproval & { digest: Hash }
 
 /** Whether a wallet has to approve the return of a payment. Its signature then also satisfies the wallet lock. */
@@ -37,7 +37,7 @@ export async function isForWallet(ctx: TxContext, { deposit_id }: Row<"payments"
   return (await deposits.whereRef("approver", "<>", "factory").executeTakeFirst()) !== undefined
 }
 
-/** Who has to approve a return, and what to sign. */
+/** The wallet that has to approve a return, and the data to sign. */
 interface RequiredApproval {
   approver: Address
   deposit: Row<"deposits">
@@ -46,8 +46,8 @@ interface RequiredApproval {
 }
 
 /**
- * Returns what has to be signed to return a payment to an address; undefined if the service can return it without a
- * signature.
+ * Returns what the wallet has to sign to return a payment to an address; undefined if the service can return it without
+ * a signature.
  */
 async function askedFor(
   ctx: TxContext,
@@ -74,12 +74,12 @@ async function askedFor(
   return { approver, deposit, message, data: giveBackData(chain_id, factory, message) }
 }
 
-/** Replaces the id of a payout that is not written yet. */
+/** Stands for the id of a payout that is not written yet. */
 const NO_ID = "00000000-0000-0000-0000-000000000000"
-/** The selector of the contract's `BadSignature()`, which not every node reports. */
+/** The selector of the contract's `BadSignature()`, in case a node reports only the data. */
 const BAD_SIGNATURE = "0x5cd5d233"
 
-/** Refuses what the contract would refuse: the payment would count as returned, and its payout could never be sent. */
+/** Refuses what the contract would refuse; else the payment counts as returned, and its payout can never be sent. */
 async function assertSucceeds(
   ctx: Context,
   chainId: number,
@@ -107,9 +107,9 @@ const digestOf = ({ data }: RequiredApproval): Hash => hashTypedData(data) as Ha
 
 /**
  * Checks a wallet's approval to return a payment to an address; undefined if none is needed. Throws `VALIDATION_ERROR`
- * for an invalid deadline or signature, `INVALID_OPERATION` if the return would fail on chain, `CHAIN_UNAVAILABLE` when
- * a contract wallet can't be asked. It may call nodes, so call it outside of any transaction; {@link assertApproved}
- * compares inside.
+ * for an invalid deadline or signature, and `INVALID_OPERATION` if the return would fail on chain. Throws
+ * `CHAIN_UNAVAILABLE` if a contract wallet can't be asked. It may call nodes, so call it outside any transaction;
+ * {@link assertApproved} compares inside one.
  */
 export async function checkApproval(
   ctx: Context,
@@ -133,8 +133,8 @@ export async function checkApproval(
 }
 
 /**
- * Throws `RETURN_APPROVAL_REQUIRED` with the data to sign if the wallet that the address names has not approved this
- * return, or has approved another one. Call it in the transaction that makes the return.
+ * Throws `RETURN_APPROVAL_REQUIRED` with the data to sign if the address's wallet has approved no return, or a
+ * different one. Call it in the transaction that makes the return.
  */
 export async function assertApproved(
   ctx: TxContext,

@@ -5,11 +5,11 @@ import type { Row, SessionStatus } from "../../platform/db/schema.ts"
 import type { Share } from "../payouts/share.ts"
 import type { NumberedTable } from "./number-events.ts"
 
-/** A session, or a paywall's payment, which is reported as a session of its own. */
+/** A session, or a paywall's payment, which events report as a session. */
 export interface CheckoutNotice {
-  /** The id of the session, or of the payment that is reported as one. */
+  /** The id of the session, or of the payment reported as one. */
   id: string
-  /** The table of that row, which numbers its events. */
+  /** The table of the row that numbers its events. */
   numberedIn: NumberedTable
   merchantId: string
   amount: bigint
@@ -25,21 +25,21 @@ export interface CheckoutNotice {
   metadata: Record<string, unknown> | null
   customerEmail: string | null
   payerInfo: Record<string, string> | null
-  /** One for each disbursement; null without a split. */
+  /** One for each share; null without a split. */
   splits: Share[] | null
   callbackUrl: string | null
   traceparent: string | null
-  /** The token of the amounts, if it is not the settlement token. */
+  /** The token of the amounts, unless it is the settlement token. */
   token?: Address
   /** Whether a reorg removed the reservation too. */
   isUnreserved?: boolean
   /** The refund that a reorg removed. */
   refundId?: string
-  /** For a session with an escrow, once a payer has signed. Amounts in base units. */
+  /** Only for a session with an escrow, once a payer has signed. Amounts are in base units. */
   reserved?: { authId: string; authorized: bigint; captured: bigint; released: bigint; captureBefore: Date }
 }
 
-/** Returns what every event about a session contains, besides its status. */
+/** Returns the fields that every event about a session has, except its status. */
 export const noticeOf = (session: Row<"checkout_sessions">) => ({
   id: session.id,
   numberedIn: "checkout_sessions" as const,

@@ -1,26 +1,25 @@
-/** Classifies transfers: on chain or not, backed by enough endpoints or not, and the screening result of the sender. */
+/** Classifies transfers: are they on chain, do enough endpoints report them, and did their sender pass screening. */
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
 import type { Screening } from "../../platform/chain/screening.ts"
 import type { TxContext } from "../../platform/context.ts"
 import { believed } from "./count-single-source.ts"
 import type { ClaimedTransfer, Screened } from "./sellable.ts"
 
-/** A transfer, classified. */
 export interface Classified<T extends ClaimedTransfer = ClaimedTransfer> {
   row: T
   isSettlementToken: boolean
   /** Part of a granted payment. */
   counted: boolean
-  /** Confirmed, and not suspected of having been displaced. */
+  /** Confirmed, and not suspected to be displaced. */
   stands: boolean
-  /** Stands, and enough endpoints report it for its amount. */
+  /** It stands, and enough endpoints report it for its amount. */
   sure: boolean
   screening: Screening
 }
 
 /**
- * Classifies transfers that are added up together. `alone` is what already counts beside them on the report of one
- * endpoint alone, in base units of the settlement token. A sender that was not screened is `unknown`. A transfer that
+ * Classifies transfers that are summed together. `alone` is the money that only one endpoint reports and that already
+ * counts with them, in base units of the settlement token. A sender that was not screened is `unknown`. A transfer that
  * already counts is `clear`.
  */
 export function classify<T extends ClaimedTransfer>(

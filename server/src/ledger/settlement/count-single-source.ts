@@ -1,6 +1,6 @@
 /**
- * A transfer that only one of two endpoints reports counts towards small payments only: `QUORUM_ABOVE` is compared with
- * all that one sender, or one checkout, paid, so that many small lies do not add up to a large one.
+ * A transfer that only one of two endpoints reports counts only for small payments. `QUORUM_ABOVE` limits the total
+ * that one sender or one checkout paid, so many small lies can't add up to a large one.
  */
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
@@ -10,8 +10,8 @@ import { parseAmount } from "../../platform/money/amount.ts"
 type Transfer = Pick<Row<"transfers">, "value" | "token" | "single_source">
 
 /**
- * Returns whether each of these transfers, which are added up together, counts. `counted` is what already counts on the
- * report of one endpoint alone, in base units of the settlement token. In other tokens no amount is small.
+ * Returns whether each of these transfers, which are summed together, counts. `counted` is the money that only one
+ * endpoint reports and that already counts, in base units of the settlement token. In other tokens no amount is small.
  */
 export function believed(
   ctx: TxContext,

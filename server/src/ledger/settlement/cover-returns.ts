@@ -1,7 +1,7 @@
 /**
- * Follows what a reorg does to the money of a return that was signed: such a return can't be taken back. A payment that
- * lost its money gets what its payer sends next, because that is what the return sends back. A payment that has more
- * than was sent back waits for the merchant's decision about the rest.
+ * Handles reorgs that change the money of a signed return, which can't be cancelled any more. A payment that lost its
+ * money gets what its payer sends next, because the return will send that back. A payment with more money than was sent
+ * back waits for the merchant's decision about the rest.
  */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -12,24 +12,24 @@ import { sqlArray } from "../../platform/db/sql-array.ts"
 import type { Part } from "./sellable.ts"
 import { claim } from "./write-exceptions.ts"
 
-/** How many transfers one settlement takes for a return; a payer who sends dust pays it back slowly. */
+/** How many transfers one settlement takes for a return; dust takes several rounds. */
 const MAX_TAKEN = 2_000
-/** When to look again at a payment whose return is not final, or whose money is suspected to be gone. */
+/** Wait before the next check of a payment whose return is not final, or whose money is suspected to be gone. */
 const AGAIN_MS = 60_000
 
-/** A payment, with the returns that have sent its money back from one deposit, or may still do so. */
+/** A payment, with the returns from one deposit that have sent its money back or may still do so. */
 type Returned = Pick<Row<"payments">, "id" | "status" | "payer" | "amount" | "token"> & {
   deposit_id: bigint
-  /** All of them, in base units. */
+  /** The sum of all these returns, in base units. */
   sent: bigint
-  /** Those that have a nonce, or were carried out without one: they can't be stopped. */
+  /** The sum of the returns that have a nonce, or happened without one, and so can't be stopped; in base units. */
   signed: bigint
   is_final: boolean
   recipient: Address
   sent_at: Date
 }
 
-/** A transfer that such a payment claims, and how much of it counts for nothing any more. */
+/** A transfer that such a payment claims, and how much of it no longer counts because it was given back. */
 type Held = Pick<
   Row<"transfers">,
   "id" | "value" | "state" | "suspect_at" | "from_address" | "single_source" | "deposit_id" | "token"
@@ -40,13 +40,13 @@ const heldColumns = sql`t.id, t.value, t.state, t.suspect_at, t.from_address, t.
 const sumOf = (rows: readonly { value: bigint }[]) => rows.reduce((sum, { value }) => sum + value, 0n)
 
 /**
- * Gives payments that are returned the money that their returns send back, and opens those that have a rest once their
- * return is final. Call it under the lock of {@link Sellable.hold}, before the part is planned.
+ * Gives returned payments the money that their returns send back, and opens payments that have a rest once their return
+ * is final. Call it under the lock of {@link Sellable.hold}, before the part is planned.
  */
 export async function coverReturns(ctx: TxContext, part: Part): Promise<void> {
   const ids = new Set((await uncovered(ctx, part)).map(({ id }) => id))
   if (ids.size === 0) return
-  // A return that ends opens its payment under this lock, so it is read again.
+  // When a return ends, it opens its payment under this lock, so the payment is read again.
   await sql`select id from payments where id = any(${sqlArray("text", ids)}) order by id for no key update`.execute(
     ctx.db,
   )
@@ -56,17 +56,17 @@ export async function coverReturns(ctx: TxContext, part: Part): Promise<void> {
     await cover(ctx, payment, held.get(keyOf({ ...payment, payment_id: payment.id })) ?? [])
 }
 
-/** Names a payment's money at one deposit. */
+/** Returns a key for a payment's money in one token at one deposit. */
 const keyOf = ({ payment_id, deposit_id, token }: Pick<Held, "payment_id" | "deposit_id" | "token">): string =>
   `${payment_id} ${deposit_id} ${token}`
 
-/** What of these transfers earlier returns have sent back, in base units. */
+/** Returns how much of these transfers earlier returns have sent back, in base units. */
 const givenBack = (held: readonly Held[]): bigint => held.reduce((sum, row) => sum + row.given_back, 0n)
 
 async function cover(ctx: TxContext, payment: Returned, held: readonly Held[]): Promise<void> {
   const standing = held.filter(row => row.suspect_at === null)
   const lacks = payment.signed - sumOf(standing)
-  // What is only suspected to be gone takes nothing from money that the merchant was shown.
+  // Money that is only suspected to be gone is not replaced with money that the merchant was shown.
   const taken = lacks > 0n ? await takeFree(ctx, payment, lacks, payment.signed > sumOf(held)) : []
   if (payment.status !== "returned") {
     if (taken.length === 0 && !isOnItsWayBack(payment, held)) return
@@ -86,8 +86,8 @@ async function cover(ctx: TxContext, payment: Returned, held: readonly Held[]): 
 }
 
 /**
- * Makes a returned payment what was sent back: its merchant gave back a part of it by itself, and the other transfers count
- * for themselves now.
+ * Sets a returned payment's amount to what was sent back. If the merchant gave back only a part, the other transfers
+ * count separately now.
  */
 async function fit(ctx: TxContext, { id, amount }: Returned, back: bigint): Promise<void> {
   if (amount === back) return
@@ -107,14 +107,13 @@ async function settleAt(ctx: TxContext, transfers: readonly Held[], at: Date): P
 }
 
 /**
- * Reads the payments of a part whose signed returns count, and that do not have exactly what their returns send back, in the
- * order of their ids.
+ * Reads the part's payments whose signed returns count but differ from the money they hold, in the order of their ids.
  */
 async function uncovered(ctx: TxContext, { owner, payer }: Part): Promise<Returned[]> {
   const ofPart = sql`from payments where resource_id = ${owner.resource_id}
     ${payer === undefined ? sql`` : sql`and payer = ${payer}`}`
   const name = sql.raw(payer === undefined ? "returns_at_resource" : "returns_to_payer")
-  // Each half has an index of its own, so the granted payments of a frequent payer are not read.
+  // Each half has its own index, so the granted payments of a frequent payer are not read.
   const { rows } = await sql<Returned>`
     /* named: ${name} */ select p.id, p.status, p.payer, p.amount, sent.*
     from (select * ${ofPart} and status = 'returned' union all select * ${ofPart} and status in ('open', 'reversed')) p
@@ -151,8 +150,8 @@ async function heldBy(ctx: TxContext, payments: readonly Returned[]): Promise<He
 }
 
 /**
- * Whether all that a reorg left of a payment is what its return sends back: of a payment whose surplus was returned, or
- * of one whose rest was open.
+ * Whether the return sends back everything that a reorg left of the payment. Such a payment had a returned surplus or
+ * an open rest.
  */
 function isOnItsWayBack({ status, signed, amount }: Returned, held: readonly Held[]): boolean {
   const there = sumOf(held)
@@ -164,9 +163,9 @@ const isSureOf = ({ payer }: Returned, { state, suspect_at, from_address, single
   state !== "seen" && suspect_at === null && from_address === payer && !single_source
 
 /**
- * Claims what else the payer has sent, until the payment has what it lacks: what counts for no payment, and with
- * `alsoOpen`, open money that needs a decision. Of a flood the greatest are taken: what is left here buys something, and
- * dust would leave the money of a signed return to be spent twice.
+ * Claims other money of the payer until the payment has what it lacks: unclaimed transfers, and with `alsoOpen` also
+ * open payments. From a flood of transfers it takes the largest. Any transfer left over buys something, so with dust
+ * the money of a signed return would be spent twice.
  */
 async function takeFree(
   ctx: TxContext,
@@ -191,7 +190,7 @@ async function takeFree(
   return rows
 }
 
-/** Returns the transfers, last first, without which `spare` base units or less are missing. */
+/** Returns the transfers, last first, that together hold at most `spare` base units. */
 function spareOf(held: readonly Held[], spare: bigint): Held[] {
   let left = spare
   return held.toReversed().filter(({ value }) => {
@@ -201,7 +200,7 @@ function spareOf(held: readonly Held[], spare: bigint): Held[] {
   })
 }
 
-/** Frees transfers that a returned payment no longer needs: they count as any other money. */
+/** Releases transfers that a returned payment no longer needs, so they count like any other money. */
 async function release(ctx: TxContext, { id }: Returned, spare: readonly Held[]): Promise<void> {
   if (spare.length === 0) return
   const ids = sqlArray(
@@ -209,14 +208,14 @@ async function release(ctx: TxContext, { id }: Returned, spare: readonly Held[])
     spare.map(row => row.id),
   )
   await sql`delete from claims where payment_id = ${id} and transfer_id = any(${ids})`.execute(ctx.db)
-  // Nothing of them was sent back, but they may have been divided.
+  // None of this money was sent back, but it may have been split.
   await sql`delete from past_claims where payment_id = ${id} and transfer_id = any(${ids})
     and not exists (select from payouts where payment_id = ${id} and kind = 'share' and state not in ('cancelled', 'reverted'))`.execute(
     ctx.db,
   )
 }
 
-/** Makes a payment returned: a reorg left it no more than what its return sends back. */
+/** Makes a payment returned: a reorg left it no more money than its return sends back. */
 async function writeReturned(ctx: TxContext, payment: Returned): Promise<void> {
   const { id, deposit_id, signed, recipient, sent_at } = payment
   await sql`update claims set given_back = 0 where payment_id = ${id} and given_back > 0`.execute(ctx.db)
@@ -236,7 +235,7 @@ async function writeReturned(ctx: TxContext, payment: Returned): Promise<void> {
   ctx.log.warn({ paymentId: id }, "a reorg left a payment what its signed return sends back")
 }
 
-/** Opens a returned payment again, about what it has beyond its final return. */
+/** Reopens a returned payment for the money that it has beyond its final return. */
 async function openRest(ctx: TxContext, { id, sent, deposit_id }: Returned, held: readonly Held[]): Promise<void> {
   let left = sent
   const given = held.map(({ id, value }) => {

@@ -1,7 +1,7 @@
 /**
- * Ends open payments and surpluses as returned if the merchant has given their money back without the service. The
- * nonce of its signature identifies the payment, if the service had asked for that signature. Otherwise the amount
- * does, if exactly one open payment or surplus has it.
+ * Ends open payments and surpluses as returned if the merchant has given their money back without the service. If the
+ * service requested the signature, its nonce identifies the payment. Otherwise the amount does, if exactly one open
+ * payment or surplus has it.
  */
 import { type RawBuilder, sql } from "kysely"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
@@ -20,8 +20,8 @@ import type { SellingContext, SellingTx } from "./sellable.ts"
 import { type Screened, sellableOf } from "./sellable.ts"
 
 /**
- * Ends what a final block shows as given back: first the returns that wait to be sent, then the open payments and
- * surpluses. What can't be ended now is left for the next comparison.
+ * Ends what the merchant gave back by a final block: first the returns that wait to be sent, then the open payments and
+ * surpluses. Anything that can't end now is left for the next comparison.
  */
 export async function followGivenBack(ctx: SellingContext, network: Network): Promise<void> {
   let ended = await finishCarriedOut(ctx, network)
@@ -62,12 +62,12 @@ const givenBackAt = (ctx: TxContext, depositIds: readonly bigint[]): Promise<Row
     .orderBy("log_index")
     .execute()
 
-/** Payments whose nonces are computed at once: each is a hash, and nothing else runs meanwhile. */
+/** Payments whose nonces are hashed in one go; hashing blocks everything else. */
 const PAYMENTS_AT_ONCE = 500
 
 /**
- * Maps the nonces of these outflows to the payments for whose return the service has asked for them, or would ask. Most are of
- * payments that wait. The others at these addresses may be a million, so they are read in parts, until each nonce is found.
+ * Maps these outflows' nonces to the payments whose return has, or would have, that nonce. Most nonces are of waiting
+ * payments. The addresses' other payments may be a million, so they are read in batches until each nonce is found.
  */
 async function nonceOwners(
   ctx: TxContext,
@@ -100,7 +100,7 @@ async function nonceOwners(
   return owners
 }
 
-/** A payment, and how many returns were ever made for it. */
+/** A payment, and how many returns it has ever had. */
 interface Numbered {
   id: string
   payer: Address
@@ -122,7 +122,7 @@ async function resourcesAt(ctx: TxContext, waiting: readonly AwaitedReturn[]): P
 }
 
 /**
- * Ends one; returns how many ended. Leaves it as it is if its money is moving to another block or it was decided
+ * Ends one payment; returns how many ended. Does nothing if its money is moving to another block or it was decided
  * meanwhile.
  */
 async function tryEnding(ctx: SellingContext, match: Match): Promise<number> {
@@ -143,12 +143,12 @@ async function end(ctx: SellingTx, { waiting, outflow }: Match, screened: Screen
   const open = await lockOpen(ctx, waiting.merchantId, waiting.paymentId)
   const back = open.surplus ?? open.payment
   if (back.deposit_id !== waiting.depositId || back.amount !== waiting.amount) return 0
-  // Its shares were paid out too: a person has to check that.
+  // Its shares were paid out too, so a person has to check it.
   if (!open.surplus && (await isPaidOut(ctx, waiting.paymentId))) return 0
   await writeReturned(ctx, open, outflow.recipient, screened, payment =>
     writeCarriedOut(ctx, payment, outflow, back.amount),
   )
-  // Settling opens the payment again about what was not given back.
+  // Settlement reopens the payment for the amount that was not given back.
   if (outflow.amount < back.amount)
     await sql`update transfers t set run_at = ${ctx.now()} from claims c
       where c.transfer_id = t.id and c.payment_id = ${waiting.paymentId}`.execute(ctx.db)

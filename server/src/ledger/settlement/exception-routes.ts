@@ -1,4 +1,4 @@
-/** `/api/console/payments`: money that waits for the merchant, and its two ways out. */
+/** `/api/console/payments`: money that waits for the merchant, to be accepted or returned. */
 import type { FastifyRequest } from "fastify"
 import type { Hex } from "viem"
 import { approvedByWallet } from "../../account/identity/check-wallet-lock.ts"
@@ -169,7 +169,7 @@ interface ReturnOf {
   approval?: { deadline: number; signature: string }
 }
 
-/** The part of a return that calls nodes or sanctions lists, and so runs before its transaction. */
+/** The part of a return that calls nodes or sanctions lists, so it runs before the transaction. */
 async function prepareReturn(
   ctx: SellingContext,
   request: Pick<FastifyRequest, "headers">,
@@ -185,7 +185,7 @@ async function prepareReturn(
   const checked = await checkApproval(ctx, payment, to, signed)
   if (checked) await assertMoneyThere(ctx, payment)
   const locked = await approvedByWallet(ctx, request, merchantId, async ctx => {
-    // A return to the address that the payer signed for needs no signature of the merchant.
+    // A return to the address that the payer signed for needs no signature from the merchant.
     if (address === undefined || address === (await named(ctx)) || (await isForWallet(ctx, payment))) return undefined
     const from = "waits for the merchant"
     const to = `sent to ${checksummed(address)}`
@@ -209,9 +209,9 @@ async function carryOut(
 }
 
 /**
- * Makes one return of several; returns the payment, or why the return was not made. Its answer is kept with the return
- * under the request's key and its place in the list. If the process dies, a repeated request makes only those that are
- * missing, and answers the others as the first would have.
+ * Makes one of several returns; answers with the payment, or the reason why it was not returned. The answer is stored
+ * with the return under the request's key and its position in the list. If the process dies, a repeated request makes
+ * only the missing returns and repeats the other answers.
  */
 async function returnOne(
   ctx: SellingContext,
@@ -240,7 +240,7 @@ async function readDecided(ctx: TxContext, merchantId: string, id: string) {
   return decided
 }
 
-/** Wakes those who wait for these payments of the merchant's. */
+/** Wakes requests that wait for these payments of the merchant. */
 async function wakeAfterDecision(ctx: SellingContext, ids: readonly string[]): Promise<void> {
   await ctx.wakes.wake("payouts")
   const payments = await ctx.db.selectFrom("payments").select(["resource_id", "payer"]).where("id", "in", ids).execute()

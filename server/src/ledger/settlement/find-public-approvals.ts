@@ -1,6 +1,6 @@
 /**
- * Finds payments that anyone can still send back: the merchant's wallet signed their return and it was broadcast, so
- * its calldata is public, and it has not expired. The payer must not get both the goods and the money.
+ * Finds payments that anyone can still send back: the merchant's wallet signed their return, and its broadcast calldata
+ * is public and has not expired. The payer must not get both the goods and the money.
  */
 import { sql } from "kysely"
 import type { Hex } from "viem"
@@ -9,14 +9,14 @@ import type { TxContext } from "../../platform/context.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import type { ClaimedTransfer } from "./sellable.ts"
 
-/** A block this much older than the scan's is final: no transaction can be mined before it any more. */
+/** A block this many seconds older than the scanned one is final: no transaction can be mined before it any more. */
 const FINAL_AFTER_S = 3_600n
 /** Wait before the next check if the scan lags behind the clock. */
 const AGAIN_MS = 60_000
 
 /**
- * Returns until when each of these payments can still be sent back, by the time of the scanned blocks; no entry if it
- * can't be.
+ * Returns until when each of these payments can still be sent back, in block time; payments that can't be sent back
+ * have no entry.
  */
 export async function publicApprovals(ctx: TxContext, paymentIds: readonly string[]): Promise<Map<string, Date>> {
   if (paymentIds.length === 0) return new Map()
@@ -40,8 +40,7 @@ export async function publicApprovals(ctx: TxContext, paymentIds: readonly strin
 }
 
 /**
- * Returns the transfers without those of open payments that can still be sent back, and when to settle the latter
- * again.
+ * Returns the transfers except those of open payments that can still be sent back, and when to settle the latter again.
  */
 export async function withoutPublic<T extends ClaimedTransfer>(
   ctx: TxContext,

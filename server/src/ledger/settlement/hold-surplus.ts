@@ -1,6 +1,6 @@
 /**
- * The surplus of an overpayment: what it brought beyond its price. It stays in its deposit until the merchant accepts
- * it, and it is then paid out like the rest, or returns it.
+ * The surplus of an overpayment: the amount beyond its price. It stays in its deposit until the merchant decides. An
+ * accepted surplus is paid out like the rest of the payment; a returned one goes back.
  */
 import { sql } from "kysely"
 import { networkOf } from "../../platform/chain/network-facts.ts"
@@ -21,10 +21,10 @@ export const holdSurplus = (ctx: TxContext, paymentId: string): Promise<Row<"sur
     .executeTakeFirst()
 
 /**
- * Writes the surplus of a granted payment, `beyond` base units more than its price. It lies in the last transfer, which
- * was needed to reach the price. A surplus that the merchant has decided about stays. A surplus below the lowest price
- * is left in the payment: nobody should have to decide about dust. A payment that is not new and has no surplus gets
- * none. Call it once the transfers are claimed, under the payment's lock.
+ * Writes the surplus of a granted payment, `beyond` base units more than its price, once its transfers are claimed. It
+ * is in the last transfer, which was needed to reach the price. A surplus that the merchant has decided about stays. A
+ * surplus below the lowest price stays in the payment, so nobody has to decide about dust. A known payment without a
+ * surplus gets none. Call it under the payment's lock.
  */
 export async function writeSurplus(
   ctx: TxContext,
@@ -50,13 +50,13 @@ export async function writeSurplus(
     .execute()
 }
 
-/** Returns the payment as a return of its surplus would see it: with the surplus's amount and deposit. */
+/** Returns the payment with the surplus's amount and deposit, to return only the surplus. */
 export const surplusAlone = (
   payment: Row<"payments">,
   { deposit_id, amount }: Pick<Row<"surpluses">, "deposit_id" | "amount">,
 ): Row<"payments"> => ({ ...payment, deposit_id, amount })
 
-/** Returns the payment as a return would see it: all of it, or the surplus of a granted one that has one. */
+/** Returns what a return would send: the whole payment, or the surplus of a granted payment that has one. */
 export async function returnable(ctx: TxContext, payment: Row<"payments">): Promise<Row<"payments">> {
   if (payment.status !== "granted") return payment
   const surplus = await ctx.db
@@ -67,14 +67,14 @@ export async function returnable(ctx: TxContext, payment: Row<"payments">): Prom
   return surplus ? surplusAlone(payment, surplus) : payment
 }
 
-/** Deletes an open surplus: the payment has none any more, or the merchant has decided about all of it. */
+/** Deletes an open surplus, because the payment has none any more or the merchant has decided about all of it. */
 export async function dropSurplus(ctx: TxContext, paymentId: string): Promise<void> {
   await ctx.db.deleteFrom("surpluses").where("payment_id", "=", paymentId).where("state", "=", "open").execute()
 }
 
 /**
- * Whether the transfer that holds a surplus still counts for its payment, from its payer, and is confirmed and not
- * suspected.
+ * Whether the transfer that holds a surplus is confirmed, not suspected, from its payer, and still counts for its
+ * payment.
  */
 export async function surplusStands(ctx: TxContext, paymentId: string): Promise<boolean> {
   const { rows } = await sql`select from surpluses s join payments p on p.id = s.payment_id and p.status = 'granted'

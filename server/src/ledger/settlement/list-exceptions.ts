@@ -1,4 +1,4 @@
-/** Payments with an exception, as the merchant sees them. */
+/** Lists payments with an exception for the merchant. */
 import { sql } from "kysely"
 import { amountFormatter } from "../../platform/chain/format-amounts.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
@@ -7,7 +7,7 @@ import type { HeldReason, Row } from "../../platform/db/schema.ts"
 import { transactionsOf } from "../books/read-transactions.ts"
 
 /**
- * Returns why a return is held, in a sentence for the merchant; `detail` is the node's reason why the transfer would
+ * Explains to the merchant, in a sentence, why a return is held; `detail` is the node's reason why the transfer would
  * fail.
  */
 function heldMessage(reason: HeldReason, detail: string | null): string {
@@ -25,7 +25,7 @@ function heldMessage(reason: HeldReason, detail: string | null): string {
   }[reason]
 }
 
-/** Returns these rows of the list, each with the decision, and where its payer wants the money back. */
+/** Returns these rows of the list, each with its decision and the return address that its payer named. */
 export async function exceptionsOf(ctx: TxContext, rows: readonly Row<"transactions">[]) {
   if (rows.length === 0) return []
   const ids = rows.map(row => row.id)

@@ -1,4 +1,4 @@
-/** Matches money that a merchant gave back without the service with what it ended. Pure. */
+/** Matches money that a merchant gave back without the service with the payments or surpluses it returned. Pure. */
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 import type { Row } from "../../platform/db/schema.ts"
 
@@ -10,21 +10,21 @@ export interface AwaitedReturn {
   token: Address
   /** In base units. */
   amount: bigint
-  /** A surplus: only an outflow of its whole amount ends it, because the rest of its payment still counts. */
+  /** Only an outflow of its whole amount ends a surplus, because the rest of its payment still counts. */
   isSurplus: boolean
-  /** The last block that brought some of it. */
+  /** The last block that brought some of the money. */
   since: bigint
 }
 
-/** An outflow, and the open payment or surplus that it returned. */
+/** An outflow and the open payment or surplus that it returned. */
 export interface Match {
   waiting: AwaitedReturn
   outflow: Row<"outflows">
 }
 
 /**
- * Matches each outflow with what it ended: by its nonce, or by its amount if exactly one open payment or surplus from
- * before it has that amount. One look-up for each outflow, as strangers decide how much waits.
+ * Matches each outflow with what it returned: by its nonce, or by its amount if exactly one earlier open payment or
+ * surplus has it. Each outflow costs one lookup, because strangers control how many payments wait.
  */
 export function matchGivenBack(
   waiting: readonly AwaitedReturn[],

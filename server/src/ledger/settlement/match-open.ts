@@ -1,17 +1,17 @@
-/** Finds the open payment that money which waits belongs to, so that a payment keeps its id while its money changes. Pure. */
+/** Matches waiting money with its open payment, so a payment keeps its id while its money changes. Pure. */
 import type { Row } from "../../platform/db/schema.ts"
 import type { WaitingGroup } from "./sellable.ts"
 
-/** Money that waits, of one sender in one token at one address, and the payment that it had before, if any. */
+/** Waiting money of one sender in one token at one address, and its earlier payment, if any. */
 export interface Matched {
   group: WaitingGroup
   known: Row<"payments"> | undefined
 }
 
 /**
- * Matches groups with these open and reversed payments, each with one at most: first with an open payment for the same reason, or a
- * reversed one that claims some of the group; then with an open payment for another reason. One pass over each list, as
- * strangers fill both.
+ * Matches each group with at most one of these open and reversed payments. Open payments for the same reason come
+ * first, then reversed ones that claim some of the group, then open ones for another reason. It passes once over each
+ * list, because strangers can fill both.
  */
 export function matchOpen(groups: readonly WaitingGroup[], payments: readonly Row<"payments">[]): Matched[] {
   const open = payments.filter(({ status }) => status !== "reversed")
@@ -37,7 +37,7 @@ export function matchOpen(groups: readonly WaitingGroup[], payments: readonly Ro
   return exact.map(({ group, known }) => ({ group, known: known ?? next(byPlace.get(placeOfGroup(group))) }))
 }
 
-/** Transactions without a buyer are payments of their own. */
+/** Each transaction without a buyer is a payment of its own. */
 const placeOf = (
   { token, deposit_id, tx_hash }: Pick<Row<"payments">, "token" | "deposit_id" | "tx_hash">,
   payer: string,

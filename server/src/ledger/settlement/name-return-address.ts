@@ -1,4 +1,4 @@
-/** Where a payer wants its money back: named with the signature of the wallet that sent the money. */
+/** Stores the address that a payer names for returns, signed by the wallet that sent the money. */
 import { sql } from "kysely"
 import { type Door, proveWallet, type Signed, useProof } from "../../account/identity/prove-wallet.ts"
 import { refusalsOf } from "../../account/identity/refuse-addresses.ts"
@@ -13,7 +13,7 @@ import { sellableOf } from "./sellable.ts"
 
 export const RETURN_ADDRESS_PATH = "/api/pay/return-address"
 
-/** What a signature names: the resource that was paid, and the address, so that it is valid for no other. */
+/** What the signature covers: the paid resource and the address, so it is valid for no other. */
 export const returnUse = (resourceId: string, address: Address): Pick<Door, "purpose" | "resource"> => ({
   purpose: "return",
   resource: `${resourceId}:${address}`,
@@ -26,14 +26,14 @@ export async function chainOf(ctx: SellingContext, resourceId: string): Promise<
   return row.chain_id
 }
 
-/** SQL: whether all of a payment waits for the merchant, or its surplus does. */
+/** SQL: whether the whole payment or its surplus waits for the merchant. */
 const isWaiting = sql<boolean>`(payments.status = 'open' or (payments.status = 'granted'
   and exists (select from surpluses s where s.payment_id = payments.id and s.state = 'open')))`
 
 /**
- * Stores the address with its evidence and returns the payer; the newest address of a payer counts. Throws
- * `PAYMENT_NOT_FOUND` when no money of the signer waits there, `VALIDATION_ERROR` for an address that money must not be
- * sent to, `SANCTIONS_MATCH`, and the errors of {@link proveWallet}.
+ * Stores the address with its evidence and returns the payer; a payer's newest address counts. Throws
+ * `PAYMENT_NOT_FOUND` if none of the signer's money waits there, and `VALIDATION_ERROR` for an address that must not
+ * receive money. Also throws `SANCTIONS_MATCH` and the errors of {@link proveWallet}.
  */
 export async function nameReturnAddress(
   ctx: SellingContext,
@@ -72,7 +72,7 @@ export async function nameReturnAddress(
   return proof.address
 }
 
-/** Returns the address that the payer of a payment named last, with its evidence. */
+/** Returns the newest address that a payment's payer named, with its evidence. */
 export const namedAddress = (
   ctx: TxContext,
   { resource_id, payer }: Pick<Row<"payments">, "resource_id" | "payer">,

@@ -1,7 +1,4 @@
-/**
- * Emits what merchants are notified of about payments, by checkouts and paywalls alike, in the published payloads'
- * fields.
- */
+/** Emits the events about payments, with the same published fields for checkouts and paywalls. */
 
 import { emit } from "../../account/webhooks/emit.ts"
 import type { EventType } from "../../account/webhooks/webhook.ts"
@@ -15,11 +12,11 @@ import type { CheckoutNotice } from "./checkout-notice.ts"
 import { nextSequence } from "./number-events.ts"
 
 /**
- * Emits that something was reserved, paid or released, that a reorg removed a reservation, payment, release or refund,
- * or that a session failed or expired. Call it inside the transaction that makes it so. A payment that comes back is a
- * new completion. A reversal goes to each destination that was sent the event it reverses, and an event that was never
- * sent is not reversed; failure and expiry are sent once. A session's own callback gets all but those two, in place of
- * all endpoints.
+ * Emits that something was reserved, paid or released, that a session failed or expired, or that a reorg undid a
+ * change. Call it inside the transaction that changes it. A payment that comes back is a new completion. A reversal
+ * goes to each destination that was sent the event it reverses; events that were never sent are not reversed. Failure
+ * and expiry are sent once. A session with its own callback sends there instead of to the endpoints, and sends no
+ * failure or expiry.
  */
 export async function notifyCheckout(
   ctx: TxContext,
@@ -71,7 +68,7 @@ export async function notifyCheckout(
   if (change === "expired") await emit(ctx, once("checkout.expired"))
 }
 
-/** Returns what is reserved, as the events report it; amounts are decimal text. */
+/** Returns the reserved amounts for the events, as decimal text. */
 function reservedOf({ token: { decimals } }: NetworkInfo, { reserved }: CheckoutNotice) {
   if (!reserved) throw new Error("nothing is reserved")
   const { authId, authorized, captured, released, captureBefore } = reserved

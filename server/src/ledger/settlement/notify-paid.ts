@@ -1,7 +1,4 @@
-/**
- * Notifies merchants of payments once their shares are mined: at the latest five minutes after the payment was
- * confirmed.
- */
+/** Notifies merchants of payments once their shares are mined, at most five minutes after the payment was confirmed. */
 import { sql } from "kysely"
 import { type NetworkInfo, networkOf } from "../../platform/chain/network-facts.ts"
 import { inTransaction } from "../../platform/context.ts"
@@ -12,15 +9,13 @@ import type { CheckoutNotice } from "./checkout-notice.ts"
 import { notifyCheckout } from "./notify-checkout.ts"
 import { exceptionOf, type SellingContext, type SellingTx, sellableOf } from "./sellable.ts"
 
-/**
- * After this time, shares that are not mined are reported without a hash; later hashes are in `GET /api/checkouts/:id`.
- */
+/** After this time, unmined shares are reported without a hash; `GET /api/checkouts/:id` has the later hashes. */
 const WAIT_FOR_SHARES_MS = 5 * 60_000
 const PAYMENTS_PER_ROUND = 200
 
 /**
  * Notifies the merchant that a payment is paid, or schedules that for when its shares are settled. Call it inside the
- * transaction that granted it, after its payouts were made.
+ * granting transaction, after its payouts are made.
  */
 export async function notifyPaid(ctx: SellingTx, network: NetworkInfo, paymentId: string): Promise<void> {
   const payment = await ctx.db
@@ -34,7 +29,7 @@ export async function notifyPaid(ctx: SellingTx, network: NetworkInfo, paymentId
   await ctx.db.updateTable("payments").set({ notify_by: notifyBy }).where("id", "=", paymentId).execute()
 }
 
-/** Emits the payments whose shares are settled, or whose time is over; returns how many still wait. */
+/** Emits the payments whose shares are settled or whose waiting time has ended; returns how many still wait. */
 export async function notifyDuePayments(ctx: SellingContext): Promise<number> {
   const waiting = await ctx.db
     .selectFrom("payments")
@@ -46,7 +41,7 @@ export async function notifyDuePayments(ctx: SellingContext): Promise<number> {
   let notified = 0
   for (const { id, resourceId } of waiting)
     notified += await inTransaction(ctx, async ctx => {
-      // Locked before the payment, in settlement's order.
+      // Locked before the payment, in settlement's lock order.
       await sellableOf(ctx, resourceId).lockEvents?.(ctx, resourceId)
       const payment = await ctx.db
         .selectFrom("payments")
@@ -67,10 +62,7 @@ export async function notifyDuePayments(ctx: SellingContext): Promise<number> {
   return waiting.length - notified
 }
 
-/**
- * Emits that a payment is no longer paid, if it is reported as a session of its own. Call it inside the transaction
- * that reversed it.
- */
+/** Emits that a payment is no longer paid, unless an agent paid it. Call it inside the transaction that reversed it. */
 export async function notifyReversed(ctx: SellingTx, network: NetworkInfo, payment: Row<"payments">): Promise<void> {
   if (payment.agent) return
   await notifyCheckout(ctx, network, "reversed", {
@@ -88,7 +80,7 @@ async function notify(
   payment: Row<"payments">,
   splits: CheckoutNotice["splits"],
 ): Promise<void> {
-  // An agent's payment is not notified: the agent got its answer.
+  // An agent's payment sends no event: the agent got its answer.
   if (payment.agent) return
   await notifyCheckout(ctx, network, "paid", { ...(await describe(ctx, payment)), status: "confirmed", splits })
 }
@@ -96,7 +88,7 @@ async function notify(
 const describe = (ctx: SellingTx, payment: Row<"payments">) =>
   sellableOf(ctx, payment.resource_id).describe(ctx, payment)
 
-/** Returns the fields of a payment that is reported as a session of its own, without what it was for. */
+/** Returns the fields of a payment that is reported as its own session, without what it bought. */
 export const sessionNotice = (payment: Row<"payments">) => ({
   id: payment.id,
   numberedIn: "payments" as const,

@@ -9,8 +9,8 @@ import { ifKind } from "../../platform/ids.ts"
 import type { SellingContext } from "./sellable.ts"
 
 /**
- * Emits `payment.exception` for those of these payments that need the merchant's decision, about the whole payment or a
- * surplus. Call it inside the transaction that opens them, after they are written.
+ * Emits `payment.exception` for the payments that need the merchant's decision, either whole or about a surplus. Call
+ * it inside the transaction that opens them, after they are written.
  */
 export async function notifyWaiting(ctx: TxContext, network: NetworkInfo, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return
@@ -20,7 +20,7 @@ export async function notifyWaiting(ctx: TxContext, network: NetworkInfo, ids: r
       join
         .onRef("surpluses.payment_id", "=", "payments.id")
         .on("surpluses.state", "=", "open")
-        // The surplus of a payment that a reorg removed stays, and counts when the payment is granted again.
+        // The surplus of a payment that a reorg removed stays, and counts once the payment is granted again.
         .on("payments.status", "=", "granted"),
     )
     .selectAll("payments")
@@ -55,12 +55,12 @@ export async function notifyWaiting(ctx: TxContext, network: NetworkInfo, ids: r
   if (rows.some(({ reopened }) => reopened)) await takeReopened(ctx, sql`id in (${sql.join(ids)})`)
 }
 
-/** How many reopened payments one round reports to their merchants; the others follow in the next. */
+/** How many reopened payments one round reports; the others follow in the next round. */
 const REOPENED_PER_ROUND = 100
 
 /**
- * Emits `payment.exception` for payments that need a decision again because their return, or that of their surplus,
- * failed or was cancelled: the merchant has decided and does not know that the money is still there.
+ * Emits `payment.exception` for payments that need another decision because their return, or their surplus's, failed or
+ * was cancelled. The merchant does not know yet that the money is still there.
  */
 export async function notifyReopened(ctx: SellingContext, network: NetworkInfo): Promise<void> {
   await wakeReopened(ctx, network)
@@ -68,7 +68,7 @@ export async function notifyReopened(ctx: SellingContext, network: NetworkInfo):
     order by id limit ${REOPENED_PER_ROUND} for no key update skip locked)`
   await inTransaction(ctx, async ctx => {
     const ids = await takeReopened(ctx, next)
-    // Receivers keep the event with the latest time, and a surplus that waits again changed nothing of its payment.
+    // Receivers keep the event with the latest time, but a reopened surplus does not change its payment's time.
     if (ids.length > 0)
       await sql`update payments set updated_at = greatest(${ctx.now()}, updated_at + interval '1 ms')
         where id in (${sql.join(ids)})`.execute(ctx.db)
@@ -77,8 +77,8 @@ export async function notifyReopened(ctx: SellingContext, network: NetworkInfo):
 }
 
 /**
- * Makes the resources of reopened payments due, because what they say of that money changes. It comes before the
- * transaction that takes the marks away: a process that dies between the two wakes them again.
+ * Makes the resources of reopened payments due, because their totals change. It runs before the transaction that clears
+ * the marks: if the process dies in between, the next round wakes them again.
  */
 async function wakeReopened(ctx: SellingContext, { chainId }: NetworkInfo): Promise<void> {
   const found = ctx.db.selectFrom("payments").select("resource_id").where("chain_id", "=", chainId)

@@ -1,20 +1,17 @@
-/** Numbers the events that a merchant gets about one row: deliveries may arrive in another order. */
+/** Numbers the events about one row, because deliveries may arrive in another order. */
 import { sql } from "kysely"
 import type { TxContext } from "../../platform/context.ts"
 import type { Database } from "../../platform/db/schema.ts"
 
-/**
- * The tables whose rows count their events, and record whether the merchant was last notified of a payment or of its
- * reversal.
- */
+/** The tables whose rows count their events and record whether the last notice was of a payment or its reversal. */
 export type NumberedTable = {
   [T in keyof Database]: Database[T] extends { event_sequence: unknown; notified_paid: unknown } ? T : never
 }[keyof Database]
 
 /**
- * Returns the number of the next event about a row, from 1. With `paid` it records that the merchant is now notified of
- * a payment (true) or of its reversal (false), and returns undefined if the merchant's last notification was the same.
- * Call it inside the transaction that emits.
+ * Returns the number of the next event about a row, starting at 1. `paid` records that the merchant is now notified of
+ * a payment (true) or its reversal (false); if it already was, returns undefined. Call it inside the transaction that
+ * emits.
  */
 export async function nextSequence(ctx: TxContext, table: NumberedTable, id: string): Promise<number>
 export async function nextSequence(

@@ -1,7 +1,7 @@
 /**
- * The merchant's decision about open money: it counts as paid, or it goes back, once. It is a payment, or the surplus
- * of a granted one. Both decisions take the lock under which the money is settled, so one of two concurrent decisions
- * wins, and no settlement round runs in between.
+ * The merchant's decision about open money, either a payment or the surplus of a granted one: accept it or return it,
+ * once. Both decisions take the lock under which the money is settled. So one of two concurrent decisions wins, and no
+ * settlement round runs in between.
  */
 import { sql } from "kysely"
 import { refusalsOf } from "../../account/identity/refuse-addresses.ts"
@@ -36,8 +36,8 @@ export async function paymentOf(ctx: TxContext, merchantId: string, id: string):
 }
 
 /**
- * Screens everyone involved in a decision, before its transaction. Throws `SANCTIONS_MATCH` when the payer or
- * `recipient` is listed, `CHAIN_UNAVAILABLE` when that can't be known.
+ * Screens everyone involved in a decision, before its transaction. Throws `SANCTIONS_MATCH` if the payer or `recipient`
+ * is listed, and `CHAIN_UNAVAILABLE` if that can't be determined.
  */
 export async function screenDecision(
   ctx: SellingContext,
@@ -58,9 +58,9 @@ export async function screenDecision(
 }
 
 /**
- * Accepts an open payment as paid: it buys what was for sale, or is the merchant's beside the payment that bought it.
- * Its payouts are made from what was received. A surplus buys nothing more, and is paid out like the rest of its
- * payment. Call it inside a transaction; throws `INVALID_OPERATION` unless the payment or surplus is open.
+ * Accepts an open payment or surplus as paid, and pays out what was received. The payment buys what was for sale, or is
+ * extra money if another payment bought it. A surplus buys nothing more. Call it inside a transaction. Throws
+ * `INVALID_OPERATION` unless the payment or surplus is open.
  */
 export async function acceptPayment(ctx: SellingTx, merchantId: string, id: string, screened: Screened): Promise<void> {
   const { sellable, part, payment, surplus } = await lockOpen(ctx, merchantId, id)
@@ -75,7 +75,7 @@ export async function acceptPayment(ctx: SellingTx, merchantId: string, id: stri
   ctx.log.info({ paymentId: id, exception: payment.exception }, "payment accepted by the merchant")
 }
 
-/** Throws `INVALID_OPERATION` while anyone can still send a payment back by a signature of the merchant's wallet. */
+/** Throws `INVALID_OPERATION` while anyone can still send a payment back with a signature of the merchant's wallet. */
 async function assertNoApprovalLeft(ctx: TxContext, { id }: Row<"payments">): Promise<void> {
   const until = (await publicApprovals(ctx, [id])).get(id)
   if (until === undefined) return
@@ -92,7 +92,7 @@ const PAID_OUT =
 const RECOVERED =
   "This payment's money is no longer at its receiving address. After the recovery time it went to the address's owner, which was your payout address at that time: send it back from there. Or your wallet has sent it back by its own signature: then there is nothing to do."
 
-/** Whether so much left the payment's address without a payout that the rest does not cover the payment. */
+/** Whether so much money left the payment's address without a payout that the rest does not cover the payment. */
 async function isRecovered(
   ctx: TxContext,
   { deposit_id, token, amount }: Pick<Row<"payments">, "deposit_id" | "token" | "amount">,
@@ -110,21 +110,21 @@ async function isRecovered(
   return sums !== undefined && sums.came - sums.went < amount
 }
 
-/** Where the merchant sends a payment back to; no address if the payer has named one. */
+/** The address that the merchant returns a payment to; undefined means the address that the payer named. */
 export interface ReturnTo {
   address: Address | undefined
-  /** Confirms this address although the payer named another one. */
+  /** Sends to this address although the payer named another one. */
   confirm: boolean
-  /** The approval of the wallet that the receiving address names, if it names one. */
+  /** The approval of the wallet named by the receiving address, if it names one. */
   approval?: CheckedApproval | undefined
 }
 
 /**
- * Sends an open payment, or an open surplus, back by one payout. Without an address it goes where its payer asked for
- * it, by signature; never without a decision to where it came from, because that may be an exchange. Call it inside a
- * transaction. Throws `INVALID_OPERATION` unless it is open, or when the payer named another address;
- * `VALIDATION_ERROR` for an address that money must not be sent to; `RETURN_APPROVAL_REQUIRED` if a wallet has to
- * approve the return.
+ * Sends an open payment or surplus back with one payout. Without an address, the money goes to the one that its payer
+ * named by signature. It never goes back to its sender by default, because the sender may be an exchange. Call it
+ * inside a transaction. Throws `INVALID_OPERATION` if the payment is not open or its payer named another address.
+ * Throws `VALIDATION_ERROR` for an address that must not receive money, and `RETURN_APPROVAL_REQUIRED` if a wallet has
+ * to approve the return.
  */
 export async function returnPayment(
   ctx: SellingTx,
@@ -135,7 +135,7 @@ export async function returnPayment(
 ): Promise<void> {
   const open = await lockOpen(ctx, merchantId, id)
   const { payment, surplus } = open
-  // No payout of its payment contains the surplus.
+  // A surplus is never part of its payment's payouts.
   if (!surplus && (await isPaidOut(ctx, id))) throw new ApiError("INVALID_OPERATION", undefined, PAID_OUT)
   if (await isRecovered(ctx, surplus ?? payment)) throw new ApiError("INVALID_OPERATION", undefined, RECOVERED)
   const named = (await namedAddress(ctx, payment))?.address
@@ -151,7 +151,7 @@ export async function returnPayment(
   const refusal =
     address === payment.token ? "is a token contract: use a wallet" : (await refusalsOf(ctx, [address])).get(address)
   if (refusal) throw invalid("address", refusal)
-  // The payer may have named it a moment ago.
+  // The payer may have named this address after the screening.
   if (screened.get(address) !== "clear") throw busy("Its payer has just named another address.")
   const back = surplus ? surplusAlone(payment, surplus) : payment
   await assertApproved(ctx, back, address, to.approval)
@@ -161,7 +161,7 @@ export async function returnPayment(
 
 /**
  * Writes that a payment, or its surplus, goes back to an address; `send` writes the payout. Call it in the transaction
- * that holds it by {@link lockOpen}.
+ * that called {@link lockOpen}.
  */
 export async function writeReturned(
   ctx: SellingTx,
@@ -175,7 +175,7 @@ export async function writeReturned(
     const returned = { state: "returned" as const, ...sent }
     await ctx.db.updateTable("surpluses").set(returned).where("payment_id", "=", payment.id).execute()
     await send(payment)
-    // What its resource says of it follows in the next round.
+    // The next round updates what the resource says about it.
     await sellable.wake?.(ctx, [], [payment.resource_id])
   } else {
     const returned = { status: "returned" as const, ...sent }
@@ -193,7 +193,7 @@ export async function writeReturned(
   ctx.onCommit(() => countPayment(part.network, part.owner.resource_id, "returned", { token, amount }))
 }
 
-/** An open payment with its part; or a granted one whose surplus is open. */
+/** An open payment with its part, or a granted payment whose surplus is open. */
 interface Open {
   sellable: Sellable
   part: Part
@@ -202,7 +202,7 @@ interface Open {
 }
 
 /**
- * Locks the payment and everything that settles it; throws `INVALID_OPERATION` unless it is open and all its money is
+ * Locks the payment and everything that settles it. Throws `INVALID_OPERATION` unless it is open and all its money is
  * confirmed.
  */
 export async function lockOpen(ctx: SellingTx, merchantId: string, id: string): Promise<Open> {
@@ -250,8 +250,8 @@ function stateOf(
 }
 
 /**
- * Whether money of a payment was paid out, or is about to be, before a reorg removed some of the payment: a return
- * would then use other payers' money. Its transfers may have been paid out as another payment's.
+ * Whether the payment's money was, or is about to be, paid out before a reorg removed part of it. A return would then
+ * use other payers' money. The payout may belong to another payment that had the same transfers.
  */
 export async function isPaidOut(ctx: TxContext, id: string): Promise<boolean> {
   const { rows } = await sql`

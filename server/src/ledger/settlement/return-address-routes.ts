@@ -1,4 +1,4 @@
-/** `/api/pay/return-address`: a payer with an open payment says, by signature, where it wants the money back. */
+/** `/api/pay/return-address`: a payer with an open payment names, by signature, the address for its return. */
 import { offerNonce } from "../../account/identity/prove-wallet.ts"
 import { addressField } from "../../platform/chain/address-field.ts"
 import { checksummed } from "../../platform/chain/hex.ts"

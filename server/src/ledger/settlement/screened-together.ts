@@ -1,11 +1,11 @@
-/** Decides which groups are screened together: a sanctions oracle is asked about 500 addresses in one call. Pure. */
+/** Decides which groups are screened together, because one call asks a sanctions oracle about 500 addresses. Pure. */
 import type { Address } from "../../platform/chain/hex.ts"
 import type { Group } from "./sellable.ts"
 
-/** How many senders are screened together: as many as one oracle call takes. */
+/** How many senders are screened together: as many as one oracle call accepts. */
 const SENDERS_AT_ONCE = 500
 
-/** Splits the groups, in their order, into parts of at most 500 senders; a group with more is a part of its own. */
+/** Splits the groups, in order, into parts of at most 500 senders; a larger group is a part of its own. */
 export function screenedTogether(due: readonly Group[]): Group[][] {
   const parts: Group[][] = []
   let room = 0

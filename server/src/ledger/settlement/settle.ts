@@ -1,7 +1,7 @@
 /**
- * Settlement: in one database transaction per group, payments claim confirmed transfers and buy what was for sale,
- * payments whose transfers a reorg removed are reversed, and money that pays for nothing waits for the merchant. What
- * differs between kinds of resources is in their {@link Sellable}.
+ * Settlement, in one database transaction per group. Payments claim confirmed transfers and buy what was for sale;
+ * payments whose transfers a reorg removed are reversed. Money that pays for nothing waits for the merchant. The
+ * differences between kinds of resources are in their {@link Sellable}.
  */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -33,16 +33,14 @@ import { writeOpen } from "./write-exceptions.ts"
 import { grantAgain, reverse, writePaid } from "./write-payments.ts"
 
 /**
- * Settling one kind stops after this time and continues in the next round: the scan finds no new payments meanwhile, and the
- * round's lease ends.
+ * Settling one kind stops after this time and continues in the next round. Meanwhile the scan finds no new payments,
+ * and the round's lease could expire.
  */
 const BUDGET_MS = 3_000
-/** A group that can't be settled is tried again after this time at first: a deadlock is over at once. */
+/** The first delay before a failed group is tried again: a deadlock resolves immediately. */
 const FAILED_MS = 5_000
 
-/**
- * Settles what is due on the network; returns how many groups were due. A group that fails does not delay the others.
- */
+/** Settles due groups on the network; returns how many were due. A group that fails does not delay the others. */
 export async function settleDue(ctx: SellingContext, network: Network): Promise<number> {
   // Most rounds have nothing due, and each kind's own query is expensive to plan. This check costs a fifth of one of
   // them.
@@ -60,12 +58,12 @@ async function settleKind(ctx: SellingContext, network: Network, sellable: Sella
   const due = await sellable.due(ctx, network)
   if (due.groups.length === 0) return 0
   let { isMore } = due
-  // What precedes a part asks the chain, which may take long. So the time is counted from the first part that is ready,
-  // and a part that is ready settles one group in any case: each round gets on, whatever is due and whoever is slow.
+  // Screening and balance checks may be slow, so the budget starts with the first part that is ready. A ready part
+  // always settles at least one group. So each round makes progress, however much is due.
   let until = Number.POSITIVE_INFINITY
   const isOver = () => ctx.signal.aborted || performance.now() > until
-  // Each part is screened just before it is settled, so that the many senders of a flood do not delay other buyers. It
-  // is screened before the transactions, because a list is a file or a contract, and neither belongs inside one.
+  // Each part is screened just before it is settled, so a flood of senders does not delay other buyers. Screening reads
+  // a file or calls a contract, which must not happen inside a transaction.
   for (const part of screenedTogether(due.groups)) {
     if (isOver()) {
       isMore = true
@@ -83,21 +81,19 @@ async function settleKind(ctx: SellingContext, network: Network, sellable: Sella
           (await trySettling(ctx, sellable, group, withWaiting(screened, waiting.get(group.resourceId)))) || isMore
     }
   }
-  // The next part of a flood is settled in a round of its own, at once: groups of other buyers who paid meanwhile come
-  // before it again.
+  // The next part of a flood is settled in another round, which starts immediately. Groups of other buyers who paid
+  // meanwhile come before it.
   if (isMore) await verifySoon(ctx, network.chainId)
   await ctx.wakes.wake("payments", namesOf(sellable, due.groups))
   await ctx.wakes.wake("payouts")
   return due.groups.length
 }
 
-/** What was screened, with these payers as if that had failed: their money waits. */
+/** Treats these payers as if their screening had failed, so their money waits. */
 const withWaiting = (screened: Screened, payers: ReadonlySet<Address> = new Set()): Screened =>
   payers.size === 0 ? screened : new Map([...screened, ...[...payers].map(payer => [payer, "unknown"] as const)])
 
-/**
- * Settles one group; returns whether more of it could be settled at once. A failure is logged, and the group is put off.
- */
+/** Settles one group; returns whether more of it can be settled immediately. Logs a failure and postpones the group. */
 async function trySettling(
   ctx: SellingContext,
   sellable: Sellable,
@@ -117,7 +113,7 @@ async function trySettling(
   }
 }
 
-/** Tries a group later, so that it has no turn before others again and again. */
+/** Postpones a failed group, so it does not repeatedly take the turn of others. */
 async function putOff(ctx: Context, sellable: Sellable, { resourceId, senders }: Group): Promise<void> {
   const isDue = sql`deposit_id in (select id from deposits where resource_id = ${resourceId}) and run_at <= ${ctx.now()}
     and (${sellable.paidOnce} or from_address = any(${sqlArray("text", senders)}))`
@@ -129,8 +125,8 @@ async function putOff(ctx: Context, sellable: Sellable, { resourceId, senders }:
 }
 
 /**
- * Settles one group; call it inside a transaction. All its parts lose what a reorg removed before anything is granted.
- * Returns whether more of it could be settled at once, in another transaction.
+ * Settles one group; call it inside a transaction. All its parts lose the money that a reorg removed before anything is
+ * granted. Returns whether more of it can be settled immediately, in another transaction.
  */
 export async function settle(
   ctx: SellingTx,
@@ -155,9 +151,9 @@ export async function settle(
 
 /**
  * Keeps the merchant's or the chain's decision while the money is there. A granted payment is reversed while some of
- * its money is gone, and granted again when all of it is sure. One with more money than before is reversed too, and the
- * plan of the same transaction counts it with its surplus; where the merchant has decided about it, it takes what came
- * more. An unsigned return is cancelled if a reorg changed its money.
+ * its money is gone, and granted again once all of it is sure. A payment whose money grew is reversed too, and the plan
+ * in the same transaction counts its surplus. If the merchant has decided about it, it keeps the extra money. A reorg
+ * that changes its money cancels an unsigned return.
  */
 async function followChain(ctx: SellingTx, sellable: Sellable, part: Part): Promise<void> {
   const idsOf = (what: StandingPayment["status"]) =>
@@ -168,11 +164,11 @@ async function followChain(ctx: SellingTx, sellable: Sellable, part: Part): Prom
     const { id, status, amount, there, sure, grown = false } = payment
     if (status === "granted" && (there < amount || grown)) await reverse(ctx, sellable, part, payment)
     else if (status === "granted" && sure > amount) await takeMore(ctx, id, sure)
-    // A share that failed while its transfer was gone was not made again.
+    // A share that failed while its transfer was gone was never retried.
     else if (unmade.has(id) && sure === amount) await makeAllShares(ctx, id)
     if (status === "reversed" && sure >= amount) {
       await grantAgain(ctx, sellable, part, payment)
-      // It came back with more. Nothing would settle it again for that.
+      // It came back with more money, and nothing else would settle the difference.
       if (sure > amount && !grown) await takeMore(ctx, id, sure)
     }
   }
@@ -192,10 +188,10 @@ async function apply(ctx: SellingTx, sellable: Sellable, part: Part, plan: Plan)
 }
 
 /**
- * Ends the due transfers, except those that are due `again`, and marks those as applied that a granted payment of their
- * sender claims now. If a payment has lost a part, its other transfers become due again too, though they were not due.
- * A returned payment can open again without the lock of its group, so its transfers are not marked: another transaction
- * may be changing that at this moment.
+ * Ends the due transfers except those in `again`. It marks as applied those that a granted payment of their sender
+ * claims. If a payment lost a part, its other transfers in `again` become due even if they were not. Transfers of
+ * returned payments are not marked: such a payment can reopen without its group's lock, perhaps in a concurrent
+ * transaction.
  */
 async function setDue(ctx: TxContext, due: readonly bigint[], again: ReadonlyMap<bigint, Date>): Promise<void> {
   const done = due.filter(id => !again.has(id))

@@ -1,6 +1,6 @@
 /**
- * Decides which trace a payment continues: of the request that sold it, of the authorization that paid it, or of the
- * buyer's submission.
+ * Chooses the trace that a payment continues: that of the sale, of the authorization that paid it, or of the buyer's
+ * submission.
  */
 import type { Hash } from "../../platform/chain/hex.ts"
 import type { Context, TxContext } from "../../platform/context.ts"
@@ -9,8 +9,7 @@ import { traced } from "../../platform/tracing/trace.ts"
 import type { Group, Part, Sellable } from "./sellable.ts"
 
 /**
- * Settles a group in the trace of its resource, if that has one; otherwise each payment has its own: {@link
- * tracePayment}.
+ * Settles a group in its resource's trace, if it has one. Otherwise each payment has its own: see {@link tracePayment}.
  */
 export async function traceGroup<T>(
   ctx: Context,
@@ -24,7 +23,7 @@ export async function traceGroup<T>(
 
 /**
  * Runs `work` in the trace of a payment that these transactions paid, unless a trace is active already. A payment
- * without a known trace begins its own.
+ * without a known trace starts its own.
  */
 export async function tracePayment<T>(
   ctx: TxContext,

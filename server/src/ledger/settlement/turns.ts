@@ -1,18 +1,18 @@
 /**
- * Whose turn it is in a round. Strangers decide how much is due, so merchants take turns, each with a limited number, and the
- * work of one merchant that strangers filled keeps nobody else's payment waiting.
+ * Decides whose turn it is in a round. Strangers control how much is due, so merchants take turns, each with a limited
+ * number. A flood at one merchant does not delay the others' payments.
  */
-// I/O: it makes SQL, which its callers run in their context.
+// I/O: it builds SQL, which its callers run in their context.
 import { type RawBuilder, sql } from "kysely"
 
-/** Groups of one kind in one round; the others stay due for the next, which follows at once. */
+/** Groups of one kind in one round; the others stay due for the next round, which follows immediately. */
 const GROUPS_PER_ROUND = 300
-/** Those of one merchant, so that many merchants have a turn in each round. */
+/** Groups of one merchant in one round, so each round has room for many merchants. */
 const MAX_OF_MERCHANT = 200
 
 /**
- * How many due transfers a round reads, of the oldest and of the newest: a flood fills a block or a few, and what others
- * paid meanwhile is among the newest. Those that became due with the last of the oldest are read with it.
+ * How many of the oldest and of the newest due transfers a round reads. A flood fills a few blocks, and the newest
+ * include what others paid meanwhile. Transfers due at the same time as the last of the oldest are read too.
  */
 const MAX_READ = 50_000
 
@@ -25,22 +25,22 @@ export const dueTransfers = (chainId: number, now: Date): RawBuilder<unknown> =>
     (select * ${due} and run_at > ${last} order by run_at desc limit ${MAX_READ})`
 }
 
-/** What {@link inTurn} adds to each row. */
+/** The column that {@link inTurn} adds to each row. */
 interface Turn {
-  /** How many rows are due in all. */
+  /** How many rows are due in total. */
   n: number
 }
 
-/** SQL: the ranks of rows by their money and by their age, among those with the same `of`. */
+/** SQL: the ranks of rows by money and by age, among rows with the same `of`. */
 const ranks = (of: "merchant_id" | "turn", names: [string, string], first = ""): RawBuilder<unknown> =>
   sql.raw(`row_number() over (partition by ${of} order by ${first} sum desc nulls last, since, name) as ${names[0]},
     row_number() over (partition by ${of} order by since, name) as ${names[1]}`)
 
 /**
- * SQL: the rows whose turn it is, with how many there are in all. `owed` reads rows of `merchant_id`, `sum` (due base units,
- * or null), `since` (when it became due), `is_first` and `name` (unique). Merchants take turns, and so do one merchant's rows.
- * The next is the row with the most money, which dust never has, then that which has waited longest, which nobody can overtake
- * for ever. Order by {@link turnOf}.
+ * SQL: the rows whose turn it is, with the total number of rows. `owed` reads rows of `merchant_id`, `sum` (due base
+ * units, or null), `since` (when it became due), `is_first` and `name` (unique). Merchants take turns, and so do one
+ * merchant's rows. Turns alternate between the row with the most money, which is never dust, and the one that has
+ * waited longest, so none waits forever. Order by {@link turnOf}.
  */
 export const inTurn = (owed: RawBuilder<unknown>): RawBuilder<unknown> => sql`
   select * from (
@@ -53,5 +53,5 @@ export const inTurn = (owed: RawBuilder<unknown>): RawBuilder<unknown> => sql`
 /** SQL: the order of the rows of {@link inTurn}. */
 export const turnOf = sql`turn, least(turn_by_money, turn_by_age), turn_by_money`
 
-/** Whether rows are due beside those whose turn it is. */
+/** Whether more rows are due than those whose turn it is. */
 export const isRestDue = (rows: readonly Turn[]): boolean => (rows[0]?.n ?? 0) > rows.length

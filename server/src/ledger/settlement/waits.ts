@@ -1,19 +1,19 @@
-/** When to try again what can't be settled now. */
+/** Decides when to retry what can't be settled now. */
 import type { Row } from "../../platform/db/schema.ts"
 
 const MINUTE_MS = 60_000
 const MAX_MS = 10 * MINUTE_MS
 
 /**
- * Returns when to try again: after a quarter of the time that it has waited since its newest money came, but not before
- * `minMs` and within ten minutes.
+ * Returns when to retry: after a quarter of the time since its newest money arrived, at least `minMs` and at most ten
+ * minutes.
  */
 export function againAfter(now: Date, since: Date, minMs = MINUTE_MS / 2): Date {
   const waited = now.getTime() - since.getTime()
   return new Date(now.getTime() + Math.min(Math.max(waited / 4, minMs), MAX_MS))
 }
 
-/** The same for transfers that wait together, from when a reorg changed them last; at the least time for none. */
+/** Does the same for transfers that wait together, counting from their last reorg; the minimum for an empty list. */
 export function againTogether(
   now: Date,
   transfers: readonly Pick<Row<"transfers">, "created_at" | "reorged_at">[],

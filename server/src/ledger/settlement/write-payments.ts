@@ -14,8 +14,8 @@ import { tracePayment } from "./trace-payment.ts"
 import { claim, hashesClaimed } from "./write-exceptions.ts"
 
 /**
- * Claims the transfers and grants them: as a new payment, or as `known`, which was open with them, reversed, or paid
- * already. Returns its id.
+ * Claims the transfers and grants them, as a new payment or as `known`, which was open, reversed or already paid.
+ * Returns its id.
  */
 export const writePaid = (ctx: SellingTx, sellable: Sellable, part: Part, paid: Paid): Promise<string> =>
   tracePayment(ctx, "settle", part, { id: paid.known, hashes: paid.transfers.map(hashOf) }, () =>
@@ -30,7 +30,7 @@ async function writeGranted(ctx: SellingTx, sellable: Sellable, part: Part, paid
   const amount = transfers.reduce((total, transfer) => total + transfer.value, 0n)
   const rows = ctx.db.selectFrom("payments").select(["status", "amount"])
   const before = known === undefined ? undefined : await rows.where("id", "=", known).executeTakeFirstOrThrow()
-  // A sweep, a share or a return of the surplus that is not signed yet is of money that is not the payment's any more.
+  // Unsigned sweeps, shares and surplus returns would send money that the payment no longer has.
   if (
     known !== undefined &&
     before?.status === "granted" &&
@@ -61,7 +61,7 @@ async function writeGranted(ctx: SellingTx, sellable: Sellable, part: Part, paid
     transfers.filter(row => row.payment_id !== id),
   )
   if (known !== undefined) await writeKnown(ctx, known, transfers, facts)
-  // A payment that was granted with this amount already gets no new surplus: all of it may be paid out.
+  // A payment that was already granted with this amount gets no new surplus: all of it may be paid out.
   const isNew = before?.status !== "granted" || before.amount !== amount
   await writeSurplus(ctx, { id, chain_id: part.owner.chain_id, isNew }, transfers, amount - price)
   if (isNew && amount > price) await notifyWaiting(ctx, part.network, [id])
@@ -71,7 +71,7 @@ async function writeGranted(ctx: SellingTx, sellable: Sellable, part: Part, paid
   return id
 }
 
-/** Whether a payment claims a transfer that is not among these. */
+/** Whether a payment claims a transfer that is not in the list. */
 async function losesSome(ctx: TxContext, id: string, transfers: Paid["transfers"]): Promise<boolean> {
   const ids = sqlArray(
     "bigint",
@@ -91,8 +91,7 @@ async function writeKnown(
   facts: Partial<Row<"payments">>,
 ): Promise<void> {
   await ctx.db.updateTable("payments").set(facts).where("id", "=", id).execute()
-  // The other transfers must be free to count again: one that is gone may come back after others have paid in its
-  // place.
+  // The other transfers must be free to count again: one that is gone may come back after others have replaced it.
   const ids = transfers.map(row => row.id)
   await ctx.db
     .deleteFrom("claims")
@@ -102,8 +101,8 @@ async function writeKnown(
 }
 
 /**
- * Grants a reversed payment again when all its money is back, beside another one if that has paid meanwhile. A
- * payment that was accepted beside another never pays for the resource itself, even if it comes back first: it may be a
+ * Grants a reversed payment again when all its money is back, as extra money if another one has paid meanwhile. A
+ * payment that was accepted as extra never pays for the resource itself, even if it comes back first: it may be a
  * stranger's dust.
  */
 export async function grantAgain(
@@ -123,7 +122,7 @@ export async function grantAgain(
   countGranted(ctx, part, payment)
 }
 
-/** Accepts an open payment as paid; the merchant decided so. */
+/** Accepts an open payment as paid, as the merchant decided. */
 export async function grantAccepted(
   ctx: SellingTx,
   sellable: Sellable,
@@ -143,7 +142,7 @@ type Money = Pick<Row<"payments">, "token" | "amount">
 const countGranted = (ctx: TxContext, { owner, network }: Part, money: Money): void =>
   ctx.onCommit(() => countPayment(network, owner.resource_id, "granted", money))
 
-/** Whether another payment has already paid for the resource, if one payment pays it. */
+/** Returns whether another payment has already paid for the resource, if one payment pays for it. */
 async function placeOf(ctx: TxContext, { paidOnce }: Sellable, { owner }: Part): Promise<{ beside?: boolean }> {
   if (!paidOnce) return {}
   const main = ctx.db.selectFrom("payments").select("id").where("status", "=", "granted").where("beside", "=", false)
@@ -161,7 +160,7 @@ async function pay(
   await sellable.onPaid(ctx, part, payment, [...new Set(hashes)])
 }
 
-/** Reverses a granted payment that a reorg removed: its payouts are cancelled, and what it bought is taken away. */
+/** Reverses a granted payment that a reorg removed: cancels its payouts and revokes what it bought. */
 export async function reverse(
   ctx: SellingTx,
   sellable: Sellable,
