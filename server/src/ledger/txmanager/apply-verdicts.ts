@@ -1,4 +1,4 @@
-/** Writes verdicts: payouts that are not signed now are postponed, held or cancelled. */
+/** Writes verdicts: postpones, holds or cancels payouts that are not signed now. */
 import { sql } from "kysely"
 import type { Context } from "../../platform/context.ts"
 import type { Hold, Judged, Lane, Payout } from "./lane.ts"
@@ -45,7 +45,7 @@ async function hold(ctx: Context, lane: Lane, payout: Payout, verdict: Hold): Pr
 
 /**
  * Releases the reserved money of a payout whose transfer a reorg removed, until the money is there again; a no-op if it
- * is there already.
+ * already is.
  */
 async function holdShort(ctx: Context, { id }: Payout): Promise<void> {
   const now = ctx.now()

@@ -1,6 +1,6 @@
 /**
- * Takes due payouts to their nonces: picks what is due, screens and simulates it, writes the verdicts, and gives the
- * rest their nonces under the wallet's lock.
+ * Takes due payouts to their nonces: picks, screens and simulates them, writes the verdicts, and assigns nonces to the
+ * rest under the wallet's lock.
  */
 import { type Fees, firstFees } from "../../platform/chain/fees.ts"
 import { RELEASE_GAS } from "../../platform/chain/release-call.ts"
@@ -21,15 +21,15 @@ import { groupIntoTransactions } from "./write-batches.ts"
 interface Assigned {
   assigned: Unsigned[]
   postponed: number
-  /** Those of them that a verdict is about. */
+  /** The payouts that a verdict kept from being signed. */
   notSigned: Payout[]
 }
 
 const NOTHING: Assigned = { assigned: [], postponed: 0, notSigned: [] }
 
 /**
- * Gives nonces to due payouts while there is room in flight. It gives none while an earlier nonce is unsigned: a later
- * one could not be mined, and a payout with a nonce can't be cancelled.
+ * Assigns nonces to due payouts while there is room in flight. It assigns none while an earlier nonce is unsigned: a
+ * later one could not be mined, and a payout with a nonce can't be cancelled.
  */
 export async function assignPayouts(
   ctx: Context,
@@ -38,7 +38,7 @@ export async function assignPayouts(
   state: WalletState,
 ): Promise<Assigned> {
   const { latest, pending = 0n, balance, dataFee } = state
-  // The alarms say why nothing is paid in that case.
+  // The alarms report why nothing is paid in that case.
   if (latest === undefined || balance === undefined) return NOTHING
   const picked = await pickDue(ctx, lane, wallet, state)
   if (!picked) return NOTHING
@@ -52,15 +52,15 @@ export async function assignPayouts(
   const count = pending > latest ? pending : latest
   const terms = { fees, count, balance, dataFee }
   const given = await inTransaction(ctx, ctx => giveNonces(ctx, lane, wallet, approved, terms))
-  // After the commit: ending a relay locks its session, and no code waits for a session while it locks a wallet.
+  // After the commit: ending a relay locks its session, and code that locks a wallet never waits for a session.
   await applyVerdicts(ctx, lane, given.judged)
   notSigned.push(...given.judged.map(({ payout }) => payout))
   return { assigned: given.assigned, postponed: postponed + given.judged.length, notSigned }
 }
 
 /**
- * Returns the due payouts that fit in flight and into their merchants' budgets, and what to bid; undefined if nothing
- * can get a nonce.
+ * Returns the due payouts that fit in flight and in their merchants' budgets, with the fees to bid; undefined if no
+ * payout can get a nonce.
  */
 async function pickDue(
   ctx: Context,

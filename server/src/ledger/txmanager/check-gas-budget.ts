@@ -1,6 +1,6 @@
 /**
- * Limits what the payouts of one merchant cost us in 24 hours. We pay the gas, so without a limit anyone could have us
- * move the same few cents back and forth. Over the limit a merchant's payouts are held until enough of the window has
+ * Limits what the payouts of one merchant cost us in 24 hours. We pay the gas, so without a limit anyone could make us
+ * move the same few cents back and forth. A merchant over the limit has its payouts held until enough of the window has
  * passed; other merchants' payouts continue.
  */
 import { type RawBuilder, sql } from "kysely"
@@ -16,9 +16,9 @@ const WINDOW_MS = 24 * 3_600_000
 const MINUTE_MS = 60_000
 /** The longest hold, even if the window stays full longer: fees fall, and an operator may raise the budget. */
 const MAX_WAIT_MS = 60 * MINUTE_MS
-/** How many payouts one statement holds: other merchants' payouts wait for it. */
+/** How many payouts one statement holds, because other merchants' payouts wait for it. */
 const HELD_AT_ONCE = 1_000
-/** How many of a merchant's held payouts are due again in one minute, so that thousands do not come back together. */
+/** How many of a merchant's held payouts become due again per minute, so thousands do not return together. */
 const RECHECKS_PER_MINUTE = 500n
 /** How many merchants over their budgets one turn finds; the next turn finds the others. */
 const MERCHANTS_PER_TURN = 64
@@ -26,7 +26,7 @@ const ETHER_DECIMALS = 18
 /** The columns of a payout that decide which budgets its gas counts for. */
 type Charged = Pick<Row<"payouts">, "kind" | "chain_id" | "token" | "amount">
 
-/** How often the gas of a kind counts among the relays that strangers cause. */
+/** How many times the gas of a kind counts towards the share of relays that strangers cause. */
 export const timesInHalf = ({ budget, gasTimes }: PayoutKind): bigint => (budget === "half" ? gasTimes : 0n)
 
 /** {@link timesInHalf} in SQL, for rows `i`. */
@@ -38,19 +38,17 @@ const cheapTimesOf = (ctx: TxContext) =>
 /** SQL: whether a payout counts for its merchant's budget. */
 const counts = () => sql<boolean>`kind not in ${kindsThat(kind => kind.budget === "free")}`
 
-/** What a merchant's payouts cost in the last 24 hours, and what those in flight may cost, in wei. */
+/** What a merchant's payouts cost in the last 24 hours, and what payouts in flight may cost, in wei. */
 interface Spent {
   past: bigint
   inFlight: bigint
-  /** Both together, for relays that strangers cause; reservations count twice. */
+  /** Past and in-flight cost of relays that strangers cause; reservations count twice. */
   relays: bigint
-  /** Both together, for these relays and for small payouts. */
+  /** Past and in-flight cost of these relays and of small payouts. */
   cheap: bigint
 }
 
-/**
- * What is left of a budget, in wei: for everything, for what is cheap to cause, and for relays that strangers cause.
- */
+/** What is left of a budget, in wei: for everything, for cheap triggers, and for relays that strangers cause. */
 interface Room {
   all: bigint
   cheap: bigint
@@ -58,9 +56,9 @@ interface Room {
 }
 
 /**
- * Relays that strangers cause may take half of a budget, and together with small payouts three quarters: both cost
- * little to cause, for example by a checkout of 0.01. The last quarter is for payouts that are worth more than they
- * cost, captures and refunds.
+ * Relays that strangers cause may use half of a budget, and three quarters together with small payouts. Both cost
+ * little to cause, for example with a checkout of 0.01. The last quarter is for captures, refunds and payouts that are
+ * worth more than they cost.
  */
 function roomFor(limit: bigint, { past, inFlight, relays, cheap }: Spent): Room {
   const all = limit - past - inFlight
@@ -71,8 +69,8 @@ function roomFor(limit: bigint, { past, inFlight, relays, cheap }: Spent): Room 
 const least = (a: bigint, b: bigint): bigint => (a < b ? a : b)
 
 /**
- * SQL: whether a payout is small, which is below `SMALL_PAYOUT` in the settlement token, or in any other token, whose
- * worth is unknown. `i` is a row of payouts.
+ * SQL: whether payout row `i` is small: below `SMALL_PAYOUT` in the settlement token, or in any other token, because
+ * its value is unknown.
  */
 export const smallOf = (ctx: TxContext, i: RawBuilder<unknown>): RawBuilder<boolean> => {
   const large = ctx.chain.networks.map(
@@ -85,21 +83,21 @@ export const smallOf = (ctx: TxContext, i: RawBuilder<unknown>): RawBuilder<bool
 const smallAmount = (ctx: TxContext, { token }: NetworkInfo): bigint =>
   parseAmount(ctx.settings.smallPayout, token.decimals)
 
-/** Whether a payout that was read is small. */
+/** Whether a payout that was already read is small. */
 function isSmall(ctx: TxContext, row: Pick<Row<"payouts">, "chain_id" | "token" | "amount">): boolean {
   const network = networkOf(ctx.chain, row.chain_id)
   return row.token !== network.token.address || row.amount < smallAmount(ctx, network)
 }
 
-/** The merchants whose due payouts are left out: all their payouts, or only the small ones. */
+/** The merchants to leave out: all their due payouts, or only the small ones. */
 export interface Except {
   merchants: readonly string[]
   small: readonly string[]
 }
 
 /**
- * Reads what these merchants spent. Payouts in flight count with the highest possible cost of their latest attempt.
- * Takes no lock, so what is in flight may change meanwhile.
+ * Reads what these merchants spent. Payouts in flight count with the highest possible cost of their latest attempt. It
+ * takes no lock, so the payouts in flight may change meanwhile.
  */
 async function spentBy(ctx: TxContext, merchantIds: readonly string[]): Promise<Map<string, Spent>> {
   const cheapTimes = cheapTimesOf(ctx)
@@ -126,9 +124,9 @@ async function spentBy(ctx: TxContext, merchantIds: readonly string[]): Promise<
 const windowStart = (ctx: TxContext): Date => new Date(ctx.now().getTime() - WINDOW_MS)
 
 /**
- * Returns the due payouts of merchants whose budgets have room for `most` wei, and reads more with `dueExcept`, which
- * returns the due payouts without {@link Except}, to fill the gaps. Payouts of merchants over their budgets are held;
- * `held` counts them. This only avoids useless screening and simulation; {@link lockBudgets} decides.
+ * Returns the due payouts of merchants whose budgets have room for `most` wei. It fills the gaps with `dueExcept`,
+ * which returns the due payouts without {@link Except}. Payouts of merchants over their budgets are held; `held` counts
+ * them. This only avoids useless screening and simulation: {@link lockBudgets} decides.
  */
 export async function withinBudgets(
   ctx: Context,
@@ -140,7 +138,7 @@ export async function withinBudgets(
   if (ctx.settings.gasBudget === 0n) return { due, held: 0 }
   const over = new Set<string>()
   const overSmall = new Set<string>()
-  // What counts for no budget waits for none.
+  // Kinds that no budget covers never wait for one.
   const free = due.filter(row => kindOf(row).budget === "free")
   let payable = due.filter(row => kindOf(row).budget !== "free")
   let held = 0
@@ -169,9 +167,8 @@ export async function withinBudgets(
 }
 
 /**
- * Returns the due calls of the relay lane without the captures and refunds of merchants whose budgets have no room. All
- * due captures and refunds of those merchants are held at once, before any is simulated: one merchant's thousand held
- * captures must not delay a buyer.
+ * Returns the relay lane's due calls without the captures and refunds of merchants whose budgets have no room. It holds
+ * all of those before any is simulated, so one merchant's thousand held captures can't delay a buyer.
  */
 export async function ownCallsWithinBudgets(
   ctx: Context,
@@ -199,12 +196,12 @@ export async function ownCallsWithinBudgets(
   }
 }
 
-/** Whether a merchant's decision causes the call, so that nothing but its whole budget bounds it. */
+/** Whether the merchant's own decision causes the call, so only the merchant's whole budget limits it. */
 const isOwn = (row: Pick<Row<"payouts">, "kind">): boolean => kindOf(row).budget === "all"
 
 /**
- * Holds a merchant's due captures and refunds, each for at most five minutes and at most a quarter of the time until
- * its deadline; returns how many.
+ * Holds a merchant's due captures and refunds, each for at most five minutes and a quarter of the time until its
+ * deadline. Returns how many.
  */
 async function holdOwnCalls(ctx: Context, wallet: Row<"wallets">, merchantId: string): Promise<number> {
   const now = ctx.now()
@@ -220,9 +217,7 @@ async function holdOwnCalls(ctx: Context, wallet: Row<"wallets">, merchantId: st
   return held.rows.length
 }
 
-/**
- * Makes payouts that are held for their budgets due now. Call it at the start, because the budget may have been raised.
- */
+/** Makes payouts held for a budget due now. Call it at startup, because the budget may have been raised. */
 export async function recheckBudgets(ctx: Context): Promise<void> {
   await ctx.db
     .updateTable("payouts")
@@ -234,7 +229,7 @@ export async function recheckBudgets(ctx: Context): Promise<void> {
 }
 
 /**
- * Holds a merchant's due payouts, or only the small ones, until its window has room for another, an hour at most;
+ * Holds a merchant's due payouts, or only the small ones, until its window has room for another, an hour at most.
  * `excess` wei must leave the window first. Returns how many the statement held.
  */
 async function holdDue(
@@ -252,10 +247,10 @@ async function holdDue(
       where merchant_id = ${merchantId} and ${counts()} and gas_cost is not null
         and gas_cost_at > ${windowStart(ctx)}) as costs
     where gone >= ${excess} order by gas_cost_at limit 1`.execute(ctx.db)
-  // Without a row, payouts in flight take up the budget. They soon cost less than they might.
+  // No row means that payouts in flight use up the budget. They soon cost less than their maximum.
   const waitMs = (free.rows[0]?.at.getTime() ?? 0) + WINDOW_MS - now.getTime()
   const soonest = now.getTime() + Math.min(MAX_WAIT_MS, Math.max(MINUTE_MS, waitMs))
-  // A payout that is short waits for its book, not for the budget.
+  // A payout whose money is short waits for its deposit's book, not for the budget.
   const n = await inTransaction(ctx, async ctx => {
     const { ahead } = await heldOf(ctx, merchantId)
     const runAt = new Date(soonest + minutes(ahead / RECHECKS_PER_MINUTE))
@@ -276,7 +271,7 @@ async function holdDue(
 
 const minutes = (n: bigint): number => Number.parseInt(`${n}`, 10) * MINUTE_MS
 
-/** Reads how many of a merchant's payouts are held for its budget, and when the first is due again. */
+/** Reads how many of a merchant's payouts are held for its budget, and when the first becomes due again. */
 async function heldOf(ctx: TxContext, merchantId: string): Promise<{ ahead: bigint; at: Date | null }> {
   return await ctx.db
     .selectFrom("payouts")
@@ -287,25 +282,25 @@ async function heldOf(ctx: TxContext, merchantId: string): Promise<{ ahead: bigi
     .executeTakeFirstOrThrow()
 }
 
-/** What is left of some merchants' budgets, locked until the transaction ends. */
+/** What is left of several merchants' budgets, locked until the transaction ends. */
 export interface Budgets {
   /**
-   * Takes this many wei from the budget of the payout's merchant. Returns false and takes nothing if less is left for
-   * this kind of payout.
+   * Takes this many wei from the budget of the payout's merchant. If less is left for this kind of payout, takes
+   * nothing and returns false.
    */
   take(payout: Charged & Pick<Row<"payouts">, "merchant_id">, wei: bigint): boolean
-  /** Whether a part of what is taken is the highest possible cost of transactions whose true cost is not known yet. */
+  /** Whether some of the spent budget is the highest possible cost of transactions whose true cost is not known yet. */
   isBusy(merchantId: string): boolean
 }
 
 /**
- * Locks the budgets of merchants; call it inside the transaction that signs. Transactions that sign for other wallets
- * take from the same budgets, one after the other.
+ * Locks merchants' budgets; call it inside the transaction that signs. Transactions that sign for other wallets use the
+ * same budgets, one after the other.
  */
 export async function lockBudgets(ctx: TxContext, merchantIds: readonly string[]): Promise<Budgets> {
   const limit = ctx.settings.gasBudget
   if (limit === 0n || merchantIds.length === 0) return { take: () => true, isBusy: () => false }
-  // In order, so that two transactions that lock the same rows do not deadlock.
+  // Sorted, so two transactions that lock the same rows do not deadlock.
   const ids = [...new Set(merchantIds)].sort()
   await ctx.db
     .insertInto("gas_budgets")
@@ -340,8 +335,8 @@ export async function lockBudgets(ctx: TxContext, merchantIds: readonly string[]
 }
 
 /**
- * Whether a merchant's budget has no room for another relay of this kind and gas, at the price of the wallet's last
- * transaction. This refuses early, so that no buyer waits for nothing; {@link lockBudgets} decides.
+ * Whether a merchant's budget has no room for another relay of this kind and gas, at the last transaction's price. It
+ * refuses early, so no buyer waits in vain; {@link lockBudgets} decides.
  */
 export async function relaysSpent(
   ctx: Context,
@@ -365,7 +360,7 @@ export async function relaysSpent(
   return spent !== undefined && roomFor(ctx.settings.gasBudget, spent).relays < most * timesInHalf(kindOf({ kind }))
 }
 
-/** Returns a merchant's budget and how much of it is spent, in ether; null if there is no limit. */
+/** Returns a merchant's budget and the spent part, in ether; null without a limit. */
 export async function gasBudgetOf(ctx: Context, merchantId: string) {
   const limit = ctx.settings.gasBudget
   if (limit === 0n) return null

@@ -1,10 +1,10 @@
 /**
- * Limits on gas in 24 hours besides each merchant's budget. `GAS_BUDGET_TOTAL` is for all merchants together: with
- * `SIGNUP=open` one person can be any number of merchants. Relays that strangers cause get half of it, so that payouts,
- * captures and refunds never wait for them. A reservation counts twice, the second time for the call that ends it. So a
- * void, and the first capture of a payment, are never stopped and do not count again, however many of them are due in
- * one day. `RELAY_CONTRACT_BUDGET` is for relays of contract wallets on each network: a contract can approve in every
- * simulation, and burn the gas of its relay when that is mined.
+ * Limits on gas in 24 hours in addition to each merchant's budget. `GAS_BUDGET_TOTAL` covers all merchants together:
+ * with `SIGNUP=open`, one person can register any number of merchants. Relays that strangers cause get half of it, so
+ * payouts, captures and refunds never wait for them. A reservation counts twice, the second time for the call that ends
+ * it. So voids and each payment's first capture are never stopped and do not count again. `RELAY_CONTRACT_BUDGET`
+ * covers relays of contract wallets on each network. A contract can approve in every simulation, and burn the gas of
+ * its relay when that is mined.
  */
 import { type RawBuilder, sql } from "kysely"
 import { CONTRACT_RELAY } from "../../platform/chain/authorizations.ts"
@@ -20,20 +20,20 @@ const WINDOW_MS = 24 * 3_600_000
 /** The key of the advisory lock; no other lock uses this number. */
 const LOCK = 7_582_412
 
-/** The columns of a payout that say whether it calls a contract wallet. */
+/** The columns of a payout that show whether it calls a contract wallet. */
 type Relayed = Pick<Row<"payouts">, "kind" | "data" | "gas">
-/** The columns that say which part of the total it may use. */
+/** The columns that decide which part of the total it may use. */
 type Totalled = Relayed & Pick<Row<"payouts">, "id" | "escrow_id">
 
-/** What is left of the totals, locked until the transaction ends. */
+/** What is left of the total budgets, locked until the transaction ends. */
 export interface Totals {
-  /** Whether this many wei are left for a payout. Takes nothing: another budget may still refuse the payout. */
+  /** Whether this many wei are left for a payout. Takes nothing, because another budget may still refuse the payout. */
   holds(row: Totalled, wei: bigint): boolean
   /** Takes this many wei for a payout that is signed. */
   take(row: Totalled, wei: bigint): void
 }
 
-/** Whether a call carries out the authorization of a contract wallet. */
+/** Whether a call submits the authorization of a contract wallet. */
 export const isContractRelay = ({ kind, data, gas }: Relayed): boolean => {
   const { gasOfKey } = kindOf({ kind })
   return data.startsWith(CONTRACT_RELAY) || (gasOfKey !== undefined && gas !== gasOfKey)
@@ -46,7 +46,7 @@ const ofContracts = (chainId: number) =>
 const ONCE = sql<bigint>`1`
 
 /**
- * SQL: whether the reservation of a signed call `i` has counted for it; {@link prepaidOf} says the same of unsigned
+ * SQL: whether the reservation already counted for a signed call `i`; {@link prepaidOf} does the same for unsigned
  * calls.
  */
 const isPrepaidCall =
@@ -54,7 +54,7 @@ const isPrepaidCall =
     where c.escrow_id = i.escrow_id and c.kind in ${prepaidKinds("first")} and c.state in ('assigned', 'mined', 'final') and c.nonce < i.nonce))`
 const prepaidKinds = (which: PayoutKind["prepaid"]) => kindsThat(({ prepaid }) => prepaid === which)
 
-/** Sums, in wei, what payouts cost in the last 24 hours and what those in flight may cost; each counts `times`. */
+/** Sums, in wei, what payouts cost in the last 24 hours and what payouts in flight may cost; each counts `times`. */
 async function spentOn(ctx: TxContext, which: RawBuilder<boolean>, times: RawBuilder<bigint> = ONCE): Promise<bigint> {
   const since = new Date(ctx.now().getTime() - WINDOW_MS)
   const { rows } = await sql<{ wei: bigint }>`
@@ -70,13 +70,13 @@ async function spentOn(ctx: TxContext, which: RawBuilder<boolean>, times: RawBui
   return rows[0]?.wei ?? 0n
 }
 
-/** What is left for all merchants together, in wei, and what of that is left for relays that strangers cause. */
+/** What is left for all merchants together, in wei, and how much of it for relays that strangers cause. */
 interface Room {
   all: bigint
   relays: bigint
 }
 
-/** Reads what is left of the total; undefined if there is no limit. Takes no lock. */
+/** Reads what is left of the total; undefined without a limit. Takes no lock. */
 async function totalRoom(ctx: TxContext): Promise<Room | undefined> {
   const { gasBudgetTotal: limit } = ctx.settings
   if (limit === 0n) return undefined
@@ -95,8 +95,8 @@ const hasRoom = ({ all, relays }: Room, kind: PayoutKind, wei: bigint): boolean 
   wei * kind.gasTimes <= all && (timesInHalf(kind) === 0n || wei * timesInHalf(kind) <= relays)
 
 /**
- * Returns which calls their reservations have paid for: each void, and one capture of each payment, unless another
- * capture was signed and did not fail.
+ * Returns which calls their reservations have paid for: each void, and one capture per payment unless another one was
+ * signed and did not fail.
  */
 async function prepaidOf(ctx: TxContext, payouts: readonly Totalled[]): Promise<(row: Totalled) => boolean> {
   const isOfFirst = (row: Totalled) => kindOf(row).prepaid === "first"
@@ -106,7 +106,7 @@ async function prepaidOf(ctx: TxContext, payouts: readonly Totalled[]): Promise<
     ctx.db,
   )
   const captured = new Set(rows.map(row => row.escrow_id))
-  // If several captures of a payment are in one round, the first.
+  // With several captures of a payment in one round, the first one.
   const first = new Map<string | null, string>()
   for (const { escrow_id: of, id } of payouts.filter(isOfFirst)) if (!first.has(of)) first.set(of, id)
   return row => {
@@ -116,16 +116,16 @@ async function prepaidOf(ctx: TxContext, payouts: readonly Totalled[]): Promise<
   }
 }
 
-/** The same for a network's contract wallets. */
+/** Reads what is left for a network's contract wallets, in wei; undefined without a limit. Takes no lock. */
 async function contractRoom(ctx: TxContext, chainId: number): Promise<bigint | undefined> {
   const { relayContractBudget: limit } = ctx.settings
   return limit === 0n ? undefined : limit - (await spentOn(ctx, ofContracts(chainId)))
 }
 
 /**
- * Locks the totals; call it inside the transaction that signs, after the merchants' budgets are locked. With a total
- * for all merchants, all wallets wait for each other here. The budget of a network's contract wallets needs no lock:
- * one relay wallet signs for them, and its row is locked already. `withContracts`: one of the payouts is a relay of a
+ * Locks the totals; call it inside the transaction that signs, after locking the merchants' budgets. With
+ * `GAS_BUDGET_TOTAL`, all wallets wait for each other here. The contract wallets' budget needs no lock: one relay
+ * wallet signs for them, and its row is already locked. `withContracts` says whether one of the payouts is a relay of a
  * contract wallet.
  */
 export async function lockTotals(
@@ -152,15 +152,15 @@ export async function lockTotals(
 }
 
 /**
- * Whether all merchants together have no room for one more transaction of `most` wei, by default a payout. It decides
- * as {@link lockTotals} does: otherwise a round would pick, simulate and refuse the same payouts again and again.
+ * Whether all merchants together have no room for another transaction of `most` wei, by default a payout. It decides
+ * like {@link lockTotals}; otherwise a round would pick, simulate and refuse the same payouts again and again.
  */
 export async function isTotalSpent(ctx: Context, most: bigint, kind: PayoutKindName = "share"): Promise<boolean> {
   const room = await totalRoom(ctx)
   return room !== undefined && !hasRoom(room, kindOf({ kind }), most)
 }
 
-/** Whether a network's contract wallets have no room for one more relay of `most` wei. */
+/** Whether a network's contract wallets have no room for another relay of `most` wei. */
 export async function areContractRelaysSpent(ctx: Context, chainId: number, most: bigint): Promise<boolean> {
   const room = await contractRoom(ctx, chainId)
   return room !== undefined && most > room

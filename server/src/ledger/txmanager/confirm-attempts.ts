@@ -1,7 +1,7 @@
 /**
- * Confirms payouts by the chain alone: by a receipt of one of their attempts in a canonical block. Before finality a
- * payout is `mined`, in a finalized block `final` or `reverted`. When endpoints agree that its block was displaced, the
- * same bytes are sent again.
+ * Confirms payouts only by the chain: by a receipt of one of their attempts in a canonical block. Before finality a
+ * payout is `mined`; in a finalized block it is `final` or `reverted`. When endpoints agree that its block was
+ * displaced, the same bytes are sent again.
  */
 import { sql } from "kysely"
 import type { Hash } from "../../platform/chain/hex.ts"
@@ -23,10 +23,10 @@ import { type OpenPayout, readOpenPayouts, topMined } from "./read-open-transact
 import { takeBack } from "./take-back.ts"
 import { type Traced, tracePayouts } from "./trace-transactions.ts"
 
-/** A wallet is halted only if a nonce seems to be used by another transaction twice, at least this far apart. */
+/** Halts a wallet only if another transaction seems to have used a nonce in two reads at least this far apart. */
 const SUSPICION_MS = 30_000
 
-/** How many payouts changed, and those that may have. */
+/** How many payouts changed, and the payouts that may have changed. */
 export interface Confirmed {
   changed: number
   looked: Touched[]
@@ -53,7 +53,7 @@ export async function confirmPayouts(
   ])
   const heights = open.filter(row => endsByBlock(row, latest)).map(({ id, block_number }) => ({ id, block_number }))
   const byBlock = new Set(heights.map(({ id }) => id))
-  // One exchange for the highest block and for everything else that is read in any case.
+  // One request reads the highest block and everything else that is needed anyway.
   await learn(quorum, [...open.filter(({ id }) => !byBlock.has(id)), ...heights, ...top])
   const displaced = await displacedPayouts(ctx, wallet, quorum, top)
   const settledNow = open.flatMap(row => (byBlock.has(row.id) ? finalAsMined(row, quorum) : []))
@@ -63,7 +63,7 @@ export async function confirmPayouts(
   const calls = await callsOf(ctx, [...open, ...displaced])
   const observed = [...new Map(others.map(row => [row.id, row])).values()]
   let changed = 0
-  /** The lowest final nonce that none of our attempts used. */
+  /** The lowest finalized nonce that none of our attempts used. */
   let foreign: bigint | undefined
   for (const row of observed) {
     const answers = row.hashes.map(hash => quorum.receiptOf(hash))
@@ -86,22 +86,22 @@ export async function confirmPayouts(
     .filter(({ receipt }) => !receipt.uses)
     .flatMap(({ row, receipt }) => (calls.get(row.id) ?? []).map(call => ({ ...call, txHash: receipt.txHash })))
   reportEnds(ctx, lane, byTrigger)
-  // One transaction each: a failure also changes books and makes a successor, and the end of a checkout's relay locks
+  // One transaction each: a revert also changes books and creates a successor, and the end of a checkout's relay locks
   // its session.
   for (const each of settledNow.filter(isAlone)) changed += await writeAlone(ctx, lane, each)
   return { changed, looked: [...open, ...displaced].flatMap(row => [row, ...(calls.get(row.id) ?? [])]) }
 }
 
 /**
- * Whether a payout may become final by its block alone: its receipt was read when it was mined, and a block's hash
- * covers the block's receipts. The receipt is read again if the payout failed or no endpoint reported its cost.
+ * Whether a payout's block is enough to make it final: its receipt was read when it was mined, and a block's hash
+ * covers its receipts. The receipt is read again if the payout failed or no endpoint reported its cost.
  */
 const endsByBlock = (row: OpenPayout, latest: bigint): boolean =>
   row.state === "mined" && row.nonce < latest && row.succeeded === true && row.gas_cost !== null
 
 /**
- * The final state of a payout whose block endpoints agree on and call final; empty if they report another block or
- * none.
+ * Returns the final state of a payout if endpoints agree on its block and call it final; empty if they report another
+ * block or none.
  */
 function finalAsMined(row: OpenPayout, quorum: Quorum): Settled[] {
   const { tx_hash: txHash, block_number: blockNumber, block_hash: blockHash } = row
@@ -111,8 +111,8 @@ function finalAsMined(row: OpenPayout, quorum: Quorum): Settled[] {
 }
 
 /**
- * The states that a batch's receipt gives its calls. A call that failed is `mined` until the block is final. Without a
- * receipt, a trigger ends the calls with their batch, by what was written when it was mined.
+ * Returns the states that a batch's receipt gives its calls. A failed call stays `mined` until the block is final.
+ * Without a receipt, a trigger ends the calls with their batch, from the rows written when it was mined.
  */
 function settledCalls({ row: batch, receipt, state }: Settled, calls: readonly BatchCall[]): Settled[] {
   const { txHash, blockNumber, blockHash, uses } = receipt
@@ -127,14 +127,14 @@ function settledCalls({ row: batch, receipt, state }: Settled, calls: readonly B
   })
 }
 
-/** Counts and traces the calls that a trigger ended with their batch. */
+/** Counts and traces the calls that a trigger ended together with their batch. */
 function reportEnds(ctx: Context, lane: Lane, calls: readonly (BatchCall & { txHash: Hash })[]): void {
   const endOf = ({ succeeded }: BatchCall) => (succeeded ? "final" : "reverted")
   for (const call of calls) payoutEnds.inc({ network: lane.chain.name, wallet: call.lane, end: endOf(call) })
   traceEnds(ctx, lane, unixMs(), calls, endOf)
 }
 
-/** Adds the step of these payouts to their traces. */
+/** Adds the confirmation step to these payouts' traces. */
 function traceEnds<P extends Traced & { txHash: Hash }>(
   ctx: Pick<TxContext, "tracing" | "onCommit">,
   { chain }: LaneInfo,
@@ -150,7 +150,7 @@ function traceEnds<P extends Traced & { txHash: Hash }>(
   })
 }
 
-/** Writes one change in a transaction of its own, and makes the successor of a payout that failed. */
+/** Writes one change in its own transaction, and creates the successor of a payout that failed. */
 const writeAlone = (ctx: Context, lane: LaneInfo, each: Settled): Promise<number> =>
   inTransaction(ctx, async ctx => {
     const owners = await lane.lockOwners(ctx, each.row)
@@ -161,7 +161,7 @@ const writeAlone = (ctx: Context, lane: LaneInfo, each: Settled): Promise<number
     return written
   })
 
-/** Logs a revert that nobody expects. */
+/** Logs an unexpected revert. */
 function reportRevert(ctx: TxContext, row: OpenPayout): void {
   if (kindOf(row).afterRevert === "ordinary") return
   ctx.log.error(
@@ -177,8 +177,8 @@ const learn = (quorum: Quorum, rows: readonly (Pick<OpenPayout, "block_number"> 
   )
 
 /**
- * Returns mined payouts whose block is no longer canonical. Blocks are chained: while the highest one is canonical, all
- * are, so a quiet round reads one block.
+ * Returns mined payouts whose block is no longer canonical. Blocks are chained: if the highest one is canonical, all of
+ * them are, so a quiet round reads one block.
  */
 async function displacedPayouts(
   ctx: Context,
@@ -196,9 +196,7 @@ async function displacedPayouts(
   return mined.filter(row => quorum.blockAt(row.block_number ?? -1n)?.block.hash !== row.block_hash)
 }
 
-/**
- * The state that a receipt gives a payout. Without `transfers`, the amounts that were written when it was mined stay.
- */
+/** The state that a receipt gives a payout. Without `transfers`, the amounts from when it was mined stay. */
 interface Settled {
   row: OpenPayout
   receipt: Pick<Receipt, "txHash" | "blockNumber" | "blockHash" | "succeeded"> & Partial<Receipt>
@@ -208,15 +206,15 @@ interface Settled {
 const isPaid = (row: OpenPayout, { succeeded, txHash }: Receipt): boolean => succeeded && !row.empty.includes(txHash)
 
 /**
- * Whether the call succeeded without the transfer that it is for: only a person can decide then. This is required of
- * the lane's token only: another token that emits no event must not occupy a place in flight for ever.
+ * Whether the call succeeded without the transfer it was made for, so only a person can decide. This checks only the
+ * lane's token: a token that emits no event must not occupy a place in flight forever.
  */
 const lacksTransfer = ({ token }: Lane, row: OpenPayout, receipt: Receipt, calls: readonly BatchCall[] = []): boolean =>
   isPaid(row, receipt) &&
   row.token === token &&
   (kindOf(row).isBatch ? !hasAllTransfers(receipt, calls) : movedBy(receipt, row) === undefined)
 
-/** Writes the time once, so the alarm lasts and is logged once, however often the receipt is read. */
+/** Writes the time only once, so the alarm stays on and is logged once, however often the receipt is read. */
 async function reportMissing(ctx: Context, { id }: OpenPayout, txHash: Hash): Promise<void> {
   const noted = await ctx.db
     .updateTable("payouts")
@@ -227,7 +225,7 @@ async function reportMissing(ctx: Context, { id }: OpenPayout, txHash: Hash): Pr
   if (noted.numUpdatedRows > 0n) ctx.log.error({ payoutId: id, txHash }, "a payout was mined without its transfer")
 }
 
-/** Returns the change that a receipt makes; empty if it is written already. */
+/** Returns the change that a receipt causes; empty if it is already written. */
 function judge(row: OpenPayout, receipt: Receipt, quorum: Quorum): Settled[] {
   const { txHash, blockNumber, blockHash } = receipt
   const paid = isPaid(row, receipt)
@@ -237,8 +235,8 @@ function judge(row: OpenPayout, receipt: Receipt, quorum: Quorum): Settled[] {
 }
 
 /**
- * Writes changes; returns how many payouts changed. It locks the rows in one order first: two workers whose leases
- * overlap may list the same payouts in different orders, and would deadlock.
+ * Writes changes; returns how many payouts changed. It locks the rows in one order first, because two workers with
+ * overlapping leases could list them in different orders and deadlock.
  */
 async function write(ctx: TxContext, lane: LaneInfo, settled: readonly Settled[]): Promise<number> {
   if (settled.length === 0) return 0
@@ -266,7 +264,7 @@ async function write(ctx: TxContext, lane: LaneInfo, settled: readonly Settled[]
     where i.id = s.id and i.id in (select id from payouts where id = any(${sqlArray("uuid", ids)})
         order by id for no key update) and i.state in ('assigned', 'mined')
     returning i.id, i.state, i.lane, i.kind`.execute(ctx.db)
-  // The calls of a batch are counted, and not the batch.
+  // A batch is not counted; its calls are.
   for (const { state, lane: wallet, kind } of written.rows)
     if (state !== "mined" && !kindOf({ kind }).isBatch) payoutEnds.inc({ network: lane.chain.name, wallet, end: state })
   const states = new Map(written.rows.map(({ id, state }) => [id, state]))
@@ -276,9 +274,9 @@ async function write(ctx: TxContext, lane: LaneInfo, settled: readonly Settled[]
 }
 
 /**
- * Returns what the transfer that a payout is for moved, in base units; undefined if the receipt has no such transfer. A
- * relay's transfer comes from its payer. A void gives back all that is left, which is more than expected if an earlier
- * capture failed when a reorg mined it again.
+ * Returns how much the payout's transfer moved, in base units; undefined if the receipt has no such transfer. A relay's
+ * transfer comes from its payer. A void gives back everything that is left, which exceeds the expected amount if a
+ * reorg made an earlier capture fail.
  */
 const movedBy = (
   { transfers = [] }: Settled["receipt"],
@@ -293,8 +291,8 @@ const movedBy = (
   )?.value
 
 /**
- * Whether endpoints agree on another block at the height of a payout's block. An unused nonce or a missing receipt is
- * no evidence: a node that lags by some blocks reports both, and a merchant would be sent a reversal that never
+ * Whether endpoints agree on another block at the height of a payout's block. An unused nonce or a missing receipt
+ * proves nothing: a node that lags some blocks reports both. The merchant would then get a reversal that never
  * happened.
  */
 function isDisplaced(row: OpenPayout, quorum: Quorum): boolean {
@@ -303,8 +301,8 @@ function isDisplaced(row: OpenPayout, quorum: Quorum): boolean {
 }
 
 /**
- * Halts the wallet when none of our attempts used a finalized nonce, `foreign`: an old backup was restored, or somebody else
- * signs with this key.
+ * Halts the wallet if none of our attempts used a finalized nonce, `foreign`: either an old backup was restored, or
+ * someone else signs with this key.
  */
 async function suspectForeign(
   ctx: Context,

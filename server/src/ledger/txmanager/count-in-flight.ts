@@ -1,13 +1,10 @@
-/** The payouts that have a nonce of a wallet and are not mined. */
+/** The payouts that have a wallet's nonce and are not mined. */
 import { sql } from "kysely"
 import { dataPartsOf } from "../../platform/chain/wallet-state.ts"
 import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 
-/**
- * SQL: the most that a transaction `a` may cost, in wei, including the fee for its data as it was when `a` got its
- * nonce.
- */
+/** SQL: the most that a transaction `a` may cost, in wei, including the data fee from when `a` got its nonce. */
 export const mostOf = sql<bigint>`(a.gas * a.max_fee + a.data_fee)`
 
 /** How long a signature may take before a person must check. */
@@ -16,18 +13,18 @@ const UNSIGNED_MS = 60_000
 /** How many payouts are in flight, and what their gas may cost. */
 export interface InFlight {
   n: number
-  /** How many of them have no signature yet, and whether one has waited for a minute by the database's clock. */
+  /** How many of them have no signature yet, and whether one has waited a minute by the database's clock. */
   unsigned: number
   isUnsignedLong: boolean
-  /** When the oldest of the signed ones was signed, or became assigned again after a reorg. */
+  /** When the oldest signed one was signed, or became assigned again after a reorg. */
   since: Date | null
-  /** What the gas of all of them may cost, in wei. */
+  /** The most that the gas of all of them may cost, in wei. */
   wei: bigint
-  /** How often the fee for data has to be paid, as `dataParts` counts it. */
+  /** How many times the data fee has to be paid, as `dataParts` counts it. */
   parts: bigint
 }
 
-/** Reads what a wallet has in flight. */
+/** Counts a wallet's payouts in flight. */
 export async function inFlight(ctx: TxContext, wallet: Row<"wallets">): Promise<InFlight> {
   const { rows } = await sql<InFlight>`
     /* named: in_flight */ select count(distinct i.id)::int as n, min(greatest(i.updated_at, first.signed_at)) filter (where first.hash is not null) as since,

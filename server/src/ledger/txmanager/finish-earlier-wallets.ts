@@ -1,9 +1,8 @@
 /**
- * Finishes the payouts that an earlier wallet of a lane had signed before another replaced it. This needs no key: a
- * receipt confirms each payout, and until there is one its bytes are sent again. A release signed by a wallet that is
- * no longer the factory's operator fails on chain; once that is final, the new wallet makes it again. No payout ends
- * before a block has used its nonce: the guardian may name the old wallet again, and the transactions that it signed
- * would then succeed.
+ * Finishes the payouts that a lane's earlier wallet signed before another replaced it. This needs no key: a receipt
+ * confirms each payout, and until then its bytes are sent again. A release fails on chain if its signer is no longer
+ * the factory's operator; once that is final, the new wallet makes it again. No payout ends before a block has used its
+ * nonce. The guardian may name the old wallet again, and its signed transactions would then succeed.
  */
 import { sql } from "kysely"
 import { openQuorum } from "../../platform/chain/quorum.ts"
@@ -16,12 +15,12 @@ import type { Lane } from "./lane.ts"
 import { haltAhead, walletRow } from "./lock-wallet.ts"
 import { type Pace, sendAttempts } from "./send-attempts.ts"
 
-/** Longer than all requests for one wallet take together, in most cases. */
+/** Usually longer than all requests for one wallet take. */
 const LEASE_MS = 30_000
 
 /**
- * Confirms what the earlier wallets of a wallet's lane signed for this factory, and sends the rest of it again unless
- * the wallet itself is halted.
+ * Confirms what the lane's earlier wallets signed for this factory, and sends the rest again unless the current wallet
+ * is halted.
  */
 export async function finishEarlier(ctx: Context, lane: Lane, current: Row<"wallets">, pace: Pace): Promise<Confirmed> {
   const all: Confirmed = { changed: 0, looked: [] }
@@ -47,7 +46,7 @@ export async function finishEarlier(ctx: Context, lane: Lane, current: Row<"wall
 }
 
 /**
- * The earlier wallets with payouts that are assigned or mined. A wallet of another factory is left to the process that
+ * Returns the earlier wallets with assigned or mined payouts. A wallet of another factory is left to the process that
  * has its key.
  */
 async function earlierWallets(

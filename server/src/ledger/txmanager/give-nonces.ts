@@ -1,7 +1,7 @@
 /**
- * Gives nonces. Under the wallet's lock, one transaction writes the nonces and everything that is to be signed with
- * them, so there is never a gap; they are signed after the commit. Payouts that get no nonce get a verdict, which is
- * also applied after the commit.
+ * Assigns nonces. Under the wallet's lock, one transaction writes the nonces and everything to be signed with them, so
+ * there is never a gap. Signing happens after the commit. Payouts that get no nonce get a verdict, which is also
+ * applied after the commit.
  */
 import { sql } from "kysely"
 import type { Fees } from "../../platform/chain/fees.ts"
@@ -18,39 +18,39 @@ import { lockWallet } from "./lock-wallet.ts"
 import { gasOf, type UnsignedRow, unsignedAttempt } from "./unsigned-attempt.ts"
 import { BATCH_GAS_OF_CALL, groupIntoTransactions, writeBatches } from "./write-batches.ts"
 
-/** How many unmined transactions a wallet may have; nodes keep few of one sender. */
+/** How many unmined transactions a wallet may have, because nodes keep few per sender. */
 export const MAX_IN_FLIGHT = 16
 const DETAIL_LENGTH = 200
 /** How long a payout is held while the wallet has no gas. */
 const LOW_GAS_WAIT_MS = 30_000
 
-/** How long a call waits for the cost of those in flight: about a block. */
+/** How long a call waits for the real cost of calls in flight: about a block. */
 const IN_FLIGHT_WAIT_MS = 2_000
 
-/** What was read about the wallet before the lock, and the fees to bid. */
+/** The wallet's state as read before the lock, and the fees to bid. */
 interface WalletReading {
   fees: Fees
-  /** Nonces that the chain or its mempool has used. */
+  /** How many nonces the chain or its mempool has used. */
   count: bigint
   /** In wei. */
   balance: bigint
-  /** The most that the data of a usual transaction costs, in wei. */
+  /** The highest data fee of a usual transaction, in wei. */
   dataFee: bigint
 }
 
 interface Given {
-  /** What was written, to be signed after the commit. */
+  /** The rows to sign after the commit. */
   assigned: Unsigned[]
   /** Verdicts on approved payouts that get no nonce. */
   judged: Judged[]
 }
 
-/** SQL: whether a payout's money is reserved in its deposit's book, it moves none, or it is a relay before its deadline. */
+/** SQL: whether a payout's money is reserved in its deposit's book, it moves none, or its deadline has not passed. */
 export const isSignable = (ctx: TxContext) => sql<boolean>`(reserved or kind = 'anchor' or relay_by > ${ctx.now()})`
 
 /**
- * Gives nonces to the approved payouts that may still be paid and that gas, budgets and the wallet's flight have room for.
- * Those that were simulated in a batch share its nonce. Call it inside a transaction.
+ * Assigns nonces to approved payouts that may still be paid, while gas, budgets and the wallet's in-flight limit have
+ * room. Payouts that were simulated in a batch share its nonce. Call it inside a transaction.
  */
 export async function giveNonces(
   ctx: TxContext,
@@ -70,11 +70,11 @@ export async function giveNonces(
   const short = locked.flatMap(row => (row.backed ? [] : [{ payout: row, verdict: { kind: "short" } as const }]))
   const batched = new Set(approved.flatMap(({ payout, verdict }) => ("inBatch" in verdict ? [payout.id] : [])))
   const mayShare = ({ id }: Payout) => batched.has(id)
-  // In the order in which they were approved: what was simulated together comes before what failed together with others and
-  // succeeds alone, which needs a transaction each.
+  // In approval order: payouts that succeeded in a batch come first. Those that failed in it but succeed alone follow,
+  // because each needs its own transaction.
   const byId = new Map(locked.map(row => [row.id, row]))
   const backed = approved.flatMap(({ payout: { id } }) => byId.get(id) ?? []).filter(row => row.backed)
-  // What does not fit in flight takes nothing from a budget.
+  // A payout without room in flight takes nothing from a budget.
   const fitting = groupIntoTransactions(ctx, backed, mayShare).slice(0, room)
   const payouts = fitting.flat()
   const altered = await alteredOf(ctx, lane, payouts)
@@ -83,7 +83,7 @@ export async function giveNonces(
   const judged = [...short, ...altered, ...(await fitBudgets(ctx, lane, wallet, sound, mayShare, flying, terms))]
   const funded = judged.flatMap(({ payout, verdict }) => (verdict.kind === "sign" ? [payout] : []))
   const isFunded = new Set(funded.map(({ id }) => id))
-  // The same groups: while the budgets were locked, deadlines came nearer, and grouping by them would make more
+  // Keeps the groups. Deadlines came nearer while the budgets were locked, so grouping again would make more
   // transactions than fit.
   const transactions = fitting.flatMap(each => {
     const [first, ...rest] = each.filter(({ id }) => isFunded.has(id))
@@ -94,13 +94,13 @@ export async function giveNonces(
 }
 
 /**
- * Returns the payouts whose calldata does not match their rows and their deposits' terms: somebody altered one of them
- * by hand.
+ * Returns the payouts whose calldata does not match their rows and their deposits' terms: someone edited one of them
+ * manually.
  */
 async function alteredOf(ctx: TxContext, lane: LaneInfo, payouts: readonly Payout[]): Promise<Judged[]> {
   if (payouts.length === 0) return []
-  // Only the calldata, because that is what will be signed. The trigger `payouts_keep_promises` ensures that a payout
-  // never gives up its nonce; without the trigger, the chaos test must find what a careless engine does.
+  // Only checks the calldata, because it is what will be signed. The trigger `payouts_keep_promises` ensures that a
+  // payout never gives up its nonce. Without that trigger, the chaos test must catch the engine's mistakes.
   const faultOf = await lane.calldataFaults(
     ctx,
     payouts.map(({ id }) => id),
@@ -119,9 +119,9 @@ async function alteredOf(ctx: TxContext, lane: LaneInfo, payouts: readonly Payou
 }
 
 /**
- * Whether the wallet is active and the chain has no nonce that was not signed here. The count was read before the lock
- * and `next_nonce` only grows, so a higher count was signed elsewhere. Pending transactions count: before the database
- * lost its last seconds, the service may have sent one for a payout that seems unpaid here.
+ * Whether the wallet is active and every nonce the chain has was signed here. The count was read before the lock and
+ * `next_nonce` only grows, so a higher count was signed elsewhere. Pending transactions count too: if the database lost
+ * its last seconds, one of them may pay a payout that looks unpaid here.
  */
 function maySign(ctx: TxContext, { status, next_nonce: next }: Row<"wallets">, count: bigint): boolean {
   if (status !== "active") return false
@@ -131,8 +131,8 @@ function maySign(ctx: TxContext, { status, next_nonce: next }: Row<"wallets">, c
 }
 
 /**
- * Locks the payouts that have no nonce, and reads whether the money of each is there: a reorg may remove it at any
- * time.
+ * Locks the payouts that have no nonce, and reads whether each one's money is there, because a reorg may remove it at
+ * any time.
  */
 const lockPayouts = (ctx: TxContext, ids: readonly string[]): Promise<(Payout & { backed: boolean })[]> =>
   ctx.db
@@ -148,7 +148,7 @@ const lockPayouts = (ctx: TxContext, ids: readonly string[]): Promise<(Payout & 
     .skipLocked()
     .execute()
 
-/** Takes the gas of each payout from the wallet's balance and from the budgets, in order, while there is enough. */
+/** Takes each payout's gas from the wallet's balance and the budgets, in order, while they last. */
 async function fitBudgets(
   ctx: TxContext,
   lane: LaneInfo,
@@ -162,7 +162,7 @@ async function fitBudgets(
   const budgets = await lockBudgets(ctx, merchants)
   const withContracts = lane.callsContractWallets && payouts.some(isContractRelay)
   const totals = await lockTotals(ctx, wallet, payouts, withContracts)
-  // Payouts that were paid in another way between the simulation and this lock; the next turn cancels them.
+  // Payouts that were paid another way since the simulation; the next turn cancels them.
   const outdated = await lane.outdated(ctx, payouts)
   const before = balance - flying.wei - flying.parts * dataFee
   let wei = before
@@ -181,8 +181,8 @@ async function fitBudgets(
 }
 
 /**
- * What is in flight counts by the most that it may cost, many times what it will. A call is not cancelled for that: it
- * waits until the true cost is known.
+ * Payouts in flight count at their highest cost, many times the real one. That must not cancel a call: it waits until
+ * the real cost is known.
  */
 const unlessBusy = (verdict: Verdict, isBusy: boolean): Verdict =>
   isBusy && verdict.kind === "cancel" ? { kind: "wait", ms: IN_FLIGHT_WAIT_MS } : verdict
@@ -195,8 +195,8 @@ const lowGas = ({ lane }: Row<"wallets">): Verdict => ({
 })
 
 /**
- * Gives payouts the wallet's next nonces. One statement writes the nonces, the unsigned attempts and the wallet's next
- * nonce. Returns what to sign.
+ * Assigns the wallet's next nonces to payouts. One statement writes the nonces, the unsigned attempts and the wallet's
+ * next nonce. Returns what to sign.
  */
 async function assignAll(
   ctx: TxContext,

@@ -1,11 +1,11 @@
-/** Verdicts that several lanes give. */
+/** Verdicts that several lanes use. */
 import type { Address } from "../../platform/chain/hex.ts"
 import { listedBy } from "../../platform/chain/screen-addresses.ts"
 import type { Context } from "../../platform/context.ts"
 import type { Hold, Payout } from "./lane.ts"
 
 const DETAIL_LENGTH = 200
-/** How long a payout is held while its merchant's budget is spent: the next turn computes the real wait. */
+/** How long a payout is held while its merchant's budget is spent; the next turn computes the real wait. */
 const BUDGET_WAIT_MS = 30_000
 
 /** Holds a payout while its merchant's gas budget is spent. */
@@ -16,7 +16,7 @@ export const OVER_BUDGET: Hold = {
   waitMs: BUDGET_WAIT_MS,
 }
 
-/** Holds a payout of which a party is on a sanctions list. */
+/** Holds a payout with a party on a sanctions list. */
 export const holdListed = async (ctx: Context, { recipient }: Payout, party: Address): Promise<Hold> => ({
   kind: "hold",
   reason: "sanctions",

@@ -1,6 +1,6 @@
 /**
- * Reads transactions that wait for a signature, and checks whether each is still the one that got the nonce: a signer
- * is never shown anything else. Also replaces those that must not be signed or sent as they are.
+ * Reads transactions that wait for a signature, and checks that each is still the one that got the nonce. A signer must
+ * see nothing else. Also replaces transactions that must not be signed or sent unchanged.
  */
 import { sql } from "kysely"
 import type { Fees } from "../../platform/chain/fees.ts"
@@ -31,10 +31,10 @@ export type Unsigned = Pick<
   }
 
 /**
- * Returns the newest attempt of each payout of a wallet that may be signed now, lowest nonce first. A nonce that the
- * chain has used (below `latest`) needs no signature: `confirmPayouts` finds out which transaction used it. A payout
- * for another factory is left to the process that serves it; an empty transfer may be signed by any process. An attempt
- * whose fee is above `PAYOUT_MAX_FEE` gets a successor, to be signed in the next turn.
+ * Returns the newest attempt of each payout of a wallet that may be signed now, lowest nonce first. A nonce below
+ * `latest` needs no signature, because the chain has used it: `confirmPayouts` finds the transaction. A payout for
+ * another factory is left to that factory's process; any process may sign an empty transfer. An attempt with a fee
+ * above `PAYOUT_MAX_FEE` gets a successor, which the next turn signs.
  */
 export async function signableAttempts(
   ctx: Context,
@@ -51,7 +51,7 @@ export async function signableAttempts(
   if (rows.length === 0) return []
   const ours = rows.filter(row => !isElsewhere(ctx, lane, wallet, row))
   const calls = ours.flatMap(row => (row.empty ? [] : [row.payout_id]))
-  // Its calldata is compared again, as when it got its nonce.
+  // The calldata is compared again, as it was when the payout got its nonce.
   const faultOf = await lane.calldataFaults(ctx, calls)
   const found = (row: Unsigned) => alteredSince(row) ?? (row.empty ? undefined : faultOf(row.payout_id))
   const sound = ours.filter(row => isSound(ctx, wallet, row, found(row)))
@@ -60,7 +60,7 @@ export async function signableAttempts(
   return sound.filter(row => !isDear(row))
 }
 
-/** Combines the attempt of a payout that was just given its nonce with the columns that were compared then. */
+/** Combines the attempt of a payout that just got its nonce with the payout columns that were checked then. */
 export function toSign(attempt: UnsignedRow & { id: bigint }, payout: Payout): Unsigned {
   const { to_address, data, value, lane, kind, payment_id, escrow_id, traceparent, gas: own_gas } = payout
   return { ...attempt, to_address, data, value, lane, kind, payment_id, escrow_id, traceparent, own_gas }
@@ -74,7 +74,7 @@ export function isSound(ctx: Context, wallet: Row<"wallets">, attempt: Unsigned,
   return reason === undefined
 }
 
-/** Whether another factory's process has to sign an attempt; logs it while the wallet has the alarm `signer`. */
+/** Whether another factory's process must sign an attempt; logs it while the wallet has the alarm `signer`. */
 function isElsewhere(ctx: Context, lane: Lane, wallet: Row<"wallets">, row: Unsigned): boolean {
   if (row.empty || !lane.isElsewhere(row.to_address)) return false
   const facts = { payoutId: row.payout_id, nonce: `${row.nonce}`, factory: row.to_address }
@@ -87,8 +87,8 @@ function isElsewhere(ctx: Context, lane: Lane, wallet: Row<"wallets">, row: Unsi
 }
 
 /**
- * Finds what the engine never writes: somebody who can write to the database must not make a signer spend the wallet's
- * ether.
+ * Finds values that the engine never writes, so an attacker with write access to the database can't make a signer spend
+ * the wallet's ether.
  */
 function faultIn(attempt: Unsigned, { lane }: Row<"wallets">): string | undefined {
   const { empty, gas, own_gas } = attempt
@@ -98,13 +98,13 @@ function faultIn(attempt: Unsigned, { lane }: Row<"wallets">): string | undefine
   return undefined
 }
 
-/** Returns a fault if an attempt that was read back has another hash than when it got its nonce. */
+/** Returns a fault if the stored attempt no longer has the hash that it had when it got its nonce. */
 const alteredSince = (attempt: Unsigned): string | undefined =>
   unsignedHash(transactionOf(attempt, attempt)) === attempt.unsigned_hash
     ? undefined
     : "its transaction is not what it was when it got its nonce"
 
-/** Limits fees to `PAYOUT_MAX_FEE`, which may have been lowered since they were given. */
+/** Limits fees to `PAYOUT_MAX_FEE`, which may have been lowered since they were set. */
 function withinCap(
   { settings: { payoutMaxFee: cap } }: TxContext,
   { max_fee, tip }: Row<"transaction_attempts">,
@@ -114,7 +114,7 @@ function withinCap(
 }
 
 /**
- * Replaces each unsigned attempt above `PAYOUT_MAX_FEE` with one within it: the replaced attempt was never sent, and
+ * Replaces each unsigned attempt above `PAYOUT_MAX_FEE` with one within it. The replaced attempt was never sent, and
  * never will be.
  */
 async function lowerFees(ctx: Context, { id: walletId }: Row<"wallets">, dear: readonly Unsigned[]): Promise<void> {
@@ -136,9 +136,9 @@ async function lowerFees(ctx: Context, { id: walletId }: Row<"wallets">, dear: r
 
 /**
  * Replaces each relay whose deadline passed before it was sent, signed or not, with an empty transfer, which uses up
- * its nonce. Its payer no longer waits and may have paid in another way, while the authorization may be valid for ever.
- * If a process died between sending the relay and recording that, either transaction may be mined, and the mined one
- * counts.
+ * its nonce. Its payer no longer waits and may have paid another way, while the authorization may stay valid forever.
+ * If a process died after sending the relay but before recording that, either transaction may be mined, and the mined
+ * one counts.
  */
 export async function emptyOverdue(
   ctx: Context,
@@ -158,7 +158,7 @@ export async function emptyOverdue(
   if (rows.length === 0) return
   const overdue = (wallet: number) => sql<Row<"transaction_attempts">>`select a.* ${which(wallet)} order by a.nonce`
   await inTransaction(ctx, async ctx => {
-    // Code that stores a signature holds this lock too: the signature is either there by now, or never stored.
+    // Storing a signature takes this lock too, so the signature is either there by now or will never be stored.
     const wallet = await lockWallet(ctx, walletId)
     for (const last of (await overdue(walletId).execute(ctx.db)).rows) {
       await attemptAgain(ctx, wallet, last, { ...withinCap(ctx, last), empty: true })

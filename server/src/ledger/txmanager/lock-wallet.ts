@@ -1,4 +1,4 @@
-/** The row of a lane's wallet on one network: how it is made, locked and halted. */
+/** The row of a lane's wallet on one network: creating, locking and halting it. */
 import { hostOf } from "../../platform/chain/endpoints.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import type { ReachableChain } from "../../platform/chain/networks.ts"
@@ -10,8 +10,7 @@ import { payoutAlarms } from "../../platform/metrics.ts"
 import type { Lane } from "./lane.ts"
 
 /**
- * Why a wallet is halted when its row is made: none of its nonces is known here. The text is stored, so it never
- * changes.
+ * Why a new wallet row is halted: none of its used nonces is known here. The text is stored, so it must never change.
  */
 export const USED_BEFORE =
   "what it signs for waits, and the wallet was used before this database knew it: it may be an old backup"
@@ -21,8 +20,8 @@ export const walletRow = (ctx: Context, { id }: Row<"wallets">): Promise<Row<"wa
   ctx.db.selectFrom("wallets").selectAll().where("id", "=", id).executeTakeFirstOrThrow()
 
 /**
- * Returns the wallet's row, made with the nonce that the chain has; undefined while endpoints do not agree on it. The
- * row is made halted if the wallet was used before and payouts wait: the database may be a backup from before they were
+ * Returns the wallet's row, created with the chain's nonce; undefined while endpoints disagree about that nonce. A
+ * wallet that was used before is created halted if payouts wait: the database may be a backup from before they were
  * signed. Throws an Error if another lane has the same key.
  */
 export async function ensureWallet(
@@ -44,8 +43,8 @@ export async function ensureWallet(
   if (known) return known
   const { latest, agreedLatest } = await readWalletState(chain, signer.address, ctx.signal)
   const { finalized } = await openQuorum(chain, 0n, ctx.signal)
-  // A first nonce that is too high is a gap for ever, so one endpoint's count is not enough. One liar of three delays
-  // nothing.
+  // A first nonce that is too high leaves a gap forever, so one endpoint's count is not enough. One liar among three
+  // delays nothing.
   if (latest === undefined || latest !== agreedLatest) {
     const facts = { network: chain.name, lane, latest, agreedLatest, endpoints: chain.endpoints.map(hostOf) }
     ctx.log.error(facts, "endpoints do not agree on the wallet's nonce; nothing is signed until they do")
@@ -71,7 +70,7 @@ export async function ensureWallet(
       status: doubtful ? "halted" : "active",
       halted_reason: doubtful ? USED_BEFORE : null,
       checked_number: finalized,
-      // Never observed: the first round observes it at once.
+      // Never observed, so the first round observes it immediately.
       run_at: new Date(0),
     })
     .onConflict(conflict => conflict.doNothing())
@@ -80,9 +79,9 @@ export async function ensureWallet(
 }
 
 /**
- * Halts the wallet when the chain has more of its transactions than this database signed: the database is an old copy,
- * or the key is shared, so pending payouts may have been paid already. `count` is the number that a quorum agrees on;
- * undefined without agreement.
+ * Halts the wallet if the chain has more of its transactions than this database signed. The database is an old copy or
+ * the key is shared, so pending payouts may already be paid. `count` is the number that a quorum agrees on; undefined
+ * without agreement.
  */
 export async function haltAhead(
   ctx: Context,
@@ -98,17 +97,17 @@ export async function haltAhead(
 }
 
 /**
- * Returns how many transactions this database signed for the wallet, if they are fewer than the chain has; else
- * undefined. A nonce is stored before it is signed with, so the chain's count must have been read before this.
+ * Returns how many transactions this database signed for the wallet if the chain has more; otherwise undefined. Nonces
+ * are stored before signing, so the chain's count must be read before this.
  */
 export async function fewerSigned(ctx: Context, wallet: Row<"wallets">, count: bigint): Promise<bigint | undefined> {
-  // `next_nonce` only grows, so an older row is enough to know that all is well.
+  // `next_nonce` only grows, so even an older row can prove that nothing is wrong.
   if (count <= wallet.next_nonce) return undefined
   const { next_nonce: next } = await walletRow(ctx, wallet)
   return count > next ? next : undefined
 }
 
-/** Observes the wallet at the start of the process, so that an old backup is noticed before anything is signed. */
+/** Observes the wallet when the process starts, so an old backup is noticed before anything is signed. */
 export async function checkWallet(ctx: Context, lane: Lane): Promise<void> {
   const wallet = await ensureWallet(ctx, lane)
   if (!wallet) return
@@ -117,13 +116,13 @@ export async function checkWallet(ctx: Context, lane: Lane): Promise<void> {
 }
 
 /**
- * Returns the wallet's row, locked until the transaction ends. Code that gives nonces of the wallet holds this lock.
+ * Returns the wallet's row, locked until the transaction ends. Code that assigns the wallet's nonces holds this lock.
  */
 export const lockWallet = (ctx: TxContext, id: number): Promise<Row<"wallets">> =>
   ctx.db.selectFrom("wallets").selectAll().where("id", "=", id).forNoKeyUpdate().executeTakeFirstOrThrow()
 
 /**
- * Halts a wallet until a person resumes it: no program can say what was paid when the books and the chain disagree. A
+ * Halts a wallet until a person resumes it: if the books and the chain disagree, no program can tell what was paid. A
  * no-op on a halted wallet.
  */
 export async function haltWallet(

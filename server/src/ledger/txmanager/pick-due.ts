@@ -1,7 +1,7 @@
 /**
- * Decides which payouts are considered next. If all that is due fits, the order does not matter. If not, the payout
- * lane takes the oldest, and in the relay lane merchants take turns, so one merchant's many calls do not delay other
- * merchants' buyers.
+ * Decides which payouts to consider next. If everything due fits, the order does not matter. Otherwise the payout lane
+ * takes the oldest. In the relay lane merchants take turns, so one merchant's many calls do not delay other merchants'
+ * buyers.
  */
 import { sql } from "kysely"
 import type { Context } from "../../platform/context.ts"
@@ -14,15 +14,12 @@ import { isSignable } from "./give-nonces.ts"
 import type { Lane, Payout } from "./lane.ts"
 import { groupIntoTransactions } from "./write-batches.ts"
 
-/**
- * A call that has been due for longer than this goes before everything that arrives now, so that no kind of call waits
- * for ever.
- */
+/** A call that has been due for longer than this goes before all newer calls, so no kind of call waits forever. */
 const AGED_MS = 60_000
 
 /**
- * Returns at most `limit` due payouts, for a wallet with room for `room` transactions. `except` applies to the payout
- * lane only.
+ * Returns at most `limit` due payouts for a wallet with room for `room` transactions. `except` applies only to the
+ * payout lane.
  */
 export async function duePayouts(
   ctx: Context,
@@ -31,7 +28,7 @@ export async function duePayouts(
   { limit, room }: { limit: number; room: number },
   except: Except = { merchants: [], small: [] },
 ): Promise<Payout[]> {
-  // One more than the limit, to know whether all that is due fits.
+  // One more than the limit shows whether everything due fits.
   const due = await oldest(ctx, lane, wallet, limit + 1, except)
   const first = await payoutsOf(ctx, due.slice(0, limit))
   if (!lane.takesTurns) return first
@@ -40,8 +37,8 @@ export async function duePayouts(
 }
 
 /**
- * Reads payouts by their ids and keeps that order. The statement that found them is planned once, so it lists no
- * columns.
+ * Reads payouts by id, in the order of the ids. The statement that found the ids lists no columns, so its plan can be
+ * cached.
  */
 async function payoutsOf(ctx: Context, ids: readonly string[]): Promise<Payout[]> {
   if (ids.length === 0) return []
@@ -51,8 +48,8 @@ async function payoutsOf(ctx: Context, ids: readonly string[]): Promise<Payout[]
 }
 
 /**
- * Returns the ids of due payouts, without those of some merchants and the small ones of others. Payouts that failed
- * before come last: they may be many, and all one merchant's.
+ * Returns the ids of due payouts, without some merchants' payouts and others' small ones. Payouts that failed before
+ * come last: they may be many, all of one merchant.
  */
 async function oldest(
   ctx: Context,
@@ -67,7 +64,7 @@ async function oldest(
       ? [sql`and (merchant_id <> all(${sqlArray("text", small)}) or not ${smallOf(ctx, sql.table("payouts"))})`]
       : []),
   ]
-  // Each part is one ordered range of an index, so the number of waiting payouts adds no cost.
+  // Each part is one ordered range of an index, so more waiting payouts cost nothing extra.
   const parts = [0, 1].map(
     failed => sql`(select id, ${sql.lit(failed)} as failed, run_at, created_at from payouts
       where chain_id = ${wallet.chain_id} and lane = ${sql.lit(wallet.lane)} and ${lane.ours(sql`${wallet.address}`)}
@@ -86,8 +83,8 @@ const REFUNDS = 3
 
 /**
  * SQL: a call's class. 0: a buyer or an agent waits for it. 1: a payment's first capture, or its release. 2: further
- * captures. 3: refunds. 4: calls that failed before. The index `payouts_turns` has the same expression, so a kind with a
- * turn needs a migration that replaces it.
+ * captures. 3: refunds. 4: calls that failed before. The index `payouts_turns` has the same expression, so a new kind
+ * with a turn needs a migration that replaces it.
  */
 const classOf = () => {
   const inTurn = (turn: PayoutKind["turn"]) => sql`kind in ${kindsThat(kind => kind.turn === turn)}`
@@ -97,9 +94,9 @@ const classOf = () => {
 
 /**
  * Returns the due calls of the relay lane, class by class. Within a class, each merchant's first call comes before any
- * merchant's second, and so on. Only a merchant's first refund is returned, and none while one is signed: the others
- * could only wait for it. A merchant's calls of one class are one range of an index, and only the sixteen merchants
- * whose turn comes first are read, so the number of waiting calls adds no cost.
+ * merchant's second, and so on. It returns only a merchant's first refund, and none while one is signed, because the
+ * others would have to wait for it. A merchant's calls of one class are one index range, and it reads only the sixteen
+ * merchants whose turn comes first. So more waiting calls cost nothing extra.
  */
 async function inTurns(ctx: Context, lane: Lane, wallet: Row<"wallets">, limit: number): Promise<Payout[]> {
   const now = ctx.now()

@@ -1,6 +1,6 @@
 /**
- * How the calls of a batch end: as the receipt of its transaction shows, each for itself, and in the statement that
- * writes the state of the batch.
+ * Ends the calls of a batch, each as the receipt of its transaction shows, in the statement that writes the batch's
+ * state.
  */
 import { sql } from "kysely"
 import type { Hash } from "../../platform/chain/hex.ts"
@@ -27,12 +27,12 @@ const COLUMNS = [
   "succeeded",
 ] as const satisfies (keyof Row<"payouts">)[]
 
-/** SQL: whether a row of `transaction_attempts` carries out a row of `payouts`, alone or in a batch. */
+/** SQL: whether a row of `transaction_attempts` submits a row of `payouts`, alone or in a batch. */
 export const isAttemptOf = sql<boolean>`transaction_attempts.payout_id in (payouts.id, payouts.batch_id)`
 
 /**
- * SQL: the relays that these transactions carry out, alone or in a batch, with the transaction's `hash`. Two halves,
- * because each has an index of its own.
+ * SQL: the relays that these transactions submit, alone or in a batch, with the transaction's `hash`. It has two halves
+ * because each has its own index.
  */
 export const relaysBy = (hashes: Iterable<Hash>) => {
   const half = (
@@ -45,7 +45,7 @@ export const relaysBy = (hashes: Iterable<Hash>) => {
 /** A call of a batch. */
 export type BatchCall = Pick<Row<"payouts">, (typeof COLUMNS)[number]>
 
-/** Returns the calls of the batches among these payouts, by the batch's id. */
+/** Returns the calls of the batches among these payouts, by batch id. */
 export async function callsOf(
   ctx: TxContext,
   payouts: readonly Pick<Row<"payouts">, "id" | "kind">[],
@@ -56,13 +56,13 @@ export async function callsOf(
   return Map.groupBy(calls, call => call.batch_id ?? "")
 }
 
-/** Whether a token carried out the authorization of this call in the transaction. */
+/** Whether a token accepted this call's authorization in the transaction. */
 export const isUsedIn = ({ uses }: Pick<Receipt, "uses">, { token, payer, auth_nonce: nonce }: BatchCall): boolean =>
   uses.some(use => use.token === token && use.payer === payer && use.nonce === nonce)
 
 /**
- * Whether a batch's receipt has a transfer for each of its calls that used its authorization, and none that a call would
- * have made that did not. Each transfer counts for one call.
+ * Whether a batch's receipt has a transfer for each call that used its authorization, and none for a call that did not.
+ * Each transfer counts for one call.
  */
 export function hasAllTransfers(receipt: Pick<Receipt, "uses" | "transfers">, calls: readonly BatchCall[]): boolean {
   const left = receipt.transfers.map(({ token, from, to, value }) => `${token} ${from} ${to} ${value}`)

@@ -1,4 +1,4 @@
-/** Reads the payouts with a nonce that can still change, with all transactions that can have used their nonces. */
+/** Reads the payouts with a nonce that can still change, and all transactions that may have used their nonces. */
 import { type RawBuilder, sql } from "kysely"
 import type { Hash } from "../../platform/chain/hex.ts"
 import type { Context } from "../../platform/context.ts"
@@ -7,7 +7,7 @@ import type { Row } from "../../platform/db/schema.ts"
 /** How many payouts' receipts one round reads. */
 const PAYOUTS_PER_ROUND = 200
 
-/** The columns that are read of an open payout: its calldata is most of the row, and not needed. */
+/** The columns to read of an open payout. Its calldata is most of the row, and not needed. */
 const COLUMNS = [
   "id",
   "chain_id",
@@ -32,14 +32,14 @@ const COLUMNS = [
   "gas_cost",
 ] as const satisfies (keyof Row<"payouts">)[]
 
-/** `hashes`: all transactions that can have used its nonce; those in `empty` do not carry out the payout. */
+/** `hashes`: all transactions that may have used its nonce; those in `empty` do not execute the payout. */
 export type OpenPayout = Pick<Row<"payouts">, (typeof COLUMNS)[number]> & {
   nonce: bigint
   hashes: Hash[]
   empty: Hash[]
 }
 
-/** The transaction at the nonce of payout `i` that a person declared to be unrelated to it. */
+/** The transaction at the nonce of payout `i` that a person declared unrelated to it. */
 const foreignHashes = sql`array(select f.tx_hash::text from foreign_nonces f
   where f.chain_id = i.chain_id and f.wallet = i.wallet and f.nonce = i.nonce)`
 
@@ -67,7 +67,7 @@ export async function readOpenPayouts(
   return rows
 }
 
-/** The mined payout in the highest block, if any. */
+/** Returns the mined payout in the highest block, if any. */
 export async function topMined(
   ctx: Context,
   wallet: Row<"wallets">,

@@ -1,4 +1,4 @@
-/** When a payout that could not be made is checked again. Pure. */
+/** Decides when to recheck a payout that could not be made. Pure. */
 import { backoffMs } from "../../platform/backoff.ts"
 
 /** The due time of a payout that is held until a person retries it. */
@@ -8,7 +8,7 @@ const MINUTE_MS = 60_000
 const DAY_MS = 24 * 60 * MINUTE_MS
 
 /**
- * How long a payout that could not be made is held until the next check, in milliseconds: a minute, doubling, at most a
+ * How long to hold a payout that could not be made until the next check, in milliseconds: a minute, doubling, at most a
  * day.
  */
 export const recheckMs = (checks: number): number => backoffMs(MINUTE_MS, checks, DAY_MS)
@@ -17,8 +17,8 @@ const HELD_CALL_MS = 5 * MINUTE_MS
 const SECOND_MS = 1_000
 
 /**
- * The same for a call that must be signed within `leftMs`: at most five minutes and at most a quarter of what is left,
- * so it is retried more often as its deadline comes closer; never less than a second.
+ * Does the same for a call that must be signed within `leftMs`: at most five minutes and a quarter of what is left, at
+ * least a second. So it is retried more often as its deadline approaches.
  */
 export const recheckBeforeMs = (checks: number, leftMs: number): number =>
   Math.max(SECOND_MS, Math.min(recheckMs(checks), HELD_CALL_MS, Math.floor(leftMs / 4)))

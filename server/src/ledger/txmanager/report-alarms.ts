@@ -1,4 +1,4 @@
-/** The alarms of all wallets and lanes together, also of networks where no round runs that could raise them. */
+/** The alarms of all wallets and lanes together, including networks where no round runs that could raise them. */
 import { sql } from "kysely"
 import type { Context } from "../../platform/context.ts"
 import type { LaneName } from "../../platform/db/payout-kinds.ts"
@@ -6,13 +6,13 @@ import type { HeldReason } from "../../platform/db/schema.ts"
 import { payoutAlarms, standingAlarms } from "../../platform/metrics.ts"
 import { walletAlarm } from "./report-wallet-alarms.ts"
 
-/** An alarm of a lane on networks where no wallet works, or that no wallet's round notices. */
+/** A lane's alarm on networks where no wallet works, or that no wallet's round notices. */
 export interface WaitingAlarm {
   reason: string
   wallet: LaneName
-  /** In words that anyone may read. */
+  /** Public words, without private facts. */
   words: string
-  /** Returns the chains where it is on. */
+  /** Returns the ids of the chains where the alarm is on. */
   chainsWith(ctx: Context): Promise<ReadonlySet<number>>
 }
 
@@ -20,7 +20,7 @@ const halted: Record<LaneName, string> = {
   payout: "payouts wait, and nothing can be sold on this network, until `sluice wallet resume`",
   relay: "no authorization is carried out until `sluice wallet resume`",
 }
-/** The alarms that are on, of each process' networks. */
+/** The active alarms on each process's networks. */
 const on = new WeakMap<Context["chain"], Set<string>>()
 
 /** Reports these alarms, and logs each once. */
@@ -44,7 +44,7 @@ function report(ctx: Context, { reason, wallet, words }: WaitingAlarm, chains: R
   }
 }
 
-/** Returns these alarms and those of all wallets, in words that anyone may read: no address, amount or merchant. */
+/** Returns these alarms and those of all wallets in public words, without addresses, amounts or merchants. */
 export async function alarmMessages(ctx: Context, alarms: readonly WaitingAlarm[]): Promise<string[]> {
   const { networks } = ctx.chain
   const ours = ctx.settings.serviceWallets
@@ -60,7 +60,7 @@ export async function alarmMessages(ctx: Context, alarms: readonly WaitingAlarm[
     const list = reasons.map(({ held_reason, n }) => `${n} ${held_reason}`).join(", ")
     return [
       ...waiting.flatMap(({ words, chains }) => (chains.has(chainId) ? [`${name}: ${words}`] : [])),
-      // The row of a wallet that is no longer used stays in the table.
+      // A wallet that is no longer used keeps its row.
       ...wallets
         .filter(wallet => wallet.chain_id === chainId && (ours.length === 0 || ours.includes(wallet.address)))
         .flatMap(wallet => [

@@ -1,6 +1,6 @@
 /**
- * The alarms of a wallet. They are stored in the wallet's row, so each is logged once when it begins and once when it
- * ends, whichever process notices, and every process can report them. `docs/operators/alarms.md` says what to do about each.
+ * The alarms of a wallet. They are stored in the wallet's row, so any process can report them, and each start and end
+ * is logged once. `docs/operators/alarms.md` says what to do about each.
  */
 import { sql } from "kysely"
 import { firstFees, type Market } from "../../platform/chain/fees.ts"
@@ -16,11 +16,11 @@ import { isTotalSpent } from "./check-total-budget.ts"
 import { type InFlight, inFlight } from "./count-in-flight.ts"
 import type { Lane } from "./lane.ts"
 
-/** Gas of a typical payout: the first release of a deposit takes the most. */
+/** Gas of a typical payout: the first release of a deposit costs the most. */
 const USUAL_GAS = 118_000n
-/** The alarm begins when the gas covers fewer typical payouts than this, while there is time to send more. */
+/** The alarm starts when the gas covers fewer typical payouts than this, early enough to send more. */
 const ENOUGH_PAYOUTS = 100n
-/** A payout is mined some seconds after it is sent, or replaced at a higher fee after half a minute. */
+/** Usually a payout is mined within seconds of sending, or replaced at a higher fee after half a minute. */
 const STUCK_MS = 15 * 60_000
 const GWEI = 1_000_000_000n
 
@@ -43,7 +43,7 @@ const words: Record<StandingAlarm, string> = {
 }
 const standing = Object.keys(words) as StandingAlarm[]
 
-/** Determines the wallet's alarms, stores them, and logs and counts those that began or ended since the last call. */
+/** Determines the wallet's alarms and stores them; logs and counts those that started or ended since the last call. */
 export async function reportAlarms(
   ctx: Context,
   lane: Lane,
@@ -65,7 +65,7 @@ export async function reportAlarms(
   const byRows: Partial<Record<StandingAlarm, boolean>> = {
     ...Object.fromEntries(own.map(({ reason, isOn }) => [reason, isOn])),
     transfer,
-    // A halted wallet signs nothing, and has an alarm of its own.
+    // A halted wallet signs nothing, and has its own alarm.
     signer: flying.isUnsignedLong && wallet.status === "active",
   }
   const alarms = standing.filter(each => byRows[each] ?? reported.includes(each))
@@ -75,7 +75,7 @@ export async function reportAlarms(
     walletPayouts.set(labels(lane.chain, wallet), integer(balance / usualCost(market, dataFee)))
   showWallet(lane.chain, { ...wallet, alarms })
   if (alarms.join() === wallet.alarms.join()) return
-  // Only the process that changes the row logs it: another process may have taken over the lease meanwhile.
+  // Only the process that changes the row logs it, because another process may have taken over the lease meanwhile.
   const now = sqlArray("text", alarms)
   const { rows } = await sql<{ alarms: StandingAlarm[] }>`
     with before as (select id, alarms from wallets where id = ${wallet.id} for no key update)
@@ -105,7 +105,7 @@ async function missesTransfer(ctx: Context, wallet: Row<"wallets">): Promise<boo
 
 /**
  * Whether an earlier wallet of the lane has had a transaction in flight since before `since`; such a wallet has no
- * alarms of its own.
+ * alarms.
  */
 async function earlierStuck(ctx: Context, { served }: Lane, wallet: Row<"wallets">, since: Date): Promise<boolean> {
   const rows = ctx.db
@@ -135,10 +135,10 @@ export function gasShortage(
   return balance < ENOUGH_PAYOUTS * usualCost(market, dataFee) ? "gas_warning" : undefined
 }
 
-/** Returns a wallet's alarm as a sentence that anyone may read. */
+/** Returns a wallet's alarm as a sentence without private facts. */
 export const walletAlarm = (lane: LaneName, alarm: StandingAlarm): string => `the ${lane} wallet ${words[alarm]}`
 
-/** The alarms that endpoints report on. Where they report nothing, the alarms stay as they were. */
+/** Returns the alarms that endpoints' reports decide. If endpoints report nothing, the alarms stay unchanged. */
 function alarmsOf(
   { latest, market, balance, dataFee }: WalletState,
   flying: InFlight & { isStuck: boolean },
@@ -164,12 +164,12 @@ function alarmsOf(
   return standing.filter(each => facts[each])
 }
 
-/** What a typical payout costs at the current price, in wei. */
+/** Returns the cost of a typical payout at the current price, in wei. */
 export const usualCost = ({ baseFee, tip }: Market, dataFee: bigint): bigint =>
-  // One wei on a chain without fees, because the balance is divided by this.
+  // One wei more, because the balance is divided by this and a chain may have no fees.
   USUAL_GAS * (baseFee + tip) + dataFee + 1n
 
-/** Sets the metrics of a wallet from its row. Every process does: another one may have observed the wallet. */
+/** Sets a wallet's metrics from its row, in every process, because another process may have observed the wallet. */
 export function showWallet({ name }: Pick<ReachableChain, "name">, wallet: Row<"wallets">): void {
   walletHalted.set(labels({ name }, wallet), wallet.status === "halted" ? 1 : 0)
   for (const reason of standing)

@@ -1,8 +1,8 @@
 /**
  * The payout engine's round: observe the wallet, confirm, assign, replace, sign, send; repeat while there is progress.
- * One process holds the wallet's lease, so that the others do not repeat its requests. Correctness depends on the lock
- * of the wallet's row, not on the lease. Each lane has its own wallet and its own rounds, so relays, for which buyers
- * wait, never queue behind payouts.
+ * One process holds the wallet's lease, so others do not repeat its requests. Correctness depends on the lock of the
+ * wallet's row, not on the lease. Each lane has its own wallet and rounds, so relays, for which buyers wait, never
+ * queue behind payouts.
  */
 import { setTimeout as sleep } from "node:timers/promises"
 import { noteDissent } from "../../platform/chain/note-endpoint-troubles.ts"
@@ -21,9 +21,9 @@ import { type Pace, replaceStuck, sendAttempts, usualPace } from "./send-attempt
 import { showQueue, waitingPayouts } from "./show-queue.ts"
 import { signAttempts } from "./sign-attempts.ts"
 
-/** Longer than the requests of one turn take together, in most cases. */
+/** Usually longer than all requests of one turn take. */
 const LEASE_MS = 30_000
-/** A round ends after this time, so that the lease is renewed. */
+/** A round ends after this time, so the lease is renewed. */
 const ROUND_MS = 15_000
 /** Wait before the next round while another process has the wallet, or it has no row yet. */
 const BUSY_MS = 2_000
@@ -35,15 +35,15 @@ const STALLED_MS = 10_000
 const IDLE_MS = 60_000
 /** How often an idle payout wallet is observed. */
 const OBSERVE_MS = 3_600_000
-/** How often alarms are determined while turns follow each other. */
+/** How often alarms are determined during a series of turns. */
 const ALARMS_MS = 1_000
 /**
- * How long the lease stays free after a full round, so that the comparison of the books, which asks four times a
- * second, can take it.
+ * How long the lease stays free after a full round, so the comparison of the books can take it. The comparison tries
+ * four times a second.
  */
 const YIELD_MS = 500
 
-/** Runs one round of a lane's wallet; returns how many milliseconds the next may wait. */
+/** Runs one round of a lane's wallet; returns how many milliseconds the next round may wait. */
 export async function payoutRound(ctx: Context, lane: Lane, pace: Pace = usualPace): Promise<number> {
   await lane.prepare(ctx)
   const known = await ensureWallet(ctx, lane)
@@ -72,7 +72,7 @@ export async function payoutRound(ctx: Context, lane: Lane, pace: Pace = usualPa
   }
   const after = await openStates(ctx, lane)
   if (after.assigned > 0) return lane.inFlightMs
-  // A payout that is due and was not assigned had a reason: no gas, fees above the cap, a halted wallet.
+  // A due payout that was not assigned had a reason: no gas, fees above the cap, or a halted wallet.
   if (after.due) return STALLED_MS
   return after.mined > 0 ? Math.min(FINALIZING_MS, after.nextMs) : after.nextMs
 }
@@ -82,15 +82,15 @@ interface Round {
   pace: Pace
   /** When alarms were last determined, by `performance.now()`. */
   alarmsAt: number
-  /** Whether the next turn checks earlier wallets: the first turn does, and each later one while something changes. */
+  /** Whether the next turn checks earlier wallets: in the first turn, and afterwards while something changes. */
   tendsEarlier: boolean
   /**
-   * The pending write of what endpoints answered to the last broadcast; work that needs no chain continues meanwhile.
+   * The pending write of the endpoints' answers to the last broadcast. Work that needs no chain continues meanwhile.
    */
   noted: Promise<void> | undefined
 }
 
-/** Observes the wallet once and acts on it; returns whether another turn should follow at once. */
+/** Observes the wallet once and acts on it; returns whether to run another turn immediately. */
 async function turn(ctx: Context, lane: Lane, claimed: Row<"wallets">, round: Round): Promise<boolean> {
   const { chain } = lane
   const [block] = await Promise.all([checkpoint(ctx, lane), round.noted])
@@ -100,7 +100,7 @@ async function turn(ctx: Context, lane: Lane, claimed: Row<"wallets">, round: Ro
     openQuorum(chain, block, ctx.signal),
     walletRow(ctx, claimed),
   ])
-  // A count that is not final only stops signing: one endpoint's error must not halt a healthy wallet.
+  // A count that is not final only stops signing, so one endpoint's error does not halt a healthy wallet.
   await haltAhead(ctx, chain, before, state.agreedFinalized)
   const earlier = round.tendsEarlier ? await finishEarlier(ctx, lane, claimed, round.pace) : undefined
   round.tendsEarlier = (earlier?.changed ?? 0) > 0
@@ -118,14 +118,14 @@ async function turn(ctx: Context, lane: Lane, claimed: Row<"wallets">, round: Ro
     round.alarmsAt = performance.now()
     await reportAlarms(ctx, lane, wallet, state)
   }
-  // A halted wallet is observed, but sends nothing.
+  // A halted wallet is observed but sends nothing.
   const isHalted = wallet.status === "halted"
   const changed = isHalted ? 0 : confirmed + (await carryOn(ctx, lane, wallet, state, round))
   if (changed === 0 && !isTime) await reportAlarms(ctx, lane, wallet, state)
   return changed > 0
 }
 
-/** Gives nonces, replaces, signs and sends; returns how many payouts give the next turn something to do. */
+/** Assigns nonces, replaces, signs and sends; returns how many payouts the next turn has work for. */
 async function carryOn(
   ctx: Context,
   lane: Lane,
@@ -134,25 +134,25 @@ async function carryOn(
   round: Round,
 ): Promise<number> {
   const { assigned, postponed, notSigned } = await assignPayouts(ctx, lane, wallet, state)
-  // While payouts get nonces there is room in flight; a stuck nonce soon uses it up.
+  // If payouts just got nonces, there is room in flight; a stuck nonce soon uses it up.
   const replaced = assigned.length === 0 ? await replaceStuck(ctx, lane.chain, wallet, state, round.pace) : 0
   const signed = await signAttempts(ctx, lane, wallet, state, assigned)
   round.noted = (await sendAttempts(ctx, lane.chain, wallet, state, round.pace))?.noted
   if (postponed > 0) await lane.afterChange(ctx, notSigned)
-  // Attempts that were found unsigned count too, because nothing gets a nonce until they are signed.
+  // Attempts that were found unsigned count too, because no nonce is assigned until they are signed.
   return assigned.length + Math.max(0, signed - replaced) + postponed
 }
 
-/** The highest block that was scanned; 0 before the first. */
+/** Returns the highest scanned block; 0 before the first scan. */
 async function checkpoint(ctx: Context, { chain: { chainId } }: Lane): Promise<bigint> {
   const cursors = ctx.db.selectFrom("cursors").select("block_number").where("chain_id", "=", chainId)
   return (await cursors.executeTakeFirst())?.block_number ?? 0n
 }
 
 /**
- * Whether an idle wallet must be observed: each minute while it has an alarm, so that the alarm ends when its reason
- * does. A payout wallet is also observed hourly, for its alarms and for nonces that another process used, and in each
- * round while it is halted.
+ * Whether an idle wallet must be observed: every minute while it has an alarm, so the alarm ends when its cause does. A
+ * payout wallet is also observed hourly, for alarms and for nonces that another process used. While it is halted, every
+ * round observes it.
  */
 function isUnobserved(ctx: Context, lane: Lane, { status, alarms, run_at: lastRound }: Row<"wallets">): boolean {
   const isOver = (ms: number) => isDue(new Date(lastRound.getTime() + ms), ctx.now(), ms)

@@ -1,6 +1,6 @@
 /**
- * Decides about due payouts before they get a nonce: whether the money is there, whether a party is sanctioned, and
- * whether the call would succeed. Reads and returns verdicts; writes nothing to payouts.
+ * Judges due payouts before they get a nonce: is the money there, is a party sanctioned, and would the call succeed. It
+ * reads and returns verdicts, and writes nothing to payouts.
  */
 import { sql } from "kysely"
 import type { Hex } from "viem"
@@ -17,22 +17,22 @@ import { agreedTrial, askEach, failedTrial, reportDisagreement, type Trial } fro
 import { gasOf } from "./unsigned-attempt.ts"
 import { batchCall, groupIntoTransactions } from "./write-batches.ts"
 
-/** How long a payout waits while no source of sanctions responds. */
+/** How long a payout waits while no sanctions source responds. */
 const UNSCREENED_WAIT_MS = 30_000
-/** How long a payout waits while endpoints neither run its call nor say that it fails. */
+/** How long a payout waits while endpoints neither run its call nor report that it fails. */
 const UNTRIED_WAIT_MS = 5_000
 
 /** The verdict on a call whose payer's earlier call must be mined first. */
 const OVERDRAWN: Verdict = { kind: "wait", ms: 2_000 }
 
-/** What a simulation runs with. */
+/** The fees and balance that a simulation runs with. */
 export interface TrialFunds {
   fees: Fees
-  /** The wallet's, in wei. */
+  /** The wallet's balance, in wei. */
   balance: bigint
 }
 
-/** Judges each payout once; those with the verdict `sign` may be signed. */
+/** Judges each payout once; only payouts with the verdict `sign` may be signed. */
 export async function screenAndSimulate(
   ctx: Context,
   lane: Lane,
@@ -56,14 +56,14 @@ export async function screenAndSimulate(
 }
 
 /**
- * The verdict on a payout whose money is gone; it replaces a hold. For payouts that are to be signed, `giveNonces`
- * checks it.
+ * The verdict on a payout whose money is gone, in place of a hold. `giveNonces` checks payouts that are about to be
+ * signed.
  */
 const SHORT: Verdict = { kind: "short" }
 
 /** Returns the ids of payouts whose money a reorg removed. */
 async function shortOf(ctx: Context, { keepsBooks }: Lane, payouts: readonly Payout[]): Promise<Set<string>> {
-  // Where no money leaves deposits, a call brings its money.
+  // If the lane moves no money out of deposits, each call brings its own money.
   if (!keepsBooks || payouts.length === 0) return new Set()
   const { rows } = await sql<{ id: string }>`select i.id from payouts i
     where i.id in (${sql.join(payouts.map(({ id }) => sql`${id}::uuid`))}) and not has_money(i)`.execute(ctx.db)
@@ -92,7 +92,7 @@ async function screenPayouts(ctx: Context, lane: Lane, payouts: readonly Payout[
   return judged
 }
 
-/** Runs each call on every endpoint, at the price and gas limit that it will be signed with. */
+/** Runs each call on every endpoint, with the price and gas limit it will be signed with. */
 async function simulate(
   ctx: Context,
   lane: Lane,
@@ -109,8 +109,8 @@ async function simulate(
   ])
   const together = batches.flat()
   const signed = together.filter(({ id }) => inBatch.has(id))
-  // The simulation of a call alone says why it fails. Where it succeeds alone, an earlier call of its payer in the batch
-  // spends the money that it needs.
+  // Simulating a call alone says why it fails. If it succeeds alone, an earlier call of its payer in the batch spends
+  // the money it needs.
   const others = together.filter(({ id }) => !inBatch.has(id))
   const payers = new Set(signed.map(({ payer }) => payer))
   const isOverdrawn = ({ payout, verdict }: Judged) => verdict.kind === "sign" && payers.has(payout.payer)
@@ -122,7 +122,7 @@ async function simulate(
   ]
 }
 
-/** Returns the ids of the payouts that endpoints agree would succeed in these batches. */
+/** Returns the ids of the payouts in these batches that endpoints agree would succeed. */
 async function succeedingTogether(
   ctx: Context,
   lane: Lane,
@@ -134,7 +134,7 @@ async function succeedingTogether(
   const calls = batches.map(payouts => trialCall(wallet, batchCall(payouts), terms))
   const answers = await askEach(lane.chain, calls, ctx.signal)
   const succeeding = batches.flatMap((payouts, n) => {
-    // A batch as a whole fails where the contract is not deployed, or the endpoint itself failed.
+    // A whole batch fails if the contract is not deployed or the endpoint itself failed.
     const outcomes = answers.map(results => outcomesIn(results?.[n], payouts.length))
     return payouts.filter((_, i) => {
       const trials = outcomes.flatMap(each => each[i] ?? [])
@@ -144,7 +144,7 @@ async function succeedingTogether(
   return new Set(succeeding.map(({ id }) => id))
 }
 
-/** One endpoint's outcome of each call of a batch; none if its answer is not that of a batch of so many calls. */
+/** Returns one endpoint's outcome for each call of a batch; empty unless it answers for exactly that many calls. */
 function outcomesIn(result: RpcResult | undefined, count: number): Trial[] {
   if (!result?.ok) return []
   try {
@@ -183,7 +183,7 @@ async function simulateAlone(
     doubtful.map(({ payout }) => payout),
   )
   for (const { payout, trials, agreed } of outcomes) {
-    // The scan that finds the money runs at once, because this payout counts as changed.
+    // The scan that finds the money runs immediately, because this payout counts as changed.
     if (payout.deposit_id !== null && unseen.has(payout.deposit_id))
       judged.push({ payout, verdict: { kind: "wait", ms: UNTRIED_WAIT_MS } })
     else if (short.has(payout.id)) judged.push({ payout, verdict: SHORT })
@@ -206,7 +206,7 @@ const trialCall = (
   params: [{ from, to, data, gas: hexNumber(gas), ...trialFees(fees, gas, balance) }, "latest"],
 })
 
-/** One endpoint's result; empty if the endpoint itself failed. */
+/** Returns one endpoint's result; empty if the endpoint itself failed. */
 function trialOf(result: RpcResult | undefined): (Trial & { error: string })[] {
   if (result?.ok) return [{ outcome: "succeeds", error: "" }]
   if (!result || !failedTrial.test(result.error)) return []

@@ -1,4 +1,4 @@
-/** What a lane's queue holds, for its rounds and its metrics. */
+/** Reads a lane's queue, for its rounds and metrics. */
 import { sql } from "kysely"
 import type { Context } from "../../platform/context.ts"
 import type { HeldReason } from "../../platform/db/schema.ts"
@@ -21,13 +21,13 @@ interface QueueCount {
   state: string
   held_reason: HeldReason | null
   n: number
-  /** When the first of them is due. */
+  /** When the first payout in this state is due. */
   next: Date
-  /** When the oldest of them was made. */
+  /** When the oldest payout in this state was created. */
   oldest: Date
 }
 
-/** Counts the payouts of a network and lane that have not ended, by state and reason. */
+/** Counts a lane's unfinished payouts on its network, by state and reason. */
 export async function waitingPayouts(ctx: Context, { chain, name }: Lane): Promise<QueueCount[]> {
   const { rows } = await sql<QueueCount>`
     select state, held_reason, count(*)::int as n, min(run_at) as next, min(created_at) as oldest from payouts

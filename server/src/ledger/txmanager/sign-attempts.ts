@@ -1,8 +1,8 @@
 /**
- * Signs attempts that have a nonce and no signature yet, after the database transaction that gave the nonce, because a
- * signer may be another machine. Any process that finds an unsigned attempt signs it. A signer may answer the same
- * request with different signatures, and each would make another transaction of the same nonce. So only the first
- * stored signature is ever sent: a broadcast reads it back from the database.
+ * Signs attempts that have a nonce but no signature, after the transaction that assigned the nonce, because a signer
+ * may be another machine. Any process that finds an unsigned attempt signs it. A signer may answer the same request
+ * with different signatures, and each would be another transaction with the same nonce. So only the first stored
+ * signature is ever sent: a broadcast reads it back from the database.
  */
 import { sql } from "kysely"
 import type { Hex } from "viem"
@@ -21,13 +21,13 @@ import { lockWallet } from "./lock-wallet.ts"
 import { tracePayouts, withoutBatches } from "./trace-transactions.ts"
 import { transactionOf } from "./unsigned-attempt.ts"
 
-/** How long to wait before a signer is asked again after its first failure; each further failure doubles it. */
+/** How long to wait after a signer's first failure; each further failure doubles it. */
 const FIRST_WAIT_MS = 1_000
 const LONGEST_WAIT_MS = 30_000
 
 /**
- * Failures since a signer last signed for a network, and when to ask it again by `performance.now()`. By the network's
- * name, because a signer that refuses one network's transactions may sign for the others.
+ * Failures since a signer last signed for a network, and when to ask it again by `performance.now()`. The key is the
+ * network's name, because a signer that refuses one network's transactions may sign for the others.
  */
 const failing = new WeakMap<Signer, Map<string, { failures: number; againAt: number }>>()
 
@@ -39,9 +39,9 @@ interface Signed {
 }
 
 /**
- * Signs the newest attempt of each payout that has a nonce and is in no block, and stores the signatures; returns how
- * many it stored. This process committed `given` a moment ago: nothing else was unsigned then, so they are not read and
- * compared again. A signer that failed is asked for one signature at a time, at growing intervals, until it signs.
+ * Signs the newest attempt of each payout that has a nonce but no block, and stores the signatures; returns how many.
+ * This process has just committed `given`, when nothing else was unsigned, so they are not read and compared again. A
+ * failing signer is asked for one signature at a time, at growing intervals, until it signs.
  */
 export async function signAttempts(
   ctx: Context,
@@ -66,7 +66,7 @@ export async function signAttempts(
   const asked = failures > 0 ? due.slice(0, 1) : due
   const startMs = unixMs()
   const answers = await Promise.allSettled(asked.map(each => signOne(signer, each, ctx.signal)))
-  // A process that is shutting down has cancelled them itself.
+  // A process that is shutting down cancelled the requests itself.
   const failed = ctx.signal.aborted ? [] : answers.filter(answer => answer.status === "rejected")
   for (const { reason } of failed) report(ctx, lane, reason)
   const signed = answers.flatMap(answer => (answer.status === "fulfilled" ? [answer.value] : []))
@@ -79,7 +79,7 @@ export async function signAttempts(
   return stored
 }
 
-/** Adds the signing step to the trace of each payout that was asked for. */
+/** Adds the signing step to the traces of these payouts. */
 async function trace(
   ctx: Context,
   { chain }: Lane,
@@ -102,8 +102,8 @@ async function signOne(signer: Signer, attempt: Unsigned, signal: AbortSignal): 
 }
 
 /**
- * Logs a signer's failure. A signer that does not respond raises an alarm after a transaction has waited for it for a
- * minute; a wrong answer raises one at once.
+ * Logs a signer's failure. A signer that does not respond raises an alarm once a transaction has waited a minute; a
+ * wrong answer raises one immediately.
  */
 function report(ctx: Context, { chain, name, signer: { remote } }: Lane, error: unknown): void {
   const facts = { network: chain.name, wallet: name, signer: remote ?? "local" }
@@ -117,14 +117,14 @@ function report(ctx: Context, { chain, name, signer: { remote } }: Lane, error: 
 }
 
 /**
- * Stores signed bytes if none are stored for the same transaction, and no later attempt of its nonce has been written;
- * returns how many it stored.
+ * Stores signed bytes unless the transaction already has some or a later attempt of its nonce exists; returns how many
+ * it stored.
  */
 async function store(ctx: Context, wallet: Row<"wallets">, signed: readonly Signed[]): Promise<number> {
   if (signed.length === 0) return 0
   const rows = signed.map(({ id, ...each }) => ({ id: `${id}`, ...each }))
   return await inTransaction(ctx, async ctx => {
-    // Code that writes another attempt of a nonce holds this lock too.
+    // Code that writes another attempt for a nonce takes this lock too.
     await lockWallet(ctx, wallet.id)
     const stored = await sql`/* named: store_signatures */ update transaction_attempts a
       set raw = s.raw, hash = s.hash, signed_at = clock_timestamp(), sent_at = null

@@ -1,6 +1,6 @@
 /**
- * Simulates a call on every endpoint, and finds the outcome that enough of them agree on. One lying endpoint alone
- * can't have anything sent, held or refused.
+ * Simulates a call on every endpoint, and finds the outcome that enough of them agree on. A single lying endpoint can't
+ * cause a call to be sent, held or refused.
  */
 import { ask, awake, type Endpoint, hostOf } from "../../platform/chain/endpoints.ts"
 import { askAgreed } from "../../platform/chain/in-time.ts"
@@ -12,16 +12,16 @@ import { gatherBy } from "../../platform/db/gather.ts"
 import type { LaneName } from "../../platform/db/payout-kinds.ts"
 import { payoutAlarms } from "../../platform/metrics.ts"
 
-/** One endpoint's outcome of a call; `used`: the nonce of its authorization is used. */
+/** One endpoint's outcome for a call; `used` means that the nonce of its authorization is used. */
 export interface Trial {
   outcome: "succeeds" | "fails" | "used"
 }
 
-/** Matches the errors of nodes for a call that itself fails. */
+/** Matches node errors for a call that itself fails. */
 export const failedTrial = /revert|vm (execution|exception)|evm error|out ?of ?gas|gas required|invalid opcode/i
 
 /**
- * Returns the trials whose outcome a quorum and a plurality of the endpoints share; undefined if there is no such
+ * Returns the trials with the outcome that a quorum and a plurality of the endpoints share; undefined without such an
  * outcome.
  */
 export function agreedTrial<T extends Trial>(chain: ReachableChain, trials: readonly T[]): [T, ...T[]] | undefined {
@@ -31,7 +31,7 @@ export function agreedTrial<T extends Trial>(chain: ReachableChain, trials: read
   return most as [T, ...T[]]
 }
 
-/** Logs that no outcome was agreed on; raises an alarm with the endpoints if their outcomes differ. */
+/** Logs that endpoints agreed on no outcome; raises an alarm that names them if their outcomes differ. */
 export function reportDisagreement(
   ctx: Context,
   chain: ReachableChain,
@@ -49,8 +49,8 @@ export function reportDisagreement(
 }
 
 /**
- * Returns each endpoint's results of all calls; undefined for an endpoint that did not respond, or that the others did
- * not wait for because enough of them say the same.
+ * Returns each endpoint's results for all calls. It is undefined for an endpoint that did not respond, or was not
+ * awaited because enough others agreed.
  */
 export async function askEach(
   chain: ReachableChain,
@@ -60,15 +60,15 @@ export async function askEach(
   return await askAgreed(askable(chain), calls, { needed: quorumOf(chain) }, signal)
 }
 
-/** The endpoints that did not fail a moment ago; all of them if those are too few to agree. */
+/** Returns the endpoints that have not just failed; all of them if too few are left to agree. */
 function askable(chain: ReachableChain): readonly Endpoint[] {
   const ready = awake(chain.endpoints)
   return ready.length < quorumOf(chain) ? chain.endpoints : ready
 }
 
 /**
- * Asks every endpoint until `isEnough` says that what was read decides, or `maxMs` have passed: an endpoint that is slow or
- * hangs keeps nobody waiting. `read` gets each endpoint's results once. Returns what was read in time.
+ * Asks every endpoint until `isEnough` accepts the answers or `maxMs` have passed, so a slow or hanging endpoint delays
+ * nobody. `read` gets each endpoint's results once. Returns what was read in time.
  */
 export async function askUntil<T>(
   chain: ReachableChain,
@@ -87,7 +87,7 @@ export async function askUntil<T>(
   }
   const asked = askable(chain).map(endpoint =>
     askOne(endpoint).catch(error => {
-      // The others had decided, or it took too long.
+      // The others had already decided, or it took too long.
       if (signal.aborted || !until.aborted) throw error
     }),
   )
@@ -102,18 +102,18 @@ interface Patience<T> {
   isEnough: (answers: readonly T[]) => boolean
 }
 
-/** The calls that one request asks a chain's endpoints for. */
+/** The calls of one request to a chain's endpoints. */
 interface Question {
   chain: ReachableChain
   calls: readonly RpcCall[]
 }
 
-/** How many requests share one exchange: endpoints take 50 calls in one, and a request has two or three. */
+/** How many requests share one exchange: endpoints accept 50 calls at a time, and a request has two or three. */
 const ASKED_TOGETHER = 16
 
 /**
- * The same as {@link askEach}, in one exchange with the calls that other requests make at the same time. Only for calls
- * whose cost and duration no caller controls, because all wait for the slowest.
+ * Does the same as {@link askEach}, in one exchange with other requests of the same moment. Use it only for calls whose
+ * cost and duration no caller controls, because all wait for the slowest.
  */
 export const askTogether = async (ctx: Context, question: Question): Promise<(RpcResult[] | undefined)[]> =>
   (await gathered(ctx, question)) ?? []

@@ -1,11 +1,11 @@
-/** Takes a mined payout back: a reorg displaced its block, and its bytes are sent again. */
+/** Returns a mined payout to `assigned` after a reorg displaced its block; its bytes are sent again. */
 import { sql } from "kysely"
 import { type Context, inTransaction } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 
 /**
- * Makes a payout whose block was displaced, and that has no receipt, assigned again; the calls of a batch follow it by a
- * trigger. Returns whether it did (1 or 0).
+ * Makes a payout without a receipt assigned again because its block was displaced; a trigger does the same for a
+ * batch's calls. Returns 1 if it changed the payout, otherwise 0.
  */
 export async function takeBack(
   ctx: Context,

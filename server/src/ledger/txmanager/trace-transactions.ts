@@ -1,11 +1,11 @@
-/** The steps of payouts in the traces of their payments: signed, broadcast, confirmed. */
+/** Adds payouts' steps to their payments' traces: signed, broadcast, confirmed. */
 import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { unixMs } from "../../platform/tracing/trace.ts"
 import type { Attributes } from "../../platform/tracing/tracing.ts"
 import { callsOf } from "./read-batch-calls.ts"
 
-/** The payout of a step. */
+/** The payout columns that a step needs. */
 export type Traced = Pick<Row<"payouts">, "id" | "kind" | "payment_id" | "escrow_id" | "traceparent">
 
 /** A step that several payouts share. */
@@ -17,8 +17,8 @@ interface Step {
 }
 
 /**
- * Adds a step for each of these payouts that has a trace, once the transaction around it commits. `particular` returns
- * a payout's own attributes, and its error if it failed.
+ * Adds a step for each of these payouts that has a trace, once the surrounding transaction commits. `particular`
+ * returns a payout's own attributes, and its error if it failed.
  */
 export function tracePayouts<P extends Traced>(
   { tracing, onCommit }: Pick<TxContext, "tracing" | "onCommit">,
@@ -49,8 +49,8 @@ export function tracePayouts<P extends Traced>(
 }
 
 /**
- * Returns these payouts with each batch replaced by its calls: a batch has no trace, each call its payment's.
- * Queries nothing if nothing is traced.
+ * Returns these payouts with each batch replaced by its calls, because calls have their payments' traces and a batch
+ * has none. Queries nothing if tracing is off.
  */
 export async function withoutBatches<P extends Traced>(ctx: TxContext, payouts: readonly P[]): Promise<P[]> {
   if (!ctx.tracing) return [...payouts]

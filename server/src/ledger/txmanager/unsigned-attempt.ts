@@ -1,7 +1,4 @@
-/**
- * A transaction before it is signed: the row that is written with its nonce, and the transaction that is signed later.
- * Pure.
- */
+/** A transaction before it is signed: the row written with its nonce, and the transaction to sign later. Pure. */
 import type { Selectable } from "kysely"
 import type { Fees } from "../../platform/chain/fees.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
@@ -10,7 +7,7 @@ import { type UnsignedTransaction, unsignedHash } from "../../platform/chain/sig
 import type { Database, Row } from "../../platform/db/schema.ts"
 
 type Attempt = Selectable<Database["transaction_attempts"]>
-/** The row of an attempt as it is written before it is signed. */
+/** The row of an attempt before it is signed. */
 export type UnsignedRow = Pick<
   Attempt,
   "chain_id" | "wallet" | "nonce" | "gas" | "max_fee" | "tip" | "empty" | "payout_id" | "n" | "data_fee"
@@ -21,8 +18,9 @@ type Call = Pick<Row<"payouts">, "to_address" | "data" | "value">
 export const gasOf = ({ gas }: Pick<Row<"payouts">, "gas">): bigint => gas ?? RELEASE_GAS
 
 /**
- * Builds the unsigned row of a payout's transaction at its nonce. Its data may cost `dataFee` wei beside its gas.
- * `empty`: an empty transfer of the wallet to itself. Write the row in the transaction that holds the wallet's lock.
+ * Builds the unsigned row of a payout's transaction at its nonce. Its data may cost `dataFee` wei in addition to its
+ * gas. With `empty` it is an empty transfer from the wallet to itself. Write the row in the transaction that holds the
+ * wallet's lock.
  */
 export function unsignedAttempt(
   payout: Pick<Row<"payouts">, "id" | "chain_id"> & Call & { wallet: Address; nonce: bigint },

@@ -1,8 +1,8 @@
 /**
- * Batches: one transaction of the relay wallet that carries out several agents' authorizations of one merchant, through
- * `AuthorizationBatch`. A wallet may have 16 transactions in flight, which is eight a second with blocks of two seconds; with 32
- * authorizations in each it is 256, and each saves the base cost of a transaction. A token carries out an authorization
- * once, whoever submits it, so a call that fails in a batch fails alone and nothing is paid twice.
+ * Batches: one transaction of the relay wallet that submits several agents' authorizations of one merchant, through
+ * `AuthorizationBatch`. A wallet may have 16 transactions in flight: eight a second with two-second blocks. With 32
+ * authorizations in each it is 256, and each saves the base cost of a transaction. A token accepts an authorization
+ * only once, whoever submits it. So a failed call does not affect the rest of its batch, and nothing is paid twice.
  */
 import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
@@ -18,27 +18,27 @@ import type { Payout } from "./lane.ts"
 import { gasOf } from "./unsigned-attempt.ts"
 
 /**
- * The most calls in a batch. With 200,000 gas for each they stay below 2^24, the most that a transaction may have
+ * The most calls in a batch. At 200,000 gas each they stay below 2^24, the highest gas limit of a transaction
  * (EIP-7825).
  */
 const MAX_IN_BATCH = 32
-/** What a transaction costs in all, and what its data and the contract cost for each call, both in gas and rounded up. */
+/** Gas overhead of a batch, rounded up: once per transaction, and for each call's data and the contract. */
 const BATCH_GAS = { once: 60_000n, each: 15_000n }
-/** What a call adds to its batch's gas besides its own, at most: a batch has two calls at least. */
+/** The most gas that a call adds to its batch beyond its own, because a batch has at least two calls. */
 export const BATCH_GAS_OF_CALL = BATCH_GAS.once / 2n + BATCH_GAS.each
 /**
- * Calls with a deadline nearer than this share a transaction only with calls whose deadlines are within
- * {@link ALIKE_MS} of theirs. A batch that is not sent by the first of its deadlines is emptied, and while a signer is slow
- * no payment shall end long before its own. Each of its own took all places of the wallet with 16 calls.
+ * Calls with a deadline nearer than this are batched only with calls whose deadlines are within {@link ALIKE_MS}. A
+ * batch that misses its first deadline is emptied, so with a slow signer a payment could end long before its own
+ * deadline. The alternative, a transaction for each call, took all the wallet's places with 16 calls.
  */
 const MIN_TIME_MS = 20_000
 const ALIKE_MS = 5_000
 
-/** Whether a call may share a transaction: a settlement that a key signed. */
+/** Whether a call may share a transaction: a settlement signed by a key. */
 const isBatchable = (payout: Payout): boolean =>
   kindOf(payout).isBatched === true && !isContractRelay(payout) && payout.to_address === payout.token
 
-/** Identifies the calls that a call may share a transaction with. */
+/** Returns a key that is equal for calls that may share a transaction. */
 function companyOf({ now }: Pick<TxContext, "now">, { merchant_id, token, relay_by: by }: Payout): string {
   const deadline = by?.getTime() ?? 0
   const isSoon = deadline < now().getTime() + MIN_TIME_MS
@@ -46,8 +46,8 @@ function companyOf({ now }: Pick<TxContext, "now">, { merchant_id, token, relay_
 }
 
 /**
- * Groups payouts into the transactions that would carry them out, in the order of the first of each. `mayShare` says
- * which may share one; those of one merchant and token do, {@link MAX_IN_BATCH} at most, if their deadlines allow it.
+ * Groups payouts into transactions, ordered by the first payout of each. Payouts for which `mayShare` holds share one if
+ * they have the same merchant and token and their deadlines allow it, at most {@link MAX_IN_BATCH}.
  *
  * @example
  *   groupIntoTransactions(ctx, [settleOfA, captureOfA, settleOfA2, settleOfB])
@@ -73,7 +73,7 @@ export function groupIntoTransactions(
   return transactions
 }
 
-/** Returns the call that carries out these payouts, of one token. */
+/** Returns the call that submits these payouts, which have one token. */
 export function batchCall(payouts: readonly [Payout, ...Payout[]]): { to: Address; data: Hex; gas: bigint } {
   const [{ token }] = payouts
   const gasEach = payouts.map(gasOf).reduce((a, b) => (a > b ? a : b))
@@ -87,8 +87,8 @@ export function batchCall(payouts: readonly [Payout, ...Payout[]]): { to: Addres
 }
 
 /**
- * Writes a batch for each transaction of several payouts, and returns what gets a nonce: the batch, or the payout that is
- * alone. Call it in the transaction that gives the nonces and has locked the payouts.
+ * Writes a batch for each transaction with several payouts; returns the rows that get a nonce, which are batches or
+ * single payouts. Call it in the transaction that assigns the nonces and has locked the payouts.
  */
 export async function writeBatches(
   ctx: TxContext,
@@ -100,7 +100,7 @@ export async function writeBatches(
   return assigned
 }
 
-/** Writes a batch with this id and moves the payouts into it; returns its row, queued. */
+/** Writes a batch with this id and moves the payouts into it; returns its queued row. */
 export async function writeBatch(
   ctx: TxContext,
   id: string,
