@@ -1,6 +1,6 @@
 /**
- * Takes receiving addresses that are not in use out of the scan of the logs, and reads their balances instead: hourly
- * for a day, then daily, 500 in a call. If an address holds another sum than its rows say, it is scanned again.
+ * Takes unused receiving addresses out of the log scan, and reads their balances instead: hourly for a day, then daily,
+ * 500 per call. An address whose balance differs from its rows is scanned again.
  */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -13,7 +13,7 @@ import { depositSums } from "../deposits/sum-deposits.ts"
 import { ADDRESSES_PER_CALL, compareBalances, type Said } from "./read-balances.ts"
 
 /**
- * SQL: whether something is for sale at a deposit. It uses an index of its own, because a join would read the versions
+ * SQL: whether something is for sale at a deposit. A subquery uses its own index, while a join would read the versions
  * of all paywalls.
  */
 const isActive = (deposit: "d" | "w") =>
@@ -21,33 +21,33 @@ const isActive = (deposit: "d" | "w") =>
     where v.deposit_id = ${sql.ref(`${deposit}.id`)} and v.until_at is null limit 1`
 
 const HOUR_MS = 3_600_000
-/** For how long after the watch of a page has ended its payment is expected. */
+/** How long after the watch of a page ends its payment is still expected. */
 const EXPECTED_MS = 12 * HOUR_MS
 const DAY_MS = 24 * HOUR_MS
-/** Wait before a balance that too few endpoints reported is read again. */
+/** Wait before rereading a balance that too few endpoints reported. */
 const ALONE_MS = 300_000
-/** How many blocks an endpoint that reports balances may be behind the scan. */
+/** How many blocks an endpoint that reports balances may lag behind the scan. */
 const LAG_BLOCKS = 600
 /** How many addresses one round reads, in 20 calls. */
 const ADDRESSES_PER_ROUND = 10_000
-/** How many one round makes dormant: more than can be made in the minute between two. */
+/** How many addresses one round makes dormant: more than can be created in the minute between two rounds. */
 const LEAVING_PER_ROUND = 50_000
 /**
- * How many addresses one round watches again though too few endpoints say that they hold another sum. An endpoint that
+ * How many addresses one round watches again although too few endpoints report a different balance. An endpoint that
  * lies about all of them must not put them all into the scan.
  */
 const DOUBTS_PER_ROUND = 100
 /**
- * How many unpaid checkouts of a link, and of all links of a merchant, are in the scan. Anyone can open them, and each
- * costs a part of every round.
+ * How many unpaid checkouts of one link, and of all a merchant's links, are in the scan. Anyone can open them, and each
+ * adds to the cost of every round.
  */
 const MAX_OF_LINK = 2_000
 const MAX_OF_MERCHANT = 10_000
 
 /**
- * Takes addresses that nobody asked about recently out of the scan. An active paywall's address leaves it only if it
- * was neither asked about nor paid in a day. So the cost of the scan depends on the addresses in use, not on all that
- * were ever made. What they received is known up to the last scan.
+ * Takes addresses out of the scan that nobody asked about recently. An active paywall's address leaves it only if it
+ * was neither asked about nor paid for a day. So the scan's cost depends on the addresses in use, not on all that were
+ * ever created. Their transfers are known up to the last scan.
  */
 export async function makeDepositsDormant(ctx: Context, network: Network): Promise<void> {
   const now = ctx.now()
@@ -64,10 +64,9 @@ export async function makeDepositsDormant(ctx: Context, network: Network): Promi
 }
 
 /**
- * Takes unpaid checkouts of a link or merchant out of the scan where too many are open: first those that nobody has
- * looked at since they were made, and then those that were asked for least recently. Whoever asks for one puts it back. A
- * hash that was submitted is verified by its receipt, without the scan. One whose time is over is scanned for the last
- * time, and leaves after that.
+ * Takes unpaid checkouts out of the scan if a link or merchant has too many open. Those that nobody has opened since
+ * their creation leave first, then those requested least recently. A request puts a checkout back. A submitted hash is
+ * verified by its receipt, without the scan. An expired checkout is scanned once more, and leaves after that.
  */
 export async function thinOut(
   ctx: Context,
@@ -93,9 +92,9 @@ export async function thinOut(
 }
 
 /**
- * Reads the balances of the dormant addresses that are due. An address whose balance differs from its rows is scanned
- * again: it received more, or money left it that is not recorded yet, which could hide what it receives. An unpaid
- * checkout of long ago, at whose address nothing is, is put away.
+ * Reads the balances of due dormant addresses. An address whose balance differs from its rows is scanned again: it
+ * received more money, or an outflow that is not recorded yet could hide what it received. An old unpaid checkout with
+ * an empty address is put away.
  */
 export async function checkDormantDeposits(
   ctx: Context,
@@ -122,7 +121,7 @@ export async function checkDormantDeposits(
     const part = due.slice(start, start + ADDRESSES_PER_CALL)
     const said = await saidOf(ctx, network, part)
     const idsOf = (...which: Said[]) => part.flatMap(({ id }, i) => (which.includes(said[i] ?? "nothing") ? [id] : []))
-    // An address whose balance no endpoint reported stays due; one that too few endpoints reported is read again soon.
+    // An address whose balance no endpoint reported stays due. If too few reported it, it is read again soon.
     await scheduleChecks(ctx, idsOf("same", "other", "doubtful"), crowds)
     await checkSoon(ctx, idsOf("alone"))
     await knownUpTo(ctx, network, idsOf("same"))
@@ -156,7 +155,7 @@ async function checkSoon(ctx: Context, ids: readonly bigint[]): Promise<void> {
   await sql`update deposits set check_at = ${check_at} where id = any(${sqlArray("bigint", ids)})`.execute(ctx.db)
 }
 
-/** Takes addresses into the scan of the logs again. */
+/** Puts addresses back into the log scan. */
 async function watchAgain(ctx: Context, ids: readonly bigint[]): Promise<void> {
   if (ids.length === 0) return
   const until = new Date(ctx.now().getTime() + HOUR_MS)
@@ -167,8 +166,8 @@ async function watchAgain(ctx: Context, ids: readonly bigint[]): Promise<void> {
 }
 
 /**
- * An address that holds exactly what its rows say has received nothing. If it is watched again, its scan starts here,
- * and not months earlier.
+ * Records that an address has received nothing more, because it holds exactly what its rows say. If it is watched
+ * again, its scan starts here, and not months earlier.
  */
 async function knownUpTo(ctx: Context, { chainId }: Network, ids: readonly bigint[]): Promise<void> {
   if (ids.length === 0) return
@@ -179,9 +178,10 @@ async function knownUpTo(ctx: Context, { chainId }: Network, ids: readonly bigin
 }
 
 /**
- * Schedules the next check of dormant addresses: hourly while a session is open or a paywall active, and for a day
- * after that ended, then daily. A session of a link that has too many is checked daily from the start, unless somebody
- * looked at it in the last hours: money from an exchange takes its time, and looking is limited. A session that was paid is not checked any more after 30 days: the daily comparison reads its balance.
+ * Schedules the next check of dormant addresses: hourly while a session is open or a paywall active and for a day
+ * afterwards, then daily. Sessions of a crowded link are checked daily from the start. The exception is a session
+ * opened in the last hours, because exchanges pay slowly and opening is rate-limited. A paid session is not checked
+ * after 30 days: the daily comparison reads its balance.
  */
 async function scheduleChecks(ctx: Context, ids: readonly bigint[], crowds: Crowds): Promise<void> {
   if (ids.length === 0) return

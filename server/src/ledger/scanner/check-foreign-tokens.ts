@@ -1,7 +1,7 @@
 /**
- * Reads from tokens that nobody sells for how much a receiving address holds. Only tokens with a balance are listed, so
- * a contract that emits a Transfer and moves nothing costs one row for a minute. Nothing else of a token is read: its
- * name and symbol are text that anyone may have written.
+ * Asks tokens that nothing is sold for how much a receiving address holds. Only tokens with a balance are listed, so a
+ * contract that emits a Transfer and moves nothing costs one row for a minute. Nothing else of a token is read: anyone
+ * may have written its name and symbol.
  */
 import { sql } from "kysely"
 import { encodeFunctionData, erc20Abi } from "viem"
@@ -13,17 +13,16 @@ import { hexNumber, type RpcResult } from "../../platform/chain/rpc.ts"
 import type { Context } from "../../platform/context.ts"
 
 /**
- * How many balances one round reads, in one request to each endpoint: with the gas below, tokens can answer at most 15
- * MB.
+ * How many balances one round reads, in one request per endpoint. With the gas below, tokens can answer at most 15 MB.
  */
 const BALANCES_PER_ROUND = 25
-/** Enough to read a balance, whatever a token does with it. */
+/** Enough to read a balance, whatever a token does with the gas. */
 const GAS = 200_000
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 const YEAR_MS = 366 * DAY_MS
 
-/** Reads the balances that are due, the unknown ones first, and deletes rows that hold nothing or are a year old. */
+/** Reads due balances, unknown ones first, and deletes rows that hold nothing or are a year old. */
 export async function askBalances(ctx: Context, network: Network): Promise<void> {
   const now = ctx.now()
   const ago = (ms: number) => new Date(now.getTime() - ms)
@@ -38,7 +37,7 @@ export async function askBalances(ctx: Context, network: Network): Promise<void>
   const needed = votesNeeded(network.endpoints.length)
   for (const [i, { id }] of rows.entries()) {
     const said = balances[i] ?? []
-    // One endpoint alone can neither list a token nor hide one.
+    // One endpoint alone can neither list nor hide a token.
     if (said.filter(balance => balance === 0n).length >= needed) {
       await ctx.db.deleteFrom("foreign_tokens").where("id", "=", id).execute()
       continue
@@ -58,7 +57,7 @@ async function balancesOf(
   rows: readonly { token: Address; address: Address }[],
   signal: AbortSignal,
 ): Promise<bigint[][]> {
-  // Each read is a call of its own: in one call for all, a token that burns its gas would spoil the others' answers.
+  // Each read is a separate call: in one shared call, a token that burns its gas would spoil the other answers.
   const calls = rows.map(({ token, address }) => {
     const data = encodeFunctionData({ abi: erc20Abi, functionName: "balanceOf", args: [address] })
     return { method: "eth_call", params: [{ to: token, data, gas: hexNumber(GAS) }, "latest"] }
@@ -68,7 +67,7 @@ async function balancesOf(
 }
 
 /**
- * Reads a balance: 0 if the contract fails, or answers with anything but an amount; undefined if the node does not
+ * Reads a balance: 0 if the contract fails or answers with anything but an amount; undefined if the node does not
  * respond.
  */
 function balanceIn(result: RpcResult | undefined): bigint | undefined {

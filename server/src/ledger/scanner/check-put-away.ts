@@ -1,6 +1,6 @@
 /**
- * Reads the balances at the addresses of checkouts that were put away: daily until 30 days after their end, and every 30
- * days from then on. Money there brings the checkout back, and the scan finds what came.
+ * Reads the balances of put-away checkouts' addresses: daily until 30 days after their end, then every 30 days. Money
+ * there brings the checkout back, and the scan finds the transfers.
  */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -13,9 +13,9 @@ import { ADDRESSES_PER_CALL, compareBalances, type Said } from "./read-balances.
 
 /** How many addresses one round reads, in 10 calls. */
 const ADDRESSES_PER_ROUND = 5_000
-/** How many one round brings back though too few endpoints say that something is there; one alone may lie about all. */
+/** How many addresses one round brings back if too few endpoints report money there; one may lie about all. */
 const DOUBTS_PER_ROUND = 100
-/** How many blocks an endpoint that reports balances may be behind the scan. */
+/** How many blocks an endpoint that reports balances may lag behind the scan. */
 const LAG_BLOCKS = 600
 
 /** Reads the balances that are due. */
@@ -43,7 +43,7 @@ export async function checkPutAway(ctx: Context, network: Network): Promise<void
   }
 }
 
-/** What no quorum reported stays due. */
+/** Schedules the next check of these addresses. With `isKnown`, their transfers are known up to the recent blocks. */
 async function checkLater(ctx: Context, { chainId }: Network, ids: readonly string[], isKnown = true): Promise<void> {
   if (ids.length === 0) return
   const known = isKnown

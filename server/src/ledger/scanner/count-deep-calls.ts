@@ -1,6 +1,6 @@
 /**
- * The depth of the calls of escrows. A height alone is no evidence: a reorg may have displaced the block of a call
- * before the rows say so, while the scan has passed its height on the new fork.
+ * The depth of escrow calls. A height alone proves nothing: a reorg may have displaced a call's block before the rows
+ * say so, while the scan has passed its height on the new fork.
  */
 import { sql } from "kysely"
 import type { Hash } from "../../platform/chain/hex.ts"
@@ -8,17 +8,17 @@ import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
 import type { QuorumView } from "../../platform/chain/quorum.ts"
 import type { TxContext } from "../../platform/context.ts"
 
-/** How many calls one round reads the blocks of, the oldest first. */
+/** How many calls' blocks one round reads, the oldest first. */
 const CALLS_PER_ROUND = 200
 
-/** A call that was mined, and the block that the rows say it is in. */
+/** A mined call, and its block as the row says. */
 export interface MinedCall {
   id: string
   blockNumber: bigint
   blockHash: Hash
 }
 
-/** Returns the calls that were mined up to a height, succeeded, and do not count in their block yet. */
+/** Returns the successful calls up to a height that do not count in their block yet. */
 export async function uncountedCalls(ctx: TxContext, chainId: number, upTo: bigint): Promise<MinedCall[]> {
   const { rows } = await sql<MinedCall>`
     select i.id, i.block_number as "blockNumber", i.block_hash as "blockHash" from payouts i
@@ -31,7 +31,7 @@ export async function uncountedCalls(ctx: TxContext, chainId: number, upTo: bigi
 
 /**
  * Records the calls whose block a quorum reports as deep as the network's confirmations require. They count until their
- * own block is displaced: after any reorg the scan's height falls back to the final block.
+ * own block is displaced, because after any reorg the scan's height falls back to the final block.
  */
 export async function countDeepCalls(
   ctx: TxContext,

@@ -1,6 +1,6 @@
 /**
- * Decides what follows from one round of verification. Pure: from what was read of the chain and the current rows to
- * the changes of the rows, which `record-observation.ts` writes.
+ * Decides what one round of verification changes. Pure: it maps what was read of the chain and the current rows to row
+ * changes, which `record-observation.ts` writes.
  */
 import { votesNeeded } from "../../platform/chain/agreement.ts"
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
@@ -24,32 +24,30 @@ interface Doubt {
 
 /** The row changes of a round. */
 export interface Changes {
-  /** Of single transfers. */
+  /** Changes of single transfers. */
   doubts: Doubt[]
-  /** Blocks at whose height another one was first seen, and those that are back; their transfers change with them. */
+  /** Blocks that another block has replaced, and blocks that are back; their transfers change with them. */
   suspected: NamedBlock[]
   restored: NamedBlock[]
   /**
-   * Blocks that are deep enough according to a quorum, or to one of two endpoints; and those that are final. All their
-   * transfers that were agreed on change with them.
+   * Blocks that are deep enough for a quorum, or for one of two endpoints, and blocks that are final. All their agreed
+   * transfers change with them.
    */
   confirmed: NamedBlock[]
   confirmedAlone: NamedBlock[]
   final: NamedBlock[]
-  /** Transfers that one of two endpoints alone reports, and that are deep enough for it. */
+  /** Transfers that only one of two endpoints reports, and that are deep enough there. */
   singles: TransferRow[]
   submissions: SubmissionChange[]
-  /**
-   * The deposits that the scan had to catch up on, and how far it got; undefined: the ordinary scan covers them again.
-   */
+  /** The deposits whose scan had to catch up, and how far it got; undefined if the ordinary scan covers them again. */
   caughtUp: { ids: bigint[]; upTo: bigint | undefined }[]
   cursor: Partial<Row<"cursors">>
 }
 
-/** What is stored now, with the round's new transfers: blocks with transfers that were agreed on, and single ones. */
+/** The current rows including the round's new transfers: blocks with agreed transfers, and doubtful transfers. */
 export interface Stored {
   blocks: readonly UnfinalBlock[]
-  /** In displaced blocks, or of one endpoint alone. */
+  /** Transfers in displaced blocks, or from one endpoint alone. */
   doubted: readonly TransferRow[]
 }
 
@@ -82,9 +80,9 @@ export function decide(
 }
 
 /**
- * Where the next round starts: the last block whose logs a quorum has read and agrees on. A lagging endpoint must not
- * move the scan back. After a reorg the checkpoint stays until all transfers in doubt were compared, and then moves
- * back to the finalized block, because the reorg may be deeper than the rescan.
+ * Returns where the next round starts: the last block whose logs a quorum has read and agrees on. A lagging endpoint
+ * must not move the scan back. After a reorg, the checkpoint stays until all doubtful transfers were compared. Then it
+ * moves back to the finalized block, because the reorg may be deeper than the rescan.
  */
 function nextCheckpoint({ cursor, quorum, scannedTo, reorged, allCompared }: Observation): Partial<Row<"cursors">> {
   const at = (block: Block | undefined) =>
@@ -92,15 +90,15 @@ function nextCheckpoint({ cursor, quorum, scannedTo, reorged, allCompared }: Obs
   if (reorged && !allCompared) return {}
   if (reorged) return at(quorum.blockAt(quorum.finalized)?.block)
   if (scannedTo > cursor.block_number) return at(quorum.blockAt(scannedTo)?.block)
-  // A checkpoint from before its time was stored has no time; when the scan ends at the same block again, it is written
-  // with the time.
+  // A checkpoint from before times were stored has none. It is written with its time once the scan ends at the same
+  // block again.
   return cursor.block_time === null && scannedTo === cursor.block_number ? at(quorum.blockAt(scannedTo)?.block) : {}
 }
 
 /**
- * Returns transfers that are gone, and single ones that are suspected or no longer. A transfer is gone if a quorum has
- * another block at its height, and a quorum has no receipt with it. With one endpoint, the endpoint must say so twice. A
- * transfer that one of two endpoints alone had reported is gone when neither has it.
+ * Returns transfers that are gone, and single ones that became suspected or stopped being so. A transfer is gone if a
+ * quorum has another block at its height and a quorum has no receipt with it. With one endpoint, that endpoint must say
+ * so twice. A transfer that only one of two endpoints reported is gone when neither has it.
  */
 function doubtsOf(network: NetworkInfo, { quorum }: Observation, doubted: readonly TransferRow[], now: Date): Doubt[] {
   const needed = votesNeeded(network.endpoints.length)
@@ -113,13 +111,13 @@ function doubtsOf(network: NetworkInfo, { quorum }: Observation, doubted: readon
     const mayBeGone = (displaced && sure) || row.single_source
     if (mayBeGone && quorum.votesWithout(row.tx_hash, keyOfRow(row), row.block_number) >= needed)
       return [{ row, change: { state: "gone", run_at: now } }]
-    // The others are suspected with their blocks.
+    // The other transfers are suspected together with their blocks.
     if (!row.single_source || displaced === (row.suspect_at !== null)) return []
     return [{ row, change: { suspect_at: displaced ? now : null } }]
   })
 }
 
-/** Returns the blocks that another one displaced, and those that are back in the chain. */
+/** Returns the blocks that another block replaced, and those that are back in the chain. */
 function suspicions(
   { quorum, displaced }: Observation,
   blocks: readonly UnfinalBlock[],
@@ -133,7 +131,7 @@ function suspicions(
 
 /**
  * Returns the blocks that are canonical now: confirmed when deep enough, final when finalized. One of two endpoints may
- * confirm alone, while the other does not contradict; settlement then counts the transfers towards small payments only.
+ * confirm alone if the other does not contradict it. Settlement then counts those transfers only for small payments.
  */
 function standing(
   network: NetworkInfo,
@@ -151,7 +149,7 @@ function standing(
   }
 }
 
-/** Returns the transfers that one of two endpoints alone reports, and that are deep enough for it. */
+/** Returns the transfers that only one of two endpoints reports, and that are deep enough there. */
 function deepSingles(network: NetworkInfo, { quorum }: Observation, doubted: readonly TransferRow[]): TransferRow[] {
   if (network.endpoints.length !== 2) return []
   return doubted.filter(
@@ -163,7 +161,7 @@ function deepSingles(network: NetworkInfo, { quorum }: Observation, doubted: rea
   )
 }
 
-/** Converts a stored transfer back to the log that it was read from. */
+/** Converts a stored transfer back to its log. */
 const transferOf = (row: Row<"transfers">): Transfer => ({
   txHash: row.tx_hash,
   token: row.token,

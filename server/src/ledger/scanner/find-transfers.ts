@@ -1,6 +1,6 @@
 /**
- * What a round found: the transfers to our deposits that are sure enough to be stored and are not stored yet, from the
- * scans and the receipts. Linear in what is reported, and done in turns.
+ * Finds new transfers to our deposits, from the scans and the receipts, that are sure enough to be stored. Linear in
+ * what endpoints report, and done in turns.
  */
 import { keyOf, type LogAgreement } from "../../platform/chain/agreement.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
@@ -13,7 +13,7 @@ import { inTurns } from "../../platform/turns.ts"
 import { depositsAmong, type WatchedDeposit } from "./queries.ts"
 import { type NamedBlock, placesIn } from "./read-unfinal-blocks.ts"
 
-/** How many new transfers one round stores. The next follows at once. */
+/** How many new transfers one round stores. The next round follows immediately. */
 const STORED_PER_ROUND = 5_000
 /** A transfer to one of our deposits, and whether only one of two endpoints has it. */
 export interface Found {
@@ -21,7 +21,7 @@ export interface Found {
   isSingle: boolean
 }
 
-/** What a round found, and how far that is complete. */
+/** The transfers that a round found, and how far they are complete. */
 export interface Finding {
   deposits: Map<Address, WatchedDeposit>
   /** New transfers, each once. */
@@ -33,8 +33,8 @@ export interface Finding {
 }
 
 /**
- * Finds the new transfers among what is reported and the receipts of these transactions; `asked` are those whose
- * receipts decide about a log that not all endpoints have.
+ * Finds the new transfers in reported logs and in these transactions' receipts. The receipts of `asked` decide about
+ * logs that not all endpoints have.
  */
 export async function findTransfers(
   ctx: Context,
@@ -61,11 +61,11 @@ export async function findTransfers(
 export const byAddress = (deposits: readonly WatchedDeposit[]): Map<Address, WatchedDeposit> =>
   new Map(deposits.map(deposit => [deposit.address, deposit]))
 
-/** The lowest number that is there; undefined where none is. */
+/** Returns the lowest number; undefined if there is none. */
 export const lowest = (numbers: readonly (bigint | undefined)[]): bigint | undefined =>
   numbers.reduce((low, each) => (each !== undefined && (low === undefined || each < low) ? each : low), undefined)
 
-/** Returns the deposits that a round meets: of a million, those that logs or receipts name, and those of submissions. */
+/** Returns the deposits named by the round's logs, receipts or submissions, instead of all of a million deposits. */
 async function depositsMet(
   ctx: Context,
   network: Network,
@@ -85,8 +85,8 @@ async function depositsMet(
 }
 
 /**
- * Returns the logs that are sure enough to be stored, and the first block with one that is not. A log that one of two
- * endpoints has is stored once the other was `asked` for its receipt.
+ * Returns the logs that are sure enough to be stored, and the first block with one that is not. A log that only one of
+ * two endpoints has is stored after the other was `asked` for its receipt.
  */
 async function foundOf(
   quorum: Quorum,
@@ -98,13 +98,13 @@ async function foundOf(
   const take = (log: Transfer, standing: LogAgreement) => {
     if (standing !== "denied" && deposits.has(log.to)) logs.push({ log, standing })
   }
-  // A transfer that one endpoint alone had reported may be deeper than any rescan: only its receipt finds it.
+  // A transfer that only one endpoint reported may be deeper than any rescan, so only its receipt finds it.
   await inTurns(hashes, hash => {
     const receipt = quorum.receiptOf(hash)
     if (receipt?.succeeded) for (const log of receipt.transfers) take(log, "agreed")
   })
   await inTurns(await quorum.judged(), ({ log, standing }) => take(log, standing))
-  // An open log is not stored, whatever its time is, and an endpoint can make up any number of blocks.
+  // An open log is never stored, so it needs no block time; an endpoint can invent any number of blocks.
   const untimed = new Set<bigint>()
   await inTurns(logs, ({ log, standing }) => {
     if (standing !== "open" && !quorum.timeOf(log, standing)) untimed.add(log.blockNumber)
@@ -114,7 +114,7 @@ async function foundOf(
   let heldFrom: bigint | undefined
   await inTurns(logs, ({ log, standing }) => {
     const canonical = quorum.blockAt(log.blockNumber)?.block
-    // A log can be older than the block that was read after it; the block decides.
+    // A log may be older than the block that was read after it; the block decides.
     if (canonical && canonical.hash !== log.blockHash) return
     const blockTime = quorum.timeOf(log, standing)
     const isSure = standing === "agreed" || (standing === "single" && (quorum.voters < 2 || asked.has(log.txHash)))
@@ -127,8 +127,8 @@ async function foundOf(
 }
 
 /**
- * Leaves out what is stored, and puts the first transfer of each deposit before every second one: whoever sends
- * thousands to one address keeps nobody else's payment from being stored in this round.
+ * Leaves out stored transfers, and puts each deposit's first transfer before any second one. Thousands of transfers to
+ * one address can't keep other payments from being stored in this round.
  */
 async function newAmong(
   ctx: Context,

@@ -1,6 +1,4 @@
-/**
- * Ends the submissions of a round whose transaction pays nothing here, or was never found, and postpones the others.
- */
+/** Ends a round's submissions whose transaction pays nothing here or was never found, and postpones the others. */
 import { backoffMs } from "../../platform/backoff.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
@@ -13,18 +11,18 @@ const SECOND_MS = 1_000
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 
-/** How long a submission's transaction is looked up if no endpoint knows it, counted from its submission. */
+/** How long to look up a transaction that no endpoint knows, from its submission; and one that no quorum can read. */
 const NO_TRACE_MS = DAY_MS
 
 const UNREADABLE_MS = 7 * DAY_MS
 
 /**
  * Returns the wait before a receipt is read again, in milliseconds, after `attempts` without one: 5 s, doubling, at
- * most an hour, so that invented hashes cost little (17 calls in their day).
+ * most an hour. So invented hashes cost little: 17 calls in their day.
  */
 export const receiptBackoffMs = (attempts: number): number => backoffMs(5 * SECOND_MS, attempts, HOUR_MS)
 
-/** The wait before a receipt that is not deep enough to be judged is read again. */
+/** The wait before rereading a receipt that is not deep enough to be judged. */
 const SHALLOW_MS = 5_000
 
 export interface SubmissionChange {
@@ -32,14 +30,14 @@ export interface SubmissionChange {
   change: Partial<Row<"submissions">>
 }
 
-/** Ends or postpones the submissions that were due; those that name a stored transfer are linked later. */
+/** Ends or postpones the due submissions; those that name a stored transfer are linked later. */
 export function judgeSubmissions(
   network: NetworkInfo,
   { quorum, deposits, submissions }: Pick<Observation, "quorum" | "deposits" | "submissions">,
   now: Date,
 ): SubmissionChange[] {
   const byResource = Map.groupBy(deposits.values(), deposit => deposit.resource)
-  // Anyone may submit the same transaction, with thousands of transfers, at each of a hundred paywalls.
+  // Anyone may submit one transaction with thousands of transfers at each of a hundred paywalls.
   const receipts = new Map([...new Set(submissions.map(row => row.tx_hash))].map(hash => [hash, brief(hash)]))
   return submissions.map(submission => ({ submission, change: changeOf(submission) }))
 
@@ -52,9 +50,9 @@ export function judgeSubmissions(
   function changeOf(submission: Row<"submissions">): SubmissionChange["change"] {
     const found = receipts.get(submission.tx_hash)
     if (!found) {
-      // Not at the first attempt: the service itself may have been down all day.
+      // Not at the first attempt, because the service itself may have been down all day.
       const overdue = now.getTime() - submission.submitted_at.getTime() >= NO_TRACE_MS && submission.attempts > 1
-      // What no quorum can say of it for a week, such as of a receipt that is too large, is over too.
+      // A submission also ends if no quorum can judge it for a week, for example because its receipt is too large.
       const isLost = now.getTime() - submission.submitted_at.getTime() >= UNREADABLE_MS
       const isOver = overdue && (found === null || isLost)
       return isOver ? failed(notFound(network.name), null) : again(submission, receiptBackoffMs(submission.attempts))
@@ -89,6 +87,6 @@ function claimOf(network: NetworkInfo, own: readonly WatchedDeposit[], submissio
 
 function ownerOf(deposits: Map<Address, WatchedDeposit>, address: Address): string | undefined {
   const resource = deposits.get(address)?.resource
-  // Only its payer knows a session's id.
+  // Only a session's payer knows its id.
   return resource?.startsWith("pw_") ? `the paywall ${resource}` : resource && "another checkout"
 }

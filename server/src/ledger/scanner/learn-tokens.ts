@@ -1,6 +1,6 @@
 /**
- * Reads the symbol and decimals of tokens other than the settlement token, so that amounts in them can be formatted.
- * Nothing here is trusted: anyone can make a token of any name, so its address is always shown with it.
+ * Reads the symbol and decimals of tokens other than the settlement token, to format their amounts. Nothing here is
+ * trusted: anyone can create a token with any name, so its address is always shown with it.
  */
 import { sql } from "kysely"
 import { decodeAbiParameters, encodeFunctionData, erc20Abi, type Hex } from "viem"
@@ -11,24 +11,24 @@ import type { Network } from "../../platform/chain/networks.ts"
 import { hexNumber, RpcError, type RpcResult } from "../../platform/chain/rpc.ts"
 import type { Context } from "../../platform/context.ts"
 
-/** How many tokens one round asks; amounts in the others are in base units until the next. */
+/** How many tokens one round asks; other tokens' amounts are shown in base units until the next round. */
 const TOKENS_PER_ROUND = 20
-/** Enough to read two constants, whatever a token does with it. */
+/** Enough to read two constants, whatever a token does with the gas. */
 const GAS = 200_000
-/** A token with more decimals can't be distinguished from an attempt to hide an amount. */
+/** A token with more decimals may be an attempt to hide an amount. */
 const MAX_DECIMALS = 36
 const SYMBOL = /^[A-Za-z][A-Za-z0-9.]{0,11}$/
-/** How many transfers of other tokens are stored for one transaction: a token can emit any number, from anyone. */
+/** How many transfers of other tokens to store per transaction: a token can emit any number, from anyone. */
 const OTHERS_PER_TRANSACTION = 20
 /**
- * No token has this much. Ten amounts of 2²⁵⁶ do not fit into the database's numbers, and a value that can't be written
- * would stop the verification of everything else.
+ * No real token has this much. Ten amounts of 2²⁵⁶ overflow the database's numbers, and an unwritable value would stop
+ * all verification.
  */
 const MAX_OTHER = 10n ** 60n
 
 /**
- * Removes transfers that only do harm: of tokens other than the settlement token it keeps a few per transaction, in
- * amounts that can be added up.
+ * Removes harmful transfers: of tokens other than the settlement token, it keeps a few per transaction, with amounts
+ * that can be summed.
  */
 export function withoutFlood<T extends { txHash: string; token: Address; value: bigint }>(
   network: NetworkInfo,
@@ -43,7 +43,7 @@ export function withoutFlood<T extends { txHash: string; token: Address; value: 
   })
 }
 
-/** Asks newly found tokens for symbol and decimals, each once; call it outside a transaction. */
+/** Asks newly found tokens for their symbol and decimals, once each; call it outside a transaction. */
 export async function learnTokens(ctx: Context, network: Network): Promise<void> {
   const { rows } = await sql<{ token: Address }>`
     select distinct t.token from transfers t where t.chain_id = ${network.chainId} and t.run_at <= ${ctx.now()}
@@ -81,7 +81,7 @@ function decimalsOf(answer: RpcResult | undefined): number | null {
   return decimals <= BigInt(MAX_DECIMALS) ? Number.parseInt(decimals.toString(), 10) : null
 }
 
-/** Returns a symbol that is short and plain, and not one of a currency that we take. */
+/** Returns a short and plain symbol; null if it is neither, or is the symbol of a currency that we take. */
 function symbolOf(ctx: Context, answer: RpcResult | undefined): string | null {
   if (!answer?.ok) return null
   try {

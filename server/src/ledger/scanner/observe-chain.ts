@@ -1,9 +1,9 @@
 /**
- * Reads the database and the chain for one round of verification, and writes nothing. `decide.ts` decides what follows
- * from it, and `record-observation.ts` writes that.
+ * Reads the database and the chain for one round of verification, and writes nothing. `decide.ts` decides what to
+ * change, and `record-observation.ts` writes it.
  *
- * Anyone can put any number of transfers on chain, and submit any hash. So a round costs as much as it meets blocks, and
- * the rest is linear in what the endpoints report, limited, and done in turns.
+ * Anyone can put any number of transfers on chain, and submit any hash. So a round's cost grows with the blocks it
+ * meets. The rest is linear in what the endpoints report, limited, and done in turns.
  */
 import { keyOf } from "../../platform/chain/agreement.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
@@ -37,26 +37,28 @@ import {
 /** How many blocks are scanned again each round: nodes index logs late, and shallow reorgs move them. */
 const RESCAN_BLOCKS = 20n
 /**
- * How many blocks are scanned again every {@link DEEP_MS}, for logs that a lagging node did not report. Twice the
+ * How many blocks are scanned again every {@link DEEP_MS}, for logs that a lagging node did not report: twice the
  * blocks of that time.
  */
 const DEEP_BLOCKS = 600n
 const DEEP_MS = 600_000
-/** A scan that takes longer is made again only after this many times as long. */
+/** A slower rescan repeats only after a pause of this many times its duration. */
 const LONG_SCAN_MS = 250
 const RESCAN_SHARE = 5
-/** How many receipts one round reads for submissions, and as many for transfers that endpoints do not agree on. */
+/**
+ * How many receipts one round reads for submissions; the same number again for transfers that endpoints disagree on.
+ */
 const RECEIPTS_PER_ROUND = 100
-/** How many transfers of displaced blocks, and of one endpoint alone, a round asks the receipts of. */
+/** How many transfers in displaced blocks, or from one endpoint alone, get their receipts read in a round. */
 const DOUBTS_PER_ROUND = 500
-/** How many heights are compared at once after a reorg was noticed. */
+/** How many heights are compared at a time after a reorg. */
 const HEIGHTS_PER_STEP = 50
-/** Addresses that came back into the scan are read apart if they are behind by more than this. */
+/** Addresses that are behind by more than this when they return to the scan are read separately. */
 const FAR_BLOCKS = 20_000n
-/** How many of either kind one round reads. */
+/** How many near and how many far addresses one round reads. */
 const BEHIND_PER_ROUND = 5_000
 
-/** Addresses that the scan had to catch up on, and how far it got. */
+/** Addresses whose scan had to catch up, and how far it got. */
 interface Backfill {
   ids: bigint[]
   scannedTo: bigint
@@ -68,25 +70,25 @@ export interface Observation {
   quorum: QuorumView
   deposits: Map<Address, WatchedDeposit>
   submissions: Row<"submissions">[]
-  /** New transfers of the scans and the receipts, each once. */
+  /** New transfers from scans and receipts, each once. */
   found: Found[]
   /** Whether there are more new transfers than one round stores. */
   isMore: boolean
-  /** The last block up to which everything is read and agreed on. */
+  /** The last block up to which everything was read and agreed on. */
   scannedTo: bigint
   backfills: Backfill[]
-  /** Transfers in displaced blocks, and of one endpoint alone: their receipts were read. */
+  /** Transfers in displaced blocks, or from one endpoint alone, whose receipts were read. */
   doubted: Row<"transfers">[]
   window: BlockWindow
-  /** Blocks with our transfers at whose height another block is now, beside those that the round looks at anyway. */
+  /** Blocks of our transfers that another block has replaced, apart from those that the round checks anyway. */
   displaced: NamedBlock[]
-  /** Whether another block is at the height of the last round's head. */
+  /** Whether another block is now at the height of the last round's head. */
   reorged: boolean
-  /** Whether all transfers in doubt could be compared with the canonical chain. */
+  /** Whether all doubtful transfers could be compared with the canonical chain. */
   allCompared: boolean
-  /** Calls of escrows that may be deep enough; their blocks were read. */
+  /** Escrow calls that may be deep enough; their blocks were read. */
   calls: MinedCall[]
-  /** What it showed about the endpoints themselves. */
+  /** What the round showed about the endpoints themselves. */
   troubles: Seen[]
 }
 
@@ -101,11 +103,11 @@ export async function observeChain(ctx: Context, network: Network, cursor: Row<"
   const { doubted, asked, reorged } = compared
   const named = new Set([...submissions, ...doubted].map(row => row.tx_hash))
   const { heldFrom, ...news } = await findTransfers(ctx, network, quorum, { named, asked, submissions })
-  // Blocks with logs that endpoints do not agree on yet, or that are not stored, are read again: the scan does not pass
-  // them.
+  // The scan does not pass blocks with logs that endpoints disagree on or that are not stored yet, so they are read
+  // again.
   const sure = (to: bigint) => (heldFrom !== undefined && to >= heldFrom ? heldFrom - 1n : to)
   const scannedTo = sure(readTo)
-  // The block at which the next round may start.
+  // The block where the next round may start.
   await quorum.learn(reorged ? [quorum.finalized] : scannedTo > cursor.block_number ? [scannedTo] : [], [])
   return {
     cursor,
@@ -119,14 +121,14 @@ export async function observeChain(ctx: Context, network: Network, cursor: Row<"
   }
 }
 
-/** What is compared with the canonical chain in a round; see {@link Observation}. */
+/** The part of an {@link Observation} that comes from comparing rows with the canonical chain. */
 type Comparison = Pick<Observation, "doubted" | "displaced" | "reorged" | "allCompared" | "calls" | "window"> & {
-  /** The transactions of logs that not all endpoints have: their receipts were read. */
+  /** Transactions of logs that not all endpoints have; their receipts were read. */
   asked: Set<Hash>
 }
 
 /**
- * Compares the blocks of our transfers with the canonical chain, and reads the receipts of what is in doubt and of
+ * Compares our transfers' blocks with the canonical chain, and reads the receipts of doubtful transfers and
  * submissions.
  */
 async function compareBlocks(
@@ -158,7 +160,7 @@ async function compareBlocks(
       ...singles.map(row => row.block_number),
       ...calls.map(call => call.blockNumber),
     ],
-    // Those of strangers come last: they are the ones that may be too large to be read.
+    // Strangers' transactions come last, because they may be too large to read.
     [...singles.map(row => row.tx_hash), ...asked, ...open],
   )
   const displaced = unsure.filter(({ number, hash }) => (quorum.blockAt(number)?.block.hash ?? hash) !== hash)
@@ -168,15 +170,12 @@ async function compareBlocks(
   return { doubted: [...moved, ...singles], displaced, reorged, allCompared, calls, window, asked }
 }
 
-/**
- * How long the last reading of the blocks that are read again took, in milliseconds, and when it ended, by
- * `performance.now()`.
- */
+/** How long the last rescan took, in milliseconds, and when it ended, by `performance.now()`. */
 const rescans = new WeakMap<Network["endpoints"], { tookMs: number; endedAt: number }>()
 
 /**
- * Scans the watched addresses up to the head, and some blocks again. Where those take long, as a flood of dust is in
- * them, they are read again in a part of the rounds only, so that new blocks are not held up by old ones.
+ * Scans the watched addresses up to the head, and some earlier blocks again. If a flood of dust makes that rescan slow,
+ * only some rounds do it, so old blocks do not delay new ones.
  */
 async function rescan(
   ctx: Context,
@@ -209,12 +208,12 @@ async function blocksOf(judged: readonly Judged[]): Promise<Set<string>> {
   return names
 }
 
-/** A number that differs in each round, for what a round can only take a part of. */
+/** Returns a number that differs in each round, to choose what the round reads if it can't read everything. */
 const turnOf = (ctx: Context): number => Math.floor(ctx.now().getTime() / 1_000)
 
 /**
- * Scans the deposits that came back into the scan from the block where their scan stopped. Those that are far behind go
- * apart, so that one that was away for months holds back no other.
+ * Scans deposits that returned to the scan from the block where their scan stopped. Deposits far behind are read
+ * separately, so one that was away for months does not delay the others.
  */
 async function scanBehind(ctx: Context, network: Network, quorum: Quorum, number: bigint): Promise<Backfill[]> {
   const far = back(number, FAR_BLOCKS)
@@ -236,7 +235,7 @@ async function scanBehind(ctx: Context, network: Network, quorum: Quorum, number
   return backfills
 }
 
-/** Returns the transactions of submissions that neither a reported log nor a stored transfer explains. */
+/** Returns the transactions of submissions that no reported log or stored transfer explains. */
 async function unexplained(
   ctx: Context,
   network: Network,
@@ -266,8 +265,8 @@ async function unexplained(
 }
 
 /**
- * Returns the transactions of logs that some endpoint has and no quorum: their receipts decide. Each round takes a
- * limited number, and a different part of them, because an endpoint can make up any number.
+ * Returns the transactions of logs that an endpoint has but no quorum does: their receipts decide. Each round takes a
+ * limited and different part of them, because an endpoint can invent any number.
  */
 function unsettled(
   ctx: Context,
@@ -275,7 +274,7 @@ function unsettled(
   judged: readonly Judged[],
   singles: readonly Row<"transfers">[],
 ): Set<Hash> {
-  // If only one endpoint can be asked, its receipt adds nothing to its log.
+  // With only one endpoint to ask, its receipt adds nothing to its log.
   if (quorum.voters < 2) return new Set()
   const open = judged.filter(({ standing }) => standing === "open" || standing === "single")
   const hashes = [...new Set([...singles.map(row => row.tx_hash), ...open.map(({ log }) => log.txHash)])]
@@ -295,8 +294,8 @@ export const keyOfRow = (row: Row<"transfers">): string =>
   keyOf({ txHash: row.tx_hash, token: row.token, to: row.to_address, k: row.k })
 
 /**
- * After a reorg: compares the blocks of transfers that are not final with the canonical chain, the highest first, until
- * one is still in it. Adds the others to `displaced`. Returns false if a height could not be read.
+ * After a reorg, compares blocks of unfinal transfers with the canonical chain, the highest first, until one is still
+ * in it. Adds the others to `displaced`. Returns false if a height could not be read.
  */
 async function compareDownwards(
   ctx: Context,

@@ -1,4 +1,4 @@
-/** SQL of the scan: what it scans for, and what it found. */
+/** SQL of the scan: the addresses to scan, and the transfers found. */
 import { sql } from "kysely"
 import { ADDRESS_LENGTH, type Address, type Hash } from "../../platform/chain/hex.ts"
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
@@ -24,7 +24,7 @@ const depositsOn = (ctx: Context, chainId: number) =>
     .where("chain_id", "=", chainId)
     .orderBy("id")
 
-/** The receiving addresses of a network that are in the scan of the logs: of each only its 42 characters. */
+/** Returns a network's receiving addresses in the log scan. It reads only the 42 characters of each address. */
 export async function watchedAddresses(ctx: Context, chainId: number): Promise<Address[]> {
   const { rows } = await sql<{ all: string | null }>`select string_agg(address, '' order by id) as all from deposits
     where chain_id = ${chainId} and watched`.execute(ctx.db)
@@ -34,10 +34,10 @@ export async function watchedAddresses(ctx: Context, chainId: number): Promise<A
   })
 }
 
-/** A deposit whose scan has to catch up from this block on. */
+/** A deposit whose scan has to catch up from this block. */
 export type BehindDeposit = Pick<WatchedDeposit, "id" | "address"> & { watchedNumber: bigint }
 
-/** The deposits whose scan is behind the others' by more or less than so many blocks, at most `limit`. */
+/** Returns the deposits whose scan stopped after block `after`, at most at block `before`; at most `limit`. */
 export async function depositsBehind(
   ctx: Context,
   chainId: number,
@@ -49,17 +49,14 @@ export async function depositsBehind(
   return rows
 }
 
-/**
- * Returns the deposits that have one of these addresses, or belong to one of these resources, in the order they were
- * made.
- */
+/** Returns the deposits with one of these addresses, or of one of these resources, in the order of creation. */
 export async function depositsAmong(
   ctx: Context,
   chainId: number,
   addresses: readonly Address[],
   resources: readonly string[],
 ): Promise<WatchedDeposit[]> {
-  // What somebody paid at, or asks about, is not put away any more.
+  // A checkout that gets a payment or a request is no longer put away.
   if (addresses.length > 0) await bringBack(ctx, { addresses: [...new Set(addresses)] })
   const among = (values: readonly string[]) => sql`any(${sqlArray("text", new Set(values))})`
   const found = [
@@ -78,8 +75,8 @@ export async function depositsAmong(
 }
 
 /**
- * Records that the transfers of these addresses are known up to a block; with `undefined`, that the ordinary scan
- * covers them again.
+ * Records that these addresses' transfers are known up to a block; `undefined` means that the ordinary scan covers them
+ * again.
  */
 export async function watchedUpTo(ctx: TxContext, ids: readonly bigint[], number: bigint | undefined): Promise<void> {
   if (number === undefined) {
@@ -93,8 +90,9 @@ export async function watchedUpTo(ctx: TxContext, ids: readonly bigint[], number
 }
 
 /**
- * Returns the submissions whose receipt is due to be read. Anyone may submit hashes of no transaction, as many as he has
- * addresses: so paywalls take turns, and at each of them those that were never looked up take turns with the others.
+ * Returns the submissions whose receipt is due. Anyone may submit any number of hashes without a transaction, one for
+ * each of their addresses. So paywalls take turns, and at each paywall new submissions take turns with those already
+ * looked up.
  */
 export const dueSubmissions = (ctx: Context, chainId: number, limit: number): Promise<Row<"submissions">[]> =>
   ctx.db
@@ -107,7 +105,7 @@ export const dueSubmissions = (ctx: Context, chainId: number, limit: number): Pr
     .limit(limit)
     .execute()
 
-/** Returns which of these submissions name a stored transfer of the settlement token that is not final or gone. */
+/** Returns which of these submissions name a stored settlement-token transfer that is neither final nor gone. */
 export async function explainedSubmissions(
   ctx: Context,
   network: NetworkInfo,
@@ -120,23 +118,22 @@ export async function explainedSubmissions(
   return new Set(rows.map(row => row.id))
 }
 
-/** The embedded database runs a statement in this process. */
+/** The embedded database runs a statement in this process, so long statements would block it. */
 const ROWS_PER_STATEMENT = 200
 
 /**
- * SQL: whether a report is about another transfer than the row. A block's hash fixes its content, so a row that was
- * agreed on differs only if it is in another block now; a row that one endpoint alone reported can be wrong in
- * anything.
+ * SQL: whether a report differs from the stored row. A block's hash fixes its content, so an agreed row differs only if
+ * it is now in another block. A row that only one endpoint reported can be wrong in any column.
  */
 const isOther = sql<boolean>`(transfers.block_hash <> excluded.block_hash or (transfers.single_source and
   (transfers.block_time, transfers.log_index, transfers.value, transfers.from_address) <>
   (excluded.block_time, excluded.log_index, excluded.value, excluded.from_address)))`
 
 /**
- * Stores transfers as seen. A known transfer that is unchanged stays as it is. One that changed (a transaction that
- * runs again in another block can move other amounts, and from another sender), or was gone, is seen again. A transfer
- * that only one of two endpoints has (`isSingle`) changes nothing that is known, and an agreed one replaces it.
- * Finalized ones never change. Returns the receiving addresses where something changed.
+ * Stores transfers as seen; a known, unchanged transfer stays unchanged. A transfer that changed or was gone becomes
+ * seen again: a reorged transaction can move other amounts, from another sender. A transfer that only one of two
+ * endpoints has (`isSingle`) changes nothing known, and an agreed one replaces it. Final transfers never change.
+ * Returns the receiving addresses where something changed.
  */
 export async function storeTransfers(
   ctx: TxContext,
@@ -179,7 +176,7 @@ export async function storeTransfers(
             single_source: eb.ref("excluded.single_source"),
             state: sql`case when transfers.state = 'gone' or ${isOther} then 'seen' else transfers.state end`,
             suspect_at: sql`case when transfers.state = 'gone' or ${isOther} then null else transfers.suspect_at end`,
-            // A transfer that needed a second endpoint can count now.
+            // A transfer that lacked a second endpoint can count now.
             run_at: sql`case when transfers.state = 'confirmed' and not ${isOther} then ${ctx.now()} else transfers.run_at end`,
           }))
           .where(
@@ -194,7 +191,7 @@ export async function storeTransfers(
   return changed
 }
 
-/** Makes the resources that are sold at these addresses, or have these ids, due for settlement. */
+/** Makes the resources at these addresses, or with these ids, due for settlement. */
 export async function wakeSold(
   ctx: SellingTx,
   deposits: readonly bigint[],
@@ -203,21 +200,23 @@ export async function wakeSold(
   if (deposits.length + resources.length > 0) for (const kind of ctx.sells) await kind.wake?.(ctx, deposits, resources)
 }
 
-/** Marks a transfer that only one of two endpoints reports as confirmed, if it is still in the block that was read. */
+/**
+ * Marks a transfer that only one of two endpoints reports as confirmed, if its block is still the one that was read.
+ */
 export const confirmSingle = (ctx: TxContext, { id, block_hash }: Row<"transfers">) =>
   sql`update transfers set state = 'confirmed', suspect_at = null, run_at = ${ctx.now()}
     where id = ${id} and state = 'seen' and single_source and block_hash = ${block_hash}`.execute(ctx.db)
 
-/** What a round met: submissions that were due, and transactions whose transfers are new or have changed. */
+/** What a round met: due submissions, and transactions with new or changed transfers. */
 export interface Met {
   submissions: readonly bigint[]
   hashes: ReadonlySet<Hash>
 }
 
 /**
- * Links submissions and the transfers that they name: the submission needs no receipt any more (one that had been given
- * up is checked again), and a confirmed transfer is settled now. Only what a round met can have changed: hashes that
- * exist nowhere cost their submitter nothing, and stay in the table.
+ * Links submissions to the transfers that they name. Such a submission needs no receipt any more, even if it had been
+ * given up, and a confirmed transfer is settled now. It checks only what the round met. Submitting hashes that do not
+ * exist is free, and they stay in the table.
  */
 export async function linkSubmissions(
   ctx: TxContext,
@@ -228,7 +227,7 @@ export async function linkSubmissions(
   if (submissions.length + hashes.size === 0) return
   const isMet = sql`s.chain_id = ${network.chainId}
     and (s.id = any(${sqlArray("bigint", submissions)}) or s.tx_hash = any(${sqlArray("text", hashes)}))`
-  // A paywall's access belongs to the sender, so the submitter must be the sender; anybody may pay a checkout.
+  // A paywall's access belongs to the sender, so the submitter must be the sender. Anyone may pay a checkout.
   const named = sql`s.chain_id = t.chain_id and s.tx_hash = t.tx_hash and d.id = t.deposit_id
     and s.resource_id = d.resource_id and (not s.by_sender or s.address = t.from_address)
     and t.chain_id = ${network.chainId} and t.token = ${network.token.address}`
@@ -241,14 +240,14 @@ export async function linkSubmissions(
   await sql`update transfers t set run_at = ${ctx.now()}
     from submissions s, deposits d where ${isMet} and ${named} and s.status = 'verifying' and t.state in ('confirmed', 'final')
       and (t.run_at is null or t.run_at > ${ctx.now()})`.execute(ctx.db)
-  // A submission whose transfer is gone, or got another sender when it was mined again, needs its receipt again.
+  // A submission needs its receipt again if its transfer is gone, or has another sender since it was mined again.
   await sql`update submissions s set run_at = ${ctx.now()} where ${isMet} and s.status = 'verifying'
       and s.run_at is null and not exists (select from transfers t, deposits d where ${named} and t.state <> 'gone')`.execute(
     ctx.db,
   )
 }
 
-/** A submission that is due now, for the first time or again. */
+/** The columns of a submission that is due now, whether for the first time or again. */
 export const freshSubmission = (now: Date) => ({
   status: "verifying" as const,
   reason: null,
@@ -260,8 +259,8 @@ export const freshSubmission = (now: Date) => ({
 })
 
 /**
- * Makes a network due for verification soon. Call it outside a transaction, because the verification locks this row
- * while it writes.
+ * Makes a network due for verification soon. Call it outside a transaction, because verification locks this row while
+ * it writes.
  */
 export async function verifySoon(ctx: Context, chainId: number): Promise<void> {
   const now = ctx.now()

@@ -1,4 +1,4 @@
-/** Reads the balances of many receiving addresses, as each endpoint reports them, at the head of the chain. */
+/** Reads many receiving addresses' balances at the head of the chain, as each endpoint reports them. */
 import { decodeFunctionResult, encodeFunctionData, erc20Abi } from "viem"
 import { votesNeeded } from "../../platform/chain/agreement.ts"
 import { ask, awake } from "../../platform/chain/endpoints.ts"
@@ -8,16 +8,16 @@ import type { Network } from "../../platform/chain/networks.ts"
 import type { RpcResult } from "../../platform/chain/rpc.ts"
 import type { Context } from "../../platform/context.ts"
 
-/** How many balances are read in a call. */
+/** How many balances one call reads. */
 export const ADDRESSES_PER_CALL = 500
 
 /**
- * What the endpoints say about an address: that it holds what its rows say (`same`) or another sum (`other`). `alone`:
- * too few of them answered for either. `doubtful`: too few of those that answered say that it holds another sum.
+ * The endpoints' verdict on an address: it holds what its rows say (`same`) or another sum (`other`). `doubtful`: some
+ * report another sum, but too few. `alone`: all answers match, but too few endpoints answered.
  */
 export type Said = "same" | "other" | "doubtful" | "alone" | "nothing"
 
-/** Compares balances in the settlement token with what should be there, at most 500 at once. */
+/** Compares balances in the settlement token with the expected ones, at most 500 per call. */
 export async function compareBalances(
   ctx: Context,
   network: Network,
@@ -34,7 +34,7 @@ export async function compareBalances(
   })
 }
 
-/** One endpoint is not enough: it may lag, or hide what was paid. */
+/** Asks every endpoint, because one may lag or hide a payment. */
 async function balancesOf(
   ctx: Context,
   network: Network,
@@ -54,7 +54,7 @@ async function balancesOf(
   return deposits.map((_, i) => answers.flatMap(balances => balances[i] ?? []))
 }
 
-/** A balance that can't be read counts as not reported. */
+/** Returns the balances; undefined for one that can't be read, which counts as not reported. */
 function readBalances(result: RpcResult | undefined): (bigint | undefined)[] {
   if (!result?.ok) return []
   try {

@@ -1,6 +1,6 @@
 /**
- * SQL of transfers that are not final, by their blocks. A block's hash fixes its content, so what a quorum says of a
- * block holds for each transfer in it that was agreed on: a round costs as much as it meets blocks, not transfers.
+ * SQL of unfinal transfers, by their blocks. A block's hash fixes its content, so what a quorum says about a block
+ * holds for each agreed transfer in it. A round's cost grows with the blocks it meets, not with the transfers.
  */
 import { sql } from "kysely"
 import type { Hash } from "../../platform/chain/hex.ts"
@@ -8,7 +8,7 @@ import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 
-/** The blocks whose transfers may change; `isOdd` as in {@link unfinalBlocks}. */
+/** The range of blocks whose transfers may change; {@link unfinalBlocks} explains `isOdd`. */
 export interface BlockWindow {
   deepest: bigint
   finalized: bigint
@@ -17,31 +17,31 @@ export interface BlockWindow {
   isOdd: boolean
 }
 
-/** A block as transfers name it. */
+/** A block as a transfer's row identifies it. */
 export interface NamedBlock {
   number: bigint
   hash: Hash
 }
 
-/** The transfers in a block that were agreed on and are not final: whether there are some of each kind. */
+/** A block with agreed, unfinal transfers, and whether it has some of each kind. */
 export interface UnfinalBlock extends NamedBlock {
   seen: boolean
   confirmed: boolean
   suspected: boolean
 }
 
-/** How many blocks of a kind one round looks at. */
+/** How many blocks of each kind one round reads. */
 const BLOCKS_PER_ROUND = 500
-/** Rows of one statement: the embedded database runs it in this process. */
+/** Rows per statement, because the embedded database runs it in this process. */
 const ROWS_PER_STATEMENT = 500
-/** How many transfers one round confirms or makes final; the other blocks wait for the next. */
+/** How many transfers one round confirms or makes final; other blocks wait for the next round. */
 export const CHANGES_PER_ROUND = 20_000
 
 const isUnfinal = sql`state in ('seen', 'confirmed') and not single_source`
 
 /**
- * The blocks with transfers that may change in a round: seen and deep, confirmed and final, suspected, or in the blocks
- * that are scanned again. `isOdd` turns the order around, so that blocks nobody can read keep no other for ever.
+ * Returns the blocks with transfers that may change in a round: seen and deep, confirmed and final, suspected, or in
+ * rescanned blocks. `isOdd` reverses the order, so unreadable blocks do not keep others out forever.
  */
 export async function unfinalBlocks(
   ctx: TxContext,
@@ -51,7 +51,7 @@ export async function unfinalBlocks(
   const order = sql.raw(isOdd ? "desc" : "asc")
   const blocks = (condition: ReturnType<typeof sql>) => sql`(select distinct block_number, block_hash from transfers
     where chain_id = ${chainId} and ${isUnfinal} and ${condition} order by block_number ${order} limit ${BLOCKS_PER_ROUND})`
-  // One index scan for each block: a join of them all read the whole table (200,000 rows, measured).
+  // One index scan per block: a join of all of them read the whole table (measured with 200,000 rows).
   const has = (condition: ReturnType<typeof sql>) => sql`exists (select from transfers where chain_id = ${chainId}
     and block_number = b.block_number and block_hash = b.block_hash and ${isUnfinal} and ${condition})`
   const { rows } = await sql<UnfinalBlock>`
@@ -65,7 +65,7 @@ export async function unfinalBlocks(
   return rows
 }
 
-/** The next blocks with such transfers below a height, the highest first. */
+/** Returns the next blocks with such transfers below a height, the highest first. */
 export async function unfinalBlocksBelow(
   ctx: TxContext,
   chainId: number,
@@ -79,7 +79,7 @@ export async function unfinalBlocksBelow(
   return rows
 }
 
-/** Returns such transfers in these blocks, at most `limit`, from the `start`th on and then from the first. */
+/** Returns such transfers in these blocks, at most `limit`, starting at the `start`th and wrapping around. */
 export async function transfersIn(
   ctx: TxContext,
   chainId: number,
@@ -98,7 +98,7 @@ export async function transfersIn(
   return rows
 }
 
-/** Returns transfers that one endpoint alone has reported, at most `limit`, from the `start`th on. */
+/** Returns transfers that only one endpoint has reported, at most `limit`, starting at the `start`th. */
 export async function singleTransfers(
   ctx: TxContext,
   chainId: number,
@@ -110,7 +110,7 @@ export async function singleTransfers(
   return rows
 }
 
-/** Returns these transfers as they are now, those that are not final. */
+/** Reads these transfers again, without those that are final by now. */
 export async function stillUnfinal(ctx: TxContext, ids: readonly bigint[]): Promise<Row<"transfers">[]> {
   if (ids.length === 0) return []
   const { rows } = await sql<Row<"transfers">>`select * from transfers
@@ -118,7 +118,7 @@ export async function stillUnfinal(ctx: TxContext, ids: readonly bigint[]): Prom
   return rows
 }
 
-/** Returns the places of the transfers in these blocks that need no second look, as `HASH INDEX`. */
+/** Returns the places of the transfers in these blocks that need no second check, as `HASH INDEX`. */
 export async function placesIn(ctx: TxContext, chainId: number, blocks: readonly NamedBlock[]): Promise<Set<string>> {
   if (blocks.length === 0) return new Set()
   const { rows } = await sql<{ hash: Hash; places: string }>`
@@ -128,12 +128,12 @@ export async function placesIn(ctx: TxContext, chainId: number, blocks: readonly
   return new Set(rows.flatMap(({ hash, places }) => places.split(" ").map(place => `${hash} ${place}`)))
 }
 
-/** What a round changed: the transfers' ids and transactions. */
+/** What a round changed: ids and transactions of transfers. */
 export type Changed = Pick<Row<"transfers">, "id" | "tx_hash">
 
 /**
- * Marks the transfers in these blocks that were seen as confirmed and due for settlement; `isSingle` if only one of two
- * endpoints says so.
+ * Marks the seen transfers in these blocks as confirmed and due for settlement; `isSingle` means that only one of two
+ * endpoints confirms them.
  */
 export const confirmBlocks = (
   ctx: TxContext,
@@ -149,7 +149,7 @@ export const confirmBlocks = (
 export const finalizeBlocks = (ctx: TxContext, chainId: number, blocks: readonly NamedBlock[]): Promise<Changed[]> =>
   changeIn(ctx, chainId, blocks, sql`state = 'final', suspect_at = null`, sql`state = 'confirmed'`)
 
-/** Marks the transfers in these blocks as suspected since now, or no longer. */
+/** Marks the transfers in these blocks as suspected from now on, or as no longer suspected. */
 export const suspectBlocks = (
   ctx: TxContext,
   chainId: number,

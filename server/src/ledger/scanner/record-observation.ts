@@ -1,6 +1,6 @@
 /**
- * Writes the result of a verification round: new transfers, those that moved or are gone, those that are deep enough or
- * final, and where the next round starts.
+ * Writes the result of a verification round: transfers that are new, moved, gone, deep enough or final, and where the
+ * next round starts.
  */
 import { sql } from "kysely"
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
@@ -28,8 +28,8 @@ import { statusMessage } from "./submission-faults.ts"
 import { traceScan } from "./trace-scan.ts"
 
 /**
- * Writes an observation; call it inside a transaction. Returns what wake-ups call the submissions that ended, and
- * whether the next round should follow at once. `startMs`: when the round began, for traces.
+ * Writes an observation; call it inside a transaction. Returns the wake-up names of submissions that ended, and whether
+ * the next round should follow immediately. `startMs` is when the round started, for traces.
  */
 export async function recordObservation(
   ctx: SellingTx,
@@ -76,14 +76,14 @@ export async function recordObservation(
   return { ended, isMore: seen.isMore || changed.length >= CHANGES_PER_ROUND }
 }
 
-/** What is stored now, as far as the round may change it. */
+/** Reads the rows that the round may change. */
 async function storedNow(ctx: TxContext, network: NetworkInfo, seen: Observation) {
   const blocks = await unfinalBlocks(ctx, network.chainId, seen.window)
   const ids = seen.doubted.map(row => row.id)
   return { blocks, doubted: await stillUnfinal(ctx, ids) }
 }
 
-/** Writes the decisions about transfers and submissions; returns the resources whose submissions ended. */
+/** Writes decisions; returns the changed transfers, and the resources whose submissions ended. */
 async function write(
   ctx: TxContext,
   network: NetworkInfo,
@@ -125,7 +125,7 @@ async function write(
   return { changed, ended: failedOf(changes).map(({ resource_id: id }) => id) }
 }
 
-/** Writes when submissions are looked up again, all in one statement: each block has those of all payments under way. */
+/** Writes when to look submissions up again, in one statement: each block has those of all payments under way. */
 async function postpone(ctx: TxContext, changes: readonly SubmissionChange[]): Promise<void> {
   if (changes.length === 0) return
   const rows = changes.map(({ submission: { id, attempts }, change }) => {

@@ -1,10 +1,10 @@
 /**
- * Finds tokens that nobody sells for at receiving addresses, without a hash that anyone submitted. It reads the Transfer
- * logs of every token to the addresses that were in the scan, and asks each token what the address holds.
+ * Finds tokens at receiving addresses that nothing is sold for, without a submitted hash. It reads the Transfer logs of
+ * every token to the addresses that were in the scan, and asks each token for the address's balance.
  *
- * Anyone can emit such logs for nothing, so this is apart from the scan that finds payments: it has its own job, its own
- * position, its own knowledge of what endpoints refuse, and a fixed number of calls in a round. A flood makes it fall
- * behind, and nothing else. It reads finalized blocks only, so that no reorg removes what it found.
+ * Anyone can emit such logs for free, so this is separate from the payment scan. It has its own job, its own position,
+ * its own record of what endpoints refuse, and a fixed number of calls per round. A flood only makes it fall behind. It
+ * reads only finalized blocks, so no reorg removes what it found.
  */
 import { sql } from "kysely"
 import { statementOf, votesNeeded } from "../../platform/chain/agreement.ts"
@@ -21,20 +21,20 @@ import { askBalances } from "./check-foreign-tokens.ts"
 import { type Watched, watchedSince, writeProgress } from "./track-foreign-tokens.ts"
 
 type Scan = Row<"token_scans">
-/** The position of the scan, and from which time on it includes addresses that have left the payment scan since. */
+/** The position of the scan, and the time since which it includes addresses that have left the payment scan. */
 type Position = Pick<Scan, "from_block" | "to_block" | "from_time" | "after_id" | "blocks">
 
-/** The wait between two rounds, when all finalized blocks are read, and when they are not. */
+/** The wait between two rounds: after all finalized blocks are read, and before. */
 const PAUSE_MS = 300_000
 const SOON_MS = 30_000
-/** How many `eth_getLogs` a round sends to each endpoint; with 1,000 addresses in a call, 40,000 addresses. */
+/** How many `eth_getLogs` a round sends to each endpoint; with 1,000 addresses per call, 40,000 addresses. */
 const CALLS_PER_ROUND = 40
 const ROUND_MS = 60_000
 /** Longer than a round, its last answers and its balances can take together. */
 const LEASE_MS = 300_000
 const ADDRESSES_PER_CALL = 1_000
 const MAX_BLOCKS = 1_000n
-/** New rows of a network in a day; at this number the scan pauses where it is. */
+/** The most new rows of a network in a day; then the scan pauses. */
 const MAX_PER_DAY = 2_000
 const DAY_MS = 24 * 3_600_000
 
@@ -49,14 +49,14 @@ export async function foreignTokenRound(ctx: Context, network: Network): Promise
       if (await hasRoom(ctx, network)) await readOn(ctx, own, scan)
       await askBalances(ctx, own)
     } catch (error) {
-      // The scan for payments reports endpoints that can't be asked.
+      // The payment scan reports endpoints that can't be asked.
       if (!(error instanceof RpcError) || ctx.signal.aborted) throw error
     }
   })
   return SOON_MS
 }
 
-/** Starts at the last block that the scan for payments knows to be final. */
+/** Starts at the last block that the payment scan knows to be final; returns whether the scan has a position. */
 async function isBegun(ctx: Context, { chainId }: Network): Promise<boolean> {
   const begun = await sql`insert into token_scans (chain_id, from_block, to_block, from_time, blocks, run_at)
     select chain_id, finalized_number + 1, finalized_number, ${ctx.now()}, ${MAX_BLOCKS}, ${ctx.now()} from cursors
@@ -70,7 +70,7 @@ async function isBegun(ctx: Context, { chainId }: Network): Promise<boolean> {
   return there !== undefined
 }
 
-/** A refusal of this job must not pause the scan for payments. */
+/** An endpoint's refusal in this job must not pause the payment scan. */
 const ownCopy = endpointCopies()
 
 async function hasRoom(ctx: Context, { chainId, name }: Network): Promise<boolean> {
@@ -117,7 +117,7 @@ interface Round {
   allowances: ReadonlyMap<Endpoint, Allowance>
 }
 
-/** Reads the next addresses of the current blocks; undefined if too few endpoints respond. */
+/** Reads the next addresses in the current blocks; undefined if too few endpoints respond. */
 async function readPage(ctx: Context, network: Network, round: Round, at: Position): Promise<Step | undefined> {
   const { quorum, allowances } = round
   await quorum.learn([at.to_block], [])
@@ -126,7 +126,7 @@ async function readPage(ctx: Context, network: Network, round: Round, at: Positi
   const deposits = await watchedSince(ctx, network.chainId, at, ADDRESSES_PER_CALL)
   const last = deposits.at(-1)
   if (!last) return { next: afterBlocks(at, has), found: [], isLast: false }
-  // If all calls of a round are not enough for a page, it can't be read at all.
+  // If all calls of a round are not enough for a page, the page can't be read at all.
   const isWhole = [...allowances.values()].every(({ calls }) => calls === CALLS_PER_ROUND)
   const addresses = deposits.map(deposit => deposit.address)
   const query = { addresses, fromBlock: at.from_block, toBlock: at.to_block, has }
@@ -157,7 +157,7 @@ async function readPage(ctx: Context, network: Network, round: Round, at: Positi
 }
 
 /**
- * All addresses of these blocks are read. The next range is larger if a flood or a node's limit had made this one
+ * Moves past blocks whose addresses are all read. The next range is larger if a flood or a node's limit made this one
  * small.
  */
 function afterBlocks({ to_block, blocks }: Position, { time }: Block): Position {

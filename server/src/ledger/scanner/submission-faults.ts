@@ -1,6 +1,4 @@
-/**
- * Why a submission did not lead to access, in words that say what happened and what to do.
- */
+/** Explains why a submission did not lead to access: what happened and what to do. */
 import { type Address, checksummed } from "../../platform/chain/hex.ts"
 import { mayBuy } from "../../platform/chain/may-buy.ts"
 import type { Token } from "../../platform/chain/network-facts.ts"
@@ -13,7 +11,7 @@ export interface Failure {
   message: string
 }
 
-/** What a submission claims: that `address` (null: anyone) paid at one of `deposits`. */
+/** The claim of a submission: `address` (null: anyone) paid at one of `deposits`. */
 export interface Claimed {
   address: Address | null
   deposits: ReadonlySet<Address>
@@ -23,8 +21,8 @@ export interface Claimed {
 }
 
 /**
- * Returns why this receipt is not a payment by this address to this paywall; undefined if it is one. `ownerOf` names
- * the owner of an address, if it is one of ours.
+ * Returns why this receipt is not a payment by this address to this paywall; undefined if it is one. `ownerOf` returns
+ * the owner of an address if it is one of ours.
  */
 export function faultOf(
   receipt: Receipt,
@@ -74,13 +72,13 @@ export function underpaid(received: bigint, price: bigint, token: Token): Failur
   }
 }
 
-/** No endpoint knows the transaction, and its time is over. */
+/** No endpoint knows the transaction, and the time to find it has ended. */
 export const notFound = (network: string): Failure => ({
   reason: "not_found",
   message: `No transaction with this hash was seen on ${network} within 24 hours. If it is mined later, it still counts.`,
 })
 
-/** The message about money that waits for the merchant and that nobody has submitted. */
+/** Messages about money that waits for the merchant and was not submitted. */
 export const waitsForMerchant: Record<"underpaid" | "late" | "wrong_asset" | "sanctioned" | "no_buyer", string> = {
   underpaid:
     "Less than the price arrived. Send the rest within seven days, or ask the merchant, who can accept or return what came.",
@@ -102,7 +100,7 @@ export const sanctioned: Failure = {
   message: waitsForMerchant.sanctioned,
 }
 
-/** Nobody has the sender's address. */
+/** Nobody controls the sender's address. */
 export const noBuyer: Failure = {
   reason: "wrong_sender",
   message: waitsForMerchant.no_buyer,

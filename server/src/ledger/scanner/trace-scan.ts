@@ -1,4 +1,4 @@
-/** Adds what a scan round found about each payment to that payment's trace. */
+/** Adds a scan round's findings about each payment to its trace. */
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
 import { tracedTransfers } from "../../platform/db/read-traces.ts"

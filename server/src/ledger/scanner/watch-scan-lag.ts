@@ -1,6 +1,6 @@
 /**
- * How far the logs that were surely read are behind the head: a scan that has stopped finds no payment, and must not
- * look like one that works. The lag is stored with the cursor, so that every process can report it.
+ * Measures how far the agreed logs are behind the head: a stopped scan finds no payments, and must not look healthy.
+ * The lag is stored with the cursor, so any process can report it.
  */
 import type { Network } from "../../platform/chain/networks.ts"
 import type { Context, TxContext } from "../../platform/context.ts"
@@ -9,14 +9,14 @@ import type { Db } from "../../platform/db/open.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { scanBehind, scanLag, scanStopped } from "../../platform/metrics.ts"
 
-/** A network without a completed round for this many rounds is in trouble. */
+/** A network that completes no round for this many rounds has a problem. */
 const MISSED_ROUNDS = 5
 /**
- * Without a new lowest lag for this many rounds the scan is not catching up; one round reads 50,000 blocks of a good
+ * A scan without a new lowest lag for this many rounds is not catching up; one round reads 50,000 blocks from a good
  * node.
  */
 const STUCK_ROUNDS = 3
-/** Rounds count as at least this long, however short the interval is: slow endpoints make them longer. */
+/** A round counts as at least this long, even with a shorter interval, because slow endpoints lengthen it. */
 const MIN_ROUND_MS = 10_000
 
 type Lag = Pick<Row<"cursors">, "lag_blocks" | "lag_low" | "lag_low_at">
@@ -25,7 +25,7 @@ type Lag = Pick<Row<"cursors">, "lag_blocks" | "lag_low" | "lag_low_at">
 export function lagAfter(before: Lag, lagBlocks: bigint, bound: number, now: Date): Lag {
   const isBehind = lagBlocks > BigInt(bound)
   const wasBehind = before.lag_blocks > BigInt(bound)
-  // While the scan catches up, each round brings a new lowest lag. The lowest counts from when the scan falls behind.
+  // While the scan catches up, each round reaches a new lowest lag. That record starts when the scan falls behind.
   const isLower = !isBehind || !wasBehind || before.lag_low === null || lagBlocks < before.lag_low
   return isLower
     ? { lag_blocks: lagBlocks, lag_low: lagBlocks, lag_low_at: now }
@@ -53,7 +53,7 @@ export async function logLag(ctx: Context, network: Network, before: Lag): Promi
   if (wasBehind && !isBehind) ctx.log.info(facts, "the scan has caught up")
 }
 
-/** Whether no round has completed on a network for a while: its nodes don't respond, or no worker runs. */
+/** Whether a network has completed no round for a while, because its nodes do not respond or no worker runs. */
 export async function isStale(ctx: TxContext, chainId: number): Promise<boolean> {
   return isOverdue(ctx, await cursorOf(ctx.db, chainId))
 }
@@ -62,7 +62,7 @@ export async function isStale(ctx: TxContext, chainId: number): Promise<boolean>
 export const scannedBlock = async (db: Db, chainId: number): Promise<bigint | undefined> =>
   (await cursorOf(db, chainId))?.block_number
 
-/** Whoever waits for a payment asks for it. */
+/** Gathered, because every request that waits for a payment reads it. */
 const cursorOf = gatherRows(async (db: Db, chainIds: readonly number[]) => {
   const cursors = db.selectFrom("cursors").select(["chain_id", "block_number", "looked_at", "interval_ms"])
   const rows = await cursors.where("chain_id", "in", chainIds).execute()
@@ -71,19 +71,19 @@ const cursorOf = gatherRows(async (db: Db, chainIds: readonly number[]) => {
 
 type Rounds = Pick<Row<"cursors">, "looked_at" | "interval_ms">
 
-/** By the setting of the worker: a process with another one would call a scan overdue that is not. */
+/** By the worker's setting: a process with a different setting would call a healthy scan overdue. */
 const roundMsOf = ({ interval_ms }: Rounds): number => Math.max(interval_ms, MIN_ROUND_MS)
 
-/** The same, of a cursor that was read; undefined before the first round. */
+/** Does the same for a cursor that was already read; true for undefined, before the first round. */
 export const isOverdue = (ctx: TxContext, cursor: Rounds | undefined): boolean =>
   !cursor?.looked_at || ctx.now().getTime() - cursor.looked_at.getTime() > MISSED_ROUNDS * roundMsOf(cursor)
 
-/** A worker takes a network's round within this time of when it is due, also after a round that failed. */
+/** A worker starts a network's round at most this long after it is due, even after a failed round. */
 const TAKEN_MS = 15_000
 
 /**
- * Returns what a person should check about the scans, in words for everyone, and shows in the gauge which of them stand
- * still. No process can mend them by serving less, so they are alarms of every process and make none unready.
+ * Returns what a person should check about the scans, in public words, and shows in the gauge which of them have
+ * stopped. Serving less would fix nothing, so these alarms make no process unready.
  */
 export async function scanAlarms(ctx: Context): Promise<string[]> {
   const cursors = await ctx.db.selectFrom("cursors").selectAll().execute()
@@ -102,7 +102,7 @@ export async function scanAlarms(ctx: Context): Promise<string[]> {
 
 function overdueMessage(cursor: Row<"cursors"> | undefined, now: number): string {
   const since = cursor?.looked_at ? ` since ${cursor.looked_at.toISOString()}` : ""
-  // The claim of a round sets when the next one is due, also where the round then fails.
+  // Claiming a round sets when the next one is due, even if the round then fails.
   const isTaken =
     cursor && (cursor.run_at.getTime() > now - TAKEN_MS || (cursor.lease_until && cursor.lease_until.getTime() > now))
   const cause = isTaken ? "rounds are begun, and none ends" : "no worker begins a round"
