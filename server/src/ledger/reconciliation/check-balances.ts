@@ -1,6 +1,6 @@
 /**
- * Compares the balances of deposits at one finalized block with the sums of their rows up to that block. A difference
- * is explained first: by payouts in flight, by a row that receipts contradict, by a log that the scan missed.
+ * Compares deposits' balances at one finalized block with the sums of their rows up to that block. It first tries to
+ * explain a difference: by payouts in flight, a row that receipts contradict, or a log that the scan missed.
  */
 import { sql } from "kysely"
 import { decodeFunctionResult, encodeFunctionData, erc20Abi } from "viem"
@@ -22,23 +22,20 @@ import { compareLogs } from "./compare-logs.ts"
 import type { Compared, Finding } from "./report.ts"
 
 const ADDRESSES_PER_CALL = 500
-/** How many of a deposit's newest rows are compared one by one. The daily pass compares them all. */
+/** How many of a deposit's newest rows are compared individually. The daily pass compares all of them. */
 const ROWS_OF_A_DEPOSIT = 500
 /**
- * Of how many deposits of a call the rows are compared, those first that lack money. Dust makes a deposit differ, and
+ * How many deposits per call have their rows compared, those that lack money first. Dust makes a deposit differ, and
  * anyone can send dust to every address.
  */
 const DEPOSITS_BY_ROWS = 10
 const WINDOWS_OF_DEPOSITS = 50
-/** Unexplained missing money must be found missing twice, this far apart: an endpoint may index a log late. */
+/** Unexplained missing money must be seen twice, this far apart, because an endpoint may index a log late. */
 const UNEXPLAINED_MS = 600_000
 
 type Deposit = Row<"deposits">
 
-/**
- * Since when deposits lack money without explanation, by id. In memory: after a restart it must be found missing twice
- * again.
- */
+/** Since when deposits lack money without explanation, by id. In memory, so a restart requires two more sightings. */
 export const unexplained = new Map<string, number>()
 
 /** Compares deposits at the quorum's finalized block. */
@@ -76,7 +73,7 @@ export async function checkBalances(
   return unproven === undefined ? {} : { unproven }
 }
 
-/** A deposit that does not hold what its rows say. */
+/** A deposit whose balance differs from its rows. */
 interface Differing extends DepositSums {
   deposit: Deposit
   balance: bigint
@@ -90,7 +87,7 @@ async function balanced(ctx: Context, ids: readonly bigint[], at: bigint): Promi
 }
 
 /**
- * Balances by address, for each endpoint that has the state of the block; keyed by its place in the setting, from 0.
+ * Balances by address, from each endpoint that has the block's state; the key is its position in the setting, from 0.
  */
 type Reported = ReadonlyMap<number, ReadonlyMap<Address, bigint>>
 
@@ -109,7 +106,7 @@ async function balancesByEndpoint(
   return new Map(answers.flat())
 }
 
-/** Returns the balance that a quorum and a plurality of the endpoints report; undefined if there is none. */
+/** Returns the balance that a quorum and a plurality of the endpoints report; undefined without one. */
 function agreedBalance(network: Network, reported: Reported, { address }: Deposit): bigint | undefined {
   const values = [...reported.values()].flatMap(balances => balances.get(address) ?? [])
   const groups = [...Map.groupBy(values, value => value).values()].sort((a, b) => b.length - a.length)
@@ -118,7 +115,7 @@ function agreedBalance(network: Network, reported: Reported, { address }: Deposi
   return first[0]
 }
 
-/** Describes which endpoint reports what, when they do not agree. */
+/** Describes what each endpoint reports when they disagree. */
 function contradiction({ endpoints }: Network, reported: Reported, { id, address }: Deposit, at: bigint): string {
   const said = [...reported].map(
     ([i, balances]) => `endpoint ${i + 1} of ${endpoints.length}: ${balances.get(address) ?? "nothing"}`,
@@ -164,7 +161,7 @@ const sumsOf = (ctx: Context, network: Network, deposits: readonly Deposit[], at
     at,
   )
 
-/** Finds out why deposits do not hold what their rows say: together, as strangers decide how many they are. */
+/** Explains why deposits differ from their rows, all together, because strangers control how many there are. */
 async function explain(
   ctx: SellingContext,
   network: Network,
@@ -188,10 +185,10 @@ async function explain(
   for (const each of sure) {
     const { deposit, balance } = each
     const now = sums.get(deposit.id)
-    // A log that the scan missed is stored by now: as a transfer in flight, or as an outflow.
+    // A log that the scan missed is stored by now, as a transfer in flight or as an outflow.
     if (!now || now.inFlight || balance === now.came - now.went) continue
     const words = wordsOf(quorum, each)
-    // More money than the rows say is no loss, and no reason to halt.
+    // A surplus over the rows is no loss, so it is no reason to halt.
     if (balance < now.came - now.went) {
       const id = `${deposit.id}`
       const since = unexplained.get(id) ?? ctx.now().getTime()
@@ -208,7 +205,7 @@ const lacksMoney = ({ balance, came, went }: Differing): boolean => balance < ca
 const wordsOf = ({ finalized }: Quorum, { deposit, balance, came, went }: Differing): string =>
   `the deposit ${deposit.address} (row ${deposit.id} of deposits) holds ${balance} at block ${finalized}, and its rows say ${came} in, ${went} out`
 
-/** Reads the balances from all endpoints again; returns the deposits that a quorum confirms to differ. */
+/** Rereads the balances from all endpoints; returns the deposits that a quorum confirms to differ. */
 async function readAgain(
   ctx: Context,
   network: Network,
@@ -226,7 +223,7 @@ async function readAgain(
   return { sure, unproven: doubtful && wordsOf(quorum, doubtful) }
 }
 
-/** Finds the first of a deposit's newest rows that its receipt contradicts, or that differs from what was signed. */
+/** Finds the first of a deposit's newest rows that its receipt contradicts, or that differs from the signed bytes. */
 export async function checkRowsOf(
   ctx: Context,
   network: Network,
@@ -257,7 +254,7 @@ export async function checkRowsOf(
   ])
 }
 
-/** Compares the logs of deposits since the first of their balances last agreed. */
+/** Compares deposits' logs since the earliest block at which one of them last agreed. */
 async function compareSince(
   ctx: SellingContext,
   network: Network,

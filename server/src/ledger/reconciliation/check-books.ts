@@ -1,15 +1,14 @@
 /**
- * Compares the logs of new finalized blocks with the rows, hourly, for each payout wallet. A transfer that no payout
- * explains, a payout that was paid twice, a final payout that never left, a row that contradicts its receipt: each
- * halts the wallets.
+ * Compares the logs of new finalized blocks with the rows, hourly, for each payout wallet. The wallets halt for a
+ * transfer without a payout, a payout paid twice, a final payout that never left, or a row contradicting its receipt.
  *
- * The comparison holds the wallet's lease, as a payout round does, so the payout engine signs nothing for the wallet
- * between the comparison and the halt. The lease may expire while a slow endpoint responds. The halt is safe even then:
- * it updates the wallet's row, and code that gives nonces locks that row until the commit and reads the status under
- * the lock. So a nonce is given before the halt, or not at all; and nothing of a halted wallet is broadcast.
+ * The comparison holds the wallet's lease, like a payout round, so the payout engine signs nothing between the
+ * comparison and the halt. The lease may expire while a slow endpoint responds, but the halt stays safe. It updates the
+ * wallet's row, and code that assigns nonces locks that row until the commit and reads the status under the lock. So a
+ * nonce is assigned before the halt or not at all, and a halted wallet broadcasts nothing.
  *
- * A comparison takes turns with the payout rounds. How far it got is stored, so that the next turn, of this process or
- * another, continues there.
+ * A comparison takes turns with the payout rounds. Its progress is stored, so the next turn, in any process, continues
+ * there.
  */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -29,28 +28,26 @@ import { type Compared, haltPayoutWallets, reportUnproven } from "./report.ts"
 const HOUR_MS = 3_600_000
 /** The longest sleep: a new or resumed wallet is compared within a minute. */
 const IDLE_MS = 60_000
-/**
- * The wait after a comparison that could not finish, so that an endpoint does not get the same requests again at once.
- */
+/** The wait after an unfinished comparison, so an endpoint does not immediately get the same requests again. */
 const RETRY_MS = 60_000
 /**
- * The wait while a payout round holds the lease. The round leaves the lease free for longer than this before the next.
+ * The wait while a payout round holds the lease. Each round leaves the lease free for longer than this before the next.
  */
 const LEASE_TAKEN_MS = 250
-/** As long as a payout round's lease, so that payouts wait no longer when this process dies. */
+/** As long as a payout round's lease, so payouts wait no longer than that if this process dies. */
 const LEASE_MS = 30_000
-/** How long a turn takes, apart from the part that it ends with; payouts wait meanwhile. */
+/** How long a turn takes, not counting the part it ends with. Payouts wait meanwhile. */
 const TURN_MS = 15_000
-/** The wait between two turns of a comparison: payouts have theirs. */
+/** The wait between two turns of a comparison, in which payouts take theirs. */
 const BETWEEN_TURNS_MS = 1_000
-/** Five questions for logs of a thousand addresses each. */
+/** Five log requests, each for a thousand addresses. */
 const DEPOSITS_AT_ONCE = 5_000
-/** The clocks of this process, of others and of the chain differ by less than this. */
+/** The clocks of this process, other processes and the chain differ by less than this. */
 const MAX_SKEW_MS = 600_000
 
 /**
- * Compares once a payout wallet's hour is over, for a turn of `turnMs` milliseconds; returns how many milliseconds the
- * next call may wait.
+ * Compares when a payout wallet's hour has passed, for a turn of `turnMs` milliseconds; returns how many milliseconds
+ * the next call may wait.
  */
 export async function checkBooks(
   ctx: SellingContext,
@@ -67,7 +64,7 @@ export async function checkBooks(
   const waitMs = wallet ? msUntilDue(ctx, wallet) : IDLE_MS
   if (!wallet || waitMs > 0) return waitMs
   const now = ctx.now()
-  // `run_at` is when a payout round last ran, so the comparison leaves it as it is.
+  // `run_at` is when a payout round last ran, so the comparison does not change it.
   const job = { table: "wallets", only: wallet.id, leaseMs: LEASE_MS, now, nextRunAt: wallet.run_at } as const
   let nextMs = LEASE_TAKEN_MS
   await withLease(ctx.db, job, async claimed => {
@@ -77,7 +74,7 @@ export async function checkBooks(
   return Math.min(IDLE_MS, nextMs)
 }
 
-/** 0 when the wallet's comparison is due. A halted wallet is not compared until a person resumes it. */
+/** Returns 0 if the wallet's comparison is due. A halted wallet is not compared until a person resumes it. */
 function msUntilDue(ctx: Context, { status, check_at: dueAt }: Row<"wallets">): number {
   if (status === "halted") return IDLE_MS
   if (dueAt === null || isDue(dueAt, ctx.now(), HOUR_MS)) return 0
@@ -87,8 +84,8 @@ function msUntilDue(ctx: Context, { status, check_at: dueAt }: Row<"wallets">): 
 type Wallet = Row<"wallets">
 
 /**
- * Compares from where the last turn stopped, for one turn; returns how many milliseconds the next comparison, or turn,
- * may wait.
+ * Compares for one turn, from where the last one stopped; returns how many milliseconds the next comparison or turn may
+ * wait.
  */
 async function compareNewBlocks(
   ctx: SellingContext,
@@ -104,7 +101,7 @@ async function compareNewBlocks(
     .where("chain_id", "=", network.chainId)
     .executeTakeFirst()
   const quorum = await openQuorum(network, cursor?.block_number ?? 0n, ctx.signal)
-  // The first comparison is of one block; where it has begun, of that one.
+  // The first comparison covers one block: the current one, or the one where it already started.
   const first = wallet.checked_to ?? quorum.finalized
   let from = wallet.checked_number === null ? first : wallet.checked_number + 1n
   let begun = wallet
@@ -130,21 +127,21 @@ async function compareNewBlocks(
       break
     }
   }
-  // A turn that stops in the middle has not compared what follows from it.
+  // A turn that stops in the middle has not compared the later blocks.
   if (nextMs !== BETWEEN_TURNS_MS) await followGivenBack(ctx, network)
   const dueInMs = nextMs === BETWEEN_TURNS_MS ? 0 : nextMs
   await note(ctx, wallet, { check_at: new Date(startedAt.getTime() + dueInMs) })
   return nextMs
 }
 
-/** Not fenced by the claim: what was compared stays so when the lease has expired. */
+/** Not fenced by the claim: compared blocks stay compared even if the lease has expired. */
 const note = (ctx: Context, { id }: Wallet, change: Partial<Wallet>) =>
   ctx.db.updateTable("wallets").set(change).where("id", "=", id).execute()
 
 /**
- * Stores the progress of a range, if the wallet is still where the range began, and in it unless it `begins`; returns
- * whether it is. A worker whose lease has ended may come back while another compares other blocks: its position would
- * skip deposits there.
+ * Stores a range's progress if the wallet is still at the start of the range and, unless it `begins`, within it;
+ * returns whether it is. A worker whose lease has expired may return while another compares different blocks. Its
+ * position would skip deposits there.
  */
 async function noteProgress(
   ctx: Context,
@@ -161,8 +158,8 @@ async function noteProgress(
 }
 
 /**
- * Compares the blocks from `from` on, as many as are compared at once, part by part until `until`. `comparedTo` is the
- * last of them once all parts are compared; `isLost`: another worker compares others meanwhile.
+ * Compares blocks from `from`, as many as fit in one comparison, part by part until `until`. `comparedTo` is the last
+ * of them once all parts are compared; `isLost` means that another worker compares other blocks.
  */
 async function compareRange(
   ctx: SellingContext,
@@ -201,8 +198,8 @@ async function compareRange(
 }
 
 /**
- * Decides how many blocks from `from` on are compared at once, and compares the deposits that their factories name in
- * them; `end` is the last of these blocks.
+ * Decides how many blocks from `from` to compare together, and compares the deposits that factories name in them; `end`
+ * is the last of these blocks.
  */
 async function compareNamed(
   ctx: SellingContext,

@@ -1,7 +1,7 @@
 /**
  * Compares escrows with what the chain stores about their payments, at one finalized block. Only our relay wallet can
- * change them, except that a payer may take back what is left after the authorization ended. So a difference means that
- * the wallet's key is used elsewhere, or that rows were altered.
+ * change them, except that a payer may reclaim the rest after the authorization ended. So a difference means that the
+ * wallet's key is used elsewhere, or that rows were altered.
  */
 import { sql } from "kysely"
 import { ask, awake, type Endpoint } from "../../platform/chain/endpoints.ts"
@@ -15,23 +15,23 @@ import type { Context } from "../../platform/context.ts"
 import type { Finding } from "./report.ts"
 
 const ESCROWS_PER_CALL = 500
-/** An escrow that ended longer ago is not compared any more. */
+/** An escrow that ended longer ago is no longer compared. */
 const ENDED_MS = 7 * 86_400_000
 
-/** An escrow with the sums of its calls in blocks up to the compared one; base units. */
+/** An escrow with the sums of its calls up to the compared block, in base units. */
 interface Booked {
   session_id: string
   escrow: Address
-  /** The relay wallet: only it may call the escrow for this payment. */
+  /** The relay wallet; only it may call the escrow for this payment. */
   operator: Address
   auth_id: Hash
   authorized: bigint
   captured: bigint
   voided: bigint
   refunded: bigint
-  /** What the payer took back, by an earlier answer of the chain. */
+  /** What the payer reclaimed, according to an earlier answer of the chain. */
   reclaimed: bigint
-  /** Whether the payer may already take back what is left. */
+  /** Whether the payer may already reclaim what is left. */
   over: boolean
 }
 
@@ -44,9 +44,9 @@ export interface ComparedEscrows {
 }
 
 /**
- * Compares every escrow of a network that can still change, `pageSize` in a call. Returns what is proven for each relay
- * wallet, and what was not proven. A finding about an earlier wallet, whose key somebody may have, says nothing about
- * the current one.
+ * Compares every changeable escrow of a network, `pageSize` per call. Returns what is proven for each relay wallet, and
+ * what was not proven. A finding about an earlier wallet, whose key may have leaked, says nothing about the current
+ * one.
  */
 export async function checkEscrows(
   ctx: Context,
@@ -91,10 +91,7 @@ async function comparePage(
   }
 }
 
-/**
- * Reads the escrows, without those that have a call which is not final in the rows and may be in a block up to the
- * finalized one.
- */
+/** Reads the escrows, except those with an unfinished call that may be in a block up to the finalized one. */
 async function bookedBy(
   ctx: Context,
   network: Network,
@@ -103,7 +100,7 @@ async function bookedBy(
 ): Promise<Booked[]> {
   const { finalized } = quorum
   await quorum.learn([finalized], [])
-  // By the chain's clock, which decides when a payer may take back what is left.
+  // The chain's clock decides when a payer may reclaim what is left.
   const at = quorum.blockAt(finalized)?.block.time ?? ctx.now()
   const sumOf = (kind: string) =>
     sql`coalesce((select sum(i.amount) from payouts i where i.escrow_id = e.session_id and i.kind = ${kind}
@@ -121,8 +118,8 @@ async function bookedBy(
 }
 
 /**
- * Whether the chain holds what the rows say. After the authorization's end, what was left may be gone: the payer took
- * it back.
+ * Whether the chain agrees with the rows. After the authorization's end, the rest may be gone because the payer
+ * reclaimed it.
  */
 function agrees(
   {
@@ -144,8 +141,8 @@ function agrees(
 }
 
 /**
- * Takes a reclaim back that never happened: a later final block still holds the money. A single endpoint had answered
- * wrongly once. The escrow is due again, and releases the money.
+ * Cancels a reclaim that never happened, because a later final block still holds the money: one endpoint once answered
+ * wrongly. The escrow is due again, and releases the money.
  */
 async function withdrawReclaim(ctx: Context, { session_id: sessionId, reclaimed }: Booked, at: bigint): Promise<void> {
   // The reclaim was read at a final block that the scan knows; an older block still holds the money.
@@ -182,8 +179,7 @@ async function stands(ctx: Context, network: Network, quorum: Quorum, before: Bo
 }
 
 /**
- * Returns the states of these payments by each endpoint that has the block; undefined for a payment that it did not
- * report.
+ * Returns these payments' states from each endpoint that has the block; undefined for a payment that it did not report.
  */
 async function statesByEndpoint(
   ctx: Context,

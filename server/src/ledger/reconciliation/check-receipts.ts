@@ -1,7 +1,6 @@
 /**
- * Compares what rows assert about the chain with receipts. A quorum of endpoints has to confirm an assertion; a quorum
- * has to contradict it before a wallet is halted; anything else is unproven. An error, or a null by itself, is never
- * evidence.
+ * Compares rows' assertions about the chain with receipts. A quorum of endpoints must confirm an assertion; only a
+ * quorum that contradicts it halts a wallet. Anything else is unproven. An error, or null alone, is never evidence.
  */
 import { ask, awake } from "../../platform/chain/endpoints.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
@@ -14,7 +13,7 @@ import type { Context } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import type { Compared } from "./report.ts"
 
-/** A row's assertion that a transaction in a final block moved money, or (`moved` false) that it did not. */
+/** A row's assertion that a transaction in a final block moved money or, with `moved` false, that it did not. */
 export interface ChainAssertion {
   table: "transfers" | "payouts" | "outflows"
   id: string
@@ -25,7 +24,7 @@ export interface ChainAssertion {
   from: Address
   to: Address
   value: bigint
-  /** The position among the transfers to this address, from 0; undefined: any. */
+  /** The position among the transfers to this address, from 0; undefined means any. */
   k: number | undefined
   moved: boolean
 }
@@ -44,7 +43,7 @@ export const transferAssertion = (row: Row<"transfers">): ChainAssertion => ({
   moved: true,
 })
 
-/** Returns the assertion of a payout that ended in a block; `deposit` is the address of its deposit. */
+/** Returns the assertion of a payout that ended in a block; `deposit` is its deposit's address. */
 export const payoutAssertion = (row: Row<"payouts"> & { deposit: Address }): ChainAssertion => ({
   table: "payouts",
   id: row.id,
@@ -76,7 +75,7 @@ export const outflowAssertion = (row: Row<"outflows"> & { deposit: Address }): C
 
 type Movement = Pick<ChainAssertion, "token" | "from" | "to" | "value"> & { k?: number | undefined }
 
-/** What each receipt moved, made once: a thousand rows may be about one transaction with a thousand transfers. */
+/** Each receipt's movements, computed once: a thousand rows may concern one transaction with a thousand transfers. */
 const known = new WeakMap<Receipt, ReadonlySet<string>>()
 
 function movementsIn(receipt: Receipt): ReadonlySet<string> {
@@ -98,13 +97,12 @@ const confirms = (receipt: Receipt, assertion: ChainAssertion): boolean =>
   receipt.blockNumber === assertion.blockNumber &&
   holds(receipt, assertion) === assertion.moved
 
-/** How many receipts are read at once. Strangers can put a thousand transfers, a megabyte, into each. */
+/** How many receipts are read at a time. Strangers can put a thousand transfers, a megabyte, into each. */
 const RECEIPTS_AT_ONCE = 25
 const HASHES_OF_A_PART = 100
 
 /**
- * Returns the first assertion that the chain contradicts; `unproven` is one that some endpoints contradict, but too
- * few.
+ * Returns the first assertion that the chain contradicts; `unproven` describes one that too few endpoints contradict.
  */
 export async function checkAssertions(
   ctx: Context,
@@ -112,7 +110,7 @@ export async function checkAssertions(
   quorum: Quorum,
   assertions: readonly ChainAssertion[],
 ): Promise<Compared> {
-  // Each receipt once: one transaction may have hundreds of transfers, and its receipt contains them all.
+  // Each receipt once: one transaction may have hundreds of transfers, all in its receipt.
   const byHash = [...Map.groupBy(assertions, ({ txHash }) => txHash).values()]
   let unproven: string | undefined
   for (let start = 0; start < byHash.length; start += RECEIPTS_AT_ONCE) {
@@ -134,7 +132,7 @@ async function unconfirmed(
   const hashes = [...new Set(assertions.map(({ txHash }) => txHash))]
   const calls = hashes.map(receiptCall)
   const needed = quorumOf(network)
-  // As many endpoints as must agree, so that one that reported a log is never its only witness.
+  // A quorum of endpoints, so an endpoint that reported a log is never its only witness.
   const asked = awake(network.endpoints).slice(0, needed)
   const answers = await Promise.all(
     asked.map(async endpoint => {
@@ -150,7 +148,7 @@ async function unconfirmed(
   })
 }
 
-/** Decides about assertions by what all endpoints report. */
+/** Judges assertions by all endpoints' reports. */
 async function judge(
   ctx: Context,
   network: Network,
@@ -187,8 +185,8 @@ async function judge(
 }
 
 /**
- * Gives things that are about transactions in parts of a hundred transactions, each part with a view of the chain of its
- * own: what one part has read does not stay in memory for the next.
+ * Yields things that concern transactions in parts of a hundred transactions. Each part has its own view of the chain,
+ * so one part's reads do not stay in memory for the next.
  */
 export async function* inParts<T>(
   ctx: Context,
@@ -205,8 +203,8 @@ export async function* inParts<T>(
 }
 
 /**
- * Reads the receipts of transfers from all endpoints; returns the positions of those transfers that a quorum reports, in
- * a block that it agrees on.
+ * Reads transfers' receipts from all endpoints; returns the positions of the transfers that a quorum reports, in a
+ * block that it agrees on.
  */
 export async function provenAmong(
   network: Network,
@@ -226,8 +224,8 @@ export async function provenAmong(
 }
 
 /**
- * Returns a function that counts the endpoints that have another block at an assertion's height, or the block without
- * the transaction; each height is read once.
+ * Returns a function that counts the endpoints with another block at an assertion's height, or with the block but
+ * without the transaction. Each height is read once.
  */
 async function bodiesWithout(
   ctx: Context,

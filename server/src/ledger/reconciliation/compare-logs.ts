@@ -1,6 +1,6 @@
 /**
- * Compares the logs of finalized blocks with the rows, both ways: outgoing transfers of deposits with payouts, incoming
- * ones with transfers. A transfer that the scan missed is stored. A recovery is recorded, and so is what a merchant
+ * Compares the logs of finalized blocks with the rows, both ways: deposits' outgoing transfers with payouts, incoming
+ * ones with transfers. It stores transfers that the scan missed. It also records recoveries, and money that a merchant
  * gave back without the service. An outflow without a payout, or a row that the chain contradicts, is a finding.
  */
 import { sql } from "kysely"
@@ -23,10 +23,10 @@ import { type Blocks, endOfStep } from "./list-compared-deposits.ts"
 import { type KnownDeposit, notedOutflows, noteOutflows, type Stranger } from "./note-outflows.ts"
 import type { Compared } from "./report.ts"
 
-/** How many final transfers of the compared deposits are in memory at once, where they are not in one block. */
+/** How many final transfers of the compared deposits are in memory at a time, unless a single block has more. */
 const TRANSFERS_AT_ONCE = 10_000
 
-/** Compares one range of blocks, both ends included, for these deposits of the network. */
+/** Compares one range of blocks, including both ends, for these deposits of the network. */
 export async function compareLogs(
   ctx: SellingContext,
   network: Network,
@@ -44,7 +44,7 @@ export async function compareLogs(
   return {}
 }
 
-/** Compares as many of the blocks as are read at once; `comparedTo` is the last of them, once they agree. */
+/** Compares as many blocks as it can read in one go; `comparedTo` is the last of them, once they agree. */
 async function compareStep(
   ctx: SellingContext,
   network: Network,
@@ -62,7 +62,7 @@ async function compareStep(
   return (compared.finding ?? compared.unproven) ? compared : { comparedTo: range.to }
 }
 
-/** A range of blocks, and the deposits that are compared in it. */
+/** A range of blocks, and the deposits to compare in it. */
 interface Range extends Blocks {
   ids: readonly bigint[]
 }
@@ -75,9 +75,9 @@ interface Logs {
 }
 
 /**
- * Returns the logs that a quorum of endpoints reports; undefined if a log has neither a quorum for it nor one against
- * it, or too few endpoints responded. So one endpoint that omits a log hides nothing, and one that invents a log stops
- * nothing. Strangers can send so much to an address that the blocks are not all read at once.
+ * Returns the logs that a quorum of endpoints reports. Undefined if a quorum neither confirms nor denies a log, or if
+ * too few endpoints responded. So an endpoint can't hide a log by omitting it, or stop the comparison by inventing one.
+ * Strangers can send so much to an address that several reads are needed.
  */
 async function logsOf(
   ctx: Context,
@@ -90,7 +90,7 @@ async function logsOf(
   const readAll = (isWide: boolean) =>
     Promise.all(awake(network.endpoints).map(endpoint => logsBy(ctx, network, endpoint, addresses, blocks, isWide)))
   let answers = await readAll(false)
-  // As many as must agree have too much of one address in one block.
+  // For a quorum, one address has too many logs in one block.
   if (answers.filter(({ isTooLarge }) => isTooLarge).length >= needed) answers = await readAll(true)
   const readTo = reachedBy(
     answers.map(answer => answer.readTo),
@@ -109,7 +109,7 @@ async function logsOf(
   return outgoing && incoming ? { outgoing, incoming, readTo } : undefined
 }
 
-/** Reads the logs of one endpoint, out of deposits first. */
+/** Reads the logs of one endpoint, outgoing ones first. */
 async function logsBy(
   ctx: Context,
   { token }: Network,
@@ -144,7 +144,7 @@ async function compareOutgoing(
   )
   const places = known.flatMap(placesOf)
   const meant = Map.groupBy(places, ({ place }) => place)
-  // The first payout of a transaction names it, as the rows are in order.
+  // Rows are in order, so the first payout of a transaction names it.
   const named = new Map(places.toReversed().map(({ hash, payout }) => [hash, payout]))
   const paid = new Set<string>()
   const strangers: Stranger[] = []
@@ -177,7 +177,7 @@ async function compareOutgoing(
   return unproven === undefined ? {} : { unproven }
 }
 
-/** What a payout is meant to move, in each transaction that was signed for it. */
+/** Returns the movement that a payout intends, in each transaction that was signed for it. */
 const placesOf = (payout: Ended) =>
   payout.hashes.map(hash => ({ payout, hash, place: `${hash} ${payout.deposit} ${payout.recipient} ${payout.amount}` }))
 
@@ -192,8 +192,8 @@ function strangerMessage(transfer: Transfer, payout: Ended | undefined, named: E
 }
 
 /**
- * Returns the payouts that these transactions of ours are for. A return that the merchant carried out without the
- * service has no nonce; its outflow links it.
+ * Returns the payouts of these transactions of ours. A return that the merchant made without the service has no nonce;
+ * its outflow links it.
  */
 async function payoutsOf(ctx: Context, network: Network, hashes: readonly Hash[]): Promise<Ended[]> {
   if (hashes.length === 0) return []
@@ -209,7 +209,7 @@ async function payoutsOf(ctx: Context, network: Network, hashes: readonly Hash[]
   return rows
 }
 
-/** Returns final payouts in the settlement token, the one whose logs are compared, by the block in their rows. */
+/** Returns final payouts in the settlement token, whose logs are compared, by the block in their rows. */
 async function endedIn(ctx: Context, network: Network, { from, to, ids }: Range): Promise<Ended[]> {
   const { rows } = await sql<Ended>`
     select i.*, d.address as deposit from payouts i join deposits d on d.id = i.deposit_id
@@ -270,7 +270,7 @@ const finalIn = async (ctx: Context, network: Network, { from, to, ids }: Range)
 }
 
 /**
- * Stores transfers that the scan missed, as the scan would have, so that no payment is lost. Returns false if one was
+ * Stores transfers that the scan missed, just as the scan would have, so no payment is lost. Returns false if one was
  * not proven.
  */
 async function storeMissed(
@@ -303,7 +303,7 @@ async function storeAsSeen(ctx: SellingContext, network: Network, found: Found):
     await wakeSold(ctx, ids, [])
     return ids
   })
-  // One line for each transaction: anyone can put a thousand transfers into one.
+  // One line per transaction, because anyone can put a thousand transfers into one.
   for (const [txHash, transfers] of Map.groupBy(found, each => each.txHash))
     ctx.log.warn(
       { network: network.name, txHash, deposit: transfers[0]?.to, transfers: transfers.length },

@@ -1,7 +1,7 @@
 /**
- * Whose logs the comparison reads: deposits that can have moved money in a range of blocks. An address leaves the scan
- * when nobody asks for it; what it receives then is found by its balance, which makes it watched again. Money can leave
- * only where some is. So of a million addresses that nobody paid, none costs a call here.
+ * Selects the deposits whose logs the comparison reads: those that may have moved money in a range of blocks. An
+ * address leaves the scan when nobody asks for it. If it then receives money, its balance shows that and puts it back.
+ * Only an address with money can lose any, so a million unpaid addresses cost no call here.
  */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -11,7 +11,7 @@ import { sqlArray } from "../../platform/db/sql-array.ts"
 import { outgoingKinds } from "../deposits/sum-deposits.ts"
 import type { KnownDeposit } from "./note-outflows.ts"
 
-/** A range of blocks, both ends included. */
+/** A range of blocks, including both ends. */
 export interface Blocks {
   from: bigint
   to: bigint
@@ -20,9 +20,8 @@ export interface Blocks {
 const columns = sql`d.id, d.address, d.factory, d.owner, d.approver, d.open_after_s, d.merchant_id`
 
 /**
- * Returns the next deposits after one that can have moved money in these blocks, in the order of their ids: those in the
- * scan, those that left it after `since`, those with a final transfer or payout in the blocks, and those that hold
- * money by their rows or are about to pay out.
+ * Returns the next deposits, by id, that may have moved money in these blocks. These are in the scan, left it after
+ * `since`, or have a final transfer or payout in the blocks. Others hold money by their rows, or are about to pay out.
  */
 export async function movingDeposits(
   ctx: TxContext,
@@ -62,8 +61,8 @@ export async function depositsNamed(
 }
 
 /**
- * Returns the end of the blocks in which these deposits are compared at once: `to`, or earlier where they have more final
- * transfers than should be in memory at once. Strangers can send thousands in a block, so one block is the least.
+ * Returns the last block to compare these deposits in one step: `to`, or an earlier one if they have too many final
+ * transfers for memory. A step has at least one block, because strangers can send thousands of transfers in a block.
  */
 export async function endOfStep(
   ctx: TxContext,
@@ -79,9 +78,9 @@ export async function endOfStep(
   return beyond.number > from ? beyond.number - 1n : from
 }
 
-/** The factories of a network's deposits: its own, and those of earlier versions and settings. */
+/** Returns the factories of a network's deposits: its own, and those of earlier versions and settings. */
 export async function factoriesOf(ctx: TxContext, { chainId, depositFactory }: NetworkInfo): Promise<Address[]> {
-  // Each step is one look into an index, however many deposits a factory has.
+  // Each step is one index lookup, however many deposits a factory has.
   const { rows } = await sql<{ factory: Address }>`
     with recursive steps as (
       (select factory from deposits where chain_id = ${chainId} order by factory limit 1)

@@ -1,7 +1,4 @@
-/**
- * Classifies outflows of deposits without a payout, and stores those that are decided; a later comparison stores the
- * others.
- */
+/** Classifies deposits' outflows without a payout, and stores the decided ones; a later comparison stores the rest. */
 import { sql } from "kysely"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 import type { Network } from "../../platform/chain/networks.ts"
@@ -23,11 +20,11 @@ export type KnownDeposit = Pick<
   "id" | "address" | "factory" | "owner" | "approver" | "open_after_s" | "merchant_id"
 >
 
-/** A transfer out of a deposit that no row explains; `words` describe it to the operator. */
+/** A transfer out of a deposit that no row explains; `words` describe it for the operator. */
 export interface Stranger {
   transfer: Transfer
   deposit: KnownDeposit
-  /** Whether a payout of ours is connected with it: it is then never called a recovery or a give-back. */
+  /** Whether a payout of ours names it; then it never counts as a recovery or a give-back. */
   isNamed: boolean
   words: string
 }
@@ -37,7 +34,7 @@ type Noted = Pick<Row<"outflows">, "tx_hash" | "log_index" | "reason" | "payout_
 /** A stranger with its classification. */
 type Decided = Stranger & Pick<Row<"outflows">, "reason" | "nonce"> & { time: Date }
 
-/** Returns the outflows that were recorded before for these transactions. */
+/** Returns the outflows that were already recorded for these transactions. */
 export async function notedOutflows(ctx: Context, network: Network, hashes: readonly Hash[]): Promise<Noted[]> {
   if (hashes.length === 0) return []
   return await ctx.db
@@ -49,9 +46,9 @@ export async function notedOutflows(ctx: Context, network: Network, hashes: read
 }
 
 /**
- * Records recoveries, and outflows that an approver agreed to. Any other outflow halts the payout wallets, where it has
- * not done so before, and is recorded as `unknown`. A transfer that too few endpoints report, or about which they do not agree, is not recorded,
- * and the result is `unproven`; `explained` are the transfers that were recorded as given back before.
+ * Records recoveries, and outflows that an approver agreed to. Any other outflow halts the payout wallets, unless it
+ * already did, and is recorded as `unknown`. A transfer that too few endpoints report, or that they disagree about, is
+ * `unproven` and not recorded. `explained` are transfers that were already recorded as given back.
  */
 export async function noteOutflows(
   ctx: Context,
@@ -71,11 +68,11 @@ export async function noteOutflows(
     const unknown = decided.filter(({ reason, transfer }) => reason === "unknown" && !known.has(nameOf(transfer)))
     const [first] = unknown
     const more = unknown.length > 1 ? ` (and ${unknown.length - 1} more, which the books list as unknown)` : ""
-    // The halt comes first: a recorded outflow is not reported again, so a process that dies between the two must leave
-    // the halt.
+    // The halt comes first: a recorded outflow is not reported again, so the halt must exist even if the process dies
+    // in between.
     if (first) await haltPayoutWallets(ctx, network, first.words + more)
     const id = await store(ctx, network, decided, first?.transfer)
-    // A stored outflow belongs to the books: after a resume the comparison does not find it again. It finds the others.
+    // A stored outflow belongs to the books, so after a resume the comparison finds only the others.
     if (first) return { finding: { table: "outflows", id, words: first.words + more } }
   }
   return unproven === undefined ? {} : { unproven }
@@ -83,7 +80,7 @@ export async function noteOutflows(
 
 const nameOf = ({ txHash, from }: Pick<Transfer, "txHash" | "from">): string => `${txHash} ${from}`
 
-/** Returns which outflows have halted the wallets when they happened, as `HASH DEPOSIT`; see `watch-outflows.ts`. */
+/** Returns which outflows already halted the wallets when they happened, as `HASH DEPOSIT`; see `watch-outflows.ts`. */
 export async function noticedAmong(
   ctx: Context,
   { chainId }: Network,
@@ -98,7 +95,7 @@ export async function noticedAmong(
   return new Set(rows.map(row => nameOf({ txHash: row.tx_hash, from: row.deposit })))
 }
 
-/** Classifies the outflows of some transactions; `open` describes the first that can't be classified yet. */
+/** Classifies some transactions' outflows; `open` describes the first one that can't be classified yet. */
 async function classify(
   ctx: Context,
   network: Network,
@@ -131,7 +128,7 @@ async function classify(
   return { decided, open }
 }
 
-/** Stores outflows; returns the id of the row of `which`. */
+/** Stores outflows; returns the id of the row for `which`. */
 async function store(
   ctx: Context,
   network: Network,
@@ -171,6 +168,6 @@ async function store(
   return id
 }
 
-/** One line for all outflows of a deposit in one transaction: a transaction may have hundreds of transfers. */
+/** One line for all of a deposit's outflows in one transaction, which may have hundreds of transfers. */
 const lineOf = ({ transfer, deposit, reason }: Stranger & { reason: string }): string =>
   JSON.stringify({ txHash: transfer.txHash, deposit: deposit.address satisfies Address, reason })

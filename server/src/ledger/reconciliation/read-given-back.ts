@@ -1,7 +1,7 @@
 /**
- * Reads from which deposits money was given back, by the `GivenBack` events of their factories: one question for all
- * deposits. Nothing else sends a deposit's money to anyone but its owner and payees, so a theft at an address that is
- * not compared otherwise shows here.
+ * Reads which deposits' money was given back, from their factories' `GivenBack` events: one request for all deposits.
+ * Nothing else sends a deposit's money to anyone but its owner and payees. So a theft shows here even at addresses that
+ * are not compared.
  */
 import { ask, awake } from "../../platform/chain/endpoints.ts"
 import { type GivenBack, givenBackCall, readGivenBack } from "../../platform/chain/give-back.ts"
@@ -13,12 +13,12 @@ import { quorumOf } from "../../platform/chain/wallet-state.ts"
 import type { Context } from "../../platform/context.ts"
 import { type Blocks, factoriesOf } from "./list-compared-deposits.ts"
 
-/** An event of a factory, and the transaction that it is in. */
+/** A factory's event, with its transaction. */
 export type Given = GivenBack & { txHash: Hash }
 
 /**
- * Reads the events of all factories from a block on, of as many blocks as are read at once; returns those that a quorum
- * reports, and the last of these blocks. Undefined where too few endpoints answer, or they do not agree.
+ * Reads all factories' events from a block on, in as many blocks as one request allows. Returns those that a quorum
+ * reports, and the last of these blocks. Undefined if too few endpoints answer or they disagree.
  */
 export async function givenBackFrom(
   ctx: Context,
@@ -37,7 +37,7 @@ export async function givenBackFrom(
   return given === undefined || given === "tooMany" ? undefined : { given, to }
 }
 
-/** `tooMany`: an endpoint refused so many blocks. */
+/** `tooMany`: an endpoint refused that many blocks. */
 async function givenBackIn(
   ctx: Context,
   network: Network,
@@ -61,7 +61,7 @@ async function givenBackIn(
   return [...votes.values()].flatMap(same => (same.length >= needed ? same.slice(0, 1) : [])).map(([, given]) => given)
 }
 
-/** The events that one endpoint reports, by what they say; undefined where it did not answer, or has not the last block. */
+/** Returns one endpoint's events by content; undefined if it did not answer or lacks the last block. */
 function givenIn(
   results: RpcResult[] | undefined,
   factories: readonly Address[],
@@ -80,6 +80,6 @@ function givenIn(
   return new Map(ours.map(given => [statementOf(given), given]))
 }
 
-/** A deposit accepts each nonce once, so no two events say the same. */
+/** A deposit accepts each nonce once, so no two events are the same. */
 const statementOf = ({ txHash, factory, deposit, token, to, amount, nonce }: Given): string =>
   `${txHash} ${factory} ${deposit} ${token} ${to} ${amount} ${nonce}`

@@ -1,8 +1,8 @@
 /**
- * The reconciliation of one network. Hourly it compares the database with itself, transactions that are about to be
- * signed, and the balances of deposits where something moved. In a daily pass, a part in each round, it compares each
- * deposit's terms and balance, and each final transfer and ended payout with its receipt. A proven difference halts the
- * payout wallet and names the row.
+ * The reconciliation of one network. Every hour it compares the database with itself, transactions that are about to be
+ * signed, and the balances of deposits with movements. A daily pass, split over rounds, compares each deposit's terms
+ * and balance, and each final transfer and ended payout with its receipt. A proven difference halts the payout wallet
+ * and names the row.
  */
 import { setImmediate as nextTurn } from "node:timers/promises"
 import { sql } from "kysely"
@@ -28,21 +28,20 @@ import { type Compared, type Finding, haltRelayWallet, haltWallets, reportUnprov
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
-/** Longer than a round may take: a round that lost its lease writes nothing, and its part is compared again. */
+/** Longer than a round may take. A round that lost its lease writes nothing, and its part is compared again. */
 const LEASE_MS = 900_000
-/** The wait between the rounds of a pass: 500 receipts of each kind a minute are 720,000 rows of each a day. */
+/** The wait between the rounds of a pass: 500 receipts of each kind per minute are 720,000 rows of each per day. */
 const ROUND_MS = 60_000
 const RECEIPTS_PER_ROUND = 500
 const DEPOSITS_PER_ROUND = 10_000
-/** How many deposits, payouts with their signed bytes, or outflows are in memory at once. */
+/** How many deposits, payouts with their signed bytes, or outflows are in memory at a time. */
 const ROWS_AT_ONCE = 1_000
-/** How many rows are compared by their hashes without a pause: some milliseconds. */
+/** How many rows' hashes are compared without a pause: some milliseconds. */
 const HASHED_AT_ONCE = 20
 const ZERO_ID = "00000000-0000-0000-0000-000000000000"
 
 /**
- * Runs one round; returns how many milliseconds the next may wait. Without a `wallet` it only reports, and halts
- * nothing.
+ * Runs one round; returns how many milliseconds the next may wait. Without a `wallet` it only reports, and never halts.
  */
 export async function reconcileRound(
   ctx: SellingContext,
@@ -59,7 +58,7 @@ export async function reconcileRound(
   const job = { table: "reconciliations", only: network.chainId, leaseMs: LEASE_MS, now, nextRunAt } as const
   await withLease(ctx.db, job, async claimed => {
     const round = { ctx, network, wallet }
-    // Without an endpoint the database is still compared with itself.
+    // Even without an endpoint, the database is compared with itself.
     const quorum = await openQuorumOrNone(ctx, network)
     const job = isDue(claimed.hour_at, now, HOUR_MS) ? await compareHourly(round, claimed, quorum) : claimed
     if (quorum) await continueMoved(round, job, quorum)
@@ -96,7 +95,7 @@ async function openQuorumOrNone(ctx: SellingContext, network: Network): Promise<
   }
 }
 
-/** Halts the payout wallets for findings. */
+/** Halts the payout wallets because of findings. */
 async function halt(round: Round, findings: readonly (Finding | undefined)[]): Promise<void> {
   const { ctx, network } = round
   const found = findings.filter(finding => finding !== undefined)
@@ -108,7 +107,7 @@ async function halt(round: Round, findings: readonly (Finding | undefined)[]): P
   if (wallets.length === 0) payoutAlarms.inc({ network: network.name, wallet: "payout", reason: "books" })
 }
 
-/** Returns the wallets that move money out of deposits: ours, and that of an earlier factory. */
+/** Returns the wallets that move money out of deposits: ours, and an earlier factory's. */
 async function payoutWallets({ ctx, network, wallet }: Round): Promise<Row<"wallets">[]> {
   const { rows } = await sql<Row<"wallets">>`
     select w.* from wallets w where w.chain_id = ${network.chainId} and (w.address = ${wallet ?? ""}
@@ -118,7 +117,7 @@ async function payoutWallets({ ctx, network, wallet }: Round): Promise<Row<"wall
   return rows
 }
 
-/** Returns the job as it is then. */
+/** Runs the hourly comparison; returns the changed job. */
 async function compareHourly(round: Round, claimed: Job, quorum: Quorum | undefined): Promise<Job> {
   const { ctx, network } = round
   const found: (Finding | undefined)[] = await checkConsistency(ctx, network.chainId)
@@ -137,12 +136,12 @@ async function compareHourly(round: Round, claimed: Job, quorum: Quorum | undefi
   if (!quorum) return await update(round, claimed, hour)
   await halt(round, [await nonceGap(round)])
   await compareEscrows(round, quorum)
-  // What is left of the hour before is compared first. Its end is the beginning of what comes next.
+  // Blocks left over from the last hour come first. The next range starts where they end.
   const moved = claimed.moved_to === null ? { moved_to: quorum.finalized, moved_position: 0n } : {}
   return await update(round, claimed, { ...hour, ...moved, moved_number: claimed.moved_number ?? quorum.finalized })
 }
 
-/** Compares the calldata and signed bytes of payouts that have not ended with their rows. */
+/** Compares the calldata and signed bytes of unfinished payouts with their rows. */
 async function firstWrongPayout({ ctx, network }: Round): Promise<Finding | undefined> {
   let after = ZERO_ID
   for (;;) {
@@ -156,8 +155,8 @@ async function firstWrongPayout({ ctx, network }: Round): Promise<Finding | unde
 }
 
 /**
- * Compares the balances of deposits where something moved since the last hour, as many as a round has time for. The next
- * round continues there.
+ * Compares the balances of deposits with movements since the last hour, as many as fit in a round. The next round
+ * continues there.
  */
 async function continueMoved(round: Round, job: Job, quorum: Quorum): Promise<void> {
   const { ctx, network } = round
@@ -181,7 +180,7 @@ async function continueMoved(round: Round, job: Job, quorum: Quorum): Promise<vo
   }
 }
 
-/** Halts the relay wallet that an escrow was made for if a difference is proven: only that wallet can call it. */
+/** Halts an escrow's relay wallet if a difference is proven, because only that wallet can call the escrow. */
 async function compareEscrows({ ctx, network }: Round, quorum: Quorum): Promise<void> {
   const { findings, unproven } = await checkEscrows(ctx, network, quorum)
   if (unproven) reportUnproven(ctx, network, unproven, {}, "relay")
@@ -191,7 +190,7 @@ async function compareEscrows({ ctx, network }: Round, quorum: Quorum): Promise<
   }
 }
 
-/** Finds the rows behind wrong sums: the sums do not show which row is wrong, but the chain may. */
+/** Finds the rows behind wrong sums: sums do not show which row is wrong, but the chain may. */
 async function narrow({ ctx, network }: Round, quorum: Quorum, found: readonly Finding[]): Promise<Finding[]> {
   const rows: Finding[] = []
   for (const deposit of await depositsBehind(ctx, found)) {
@@ -207,8 +206,8 @@ async function narrow({ ctx, network }: Round, quorum: Quorum, found: readonly F
 }
 
 /**
- * Finds a gap in the nonces, after which no nonce can be mined. A nonce that another process used is no gap, because
- * the chain has it.
+ * Finds a nonce gap, after which no nonce can be mined. A nonce that another process used is no gap, because the chain
+ * has it.
  */
 async function nonceGap({ ctx, network, wallet }: Round): Promise<Finding | undefined> {
   if (!wallet) return undefined
@@ -224,7 +223,7 @@ async function nonceGap({ ctx, network, wallet }: Round): Promise<Finding | unde
   return { table: "wallets", id: `${row.id}`, words }
 }
 
-/** Checks some rows at a time: each takes some hashes, and others have their turn in between. */
+/** Checks a few rows at a time, so other work runs between their hashes. */
 async function firstOf<T>(rows: readonly T[], check: (row: T) => Finding | undefined): Promise<Finding | undefined> {
   for (const [i, row] of rows.entries()) {
     const finding = check(row)
@@ -235,8 +234,7 @@ async function firstOf<T>(rows: readonly T[], check: (row: T) => Finding | undef
 }
 
 /**
- * Returns the next deposits with a transfer or payout that became final after a block, and those that lack money, in the
- * order of their ids.
+ * Returns the next deposits, by id, that lack money, or have a transfer or payout that became final in these blocks.
  */
 async function movedDeposits(
   ctx: SellingContext,
@@ -285,7 +283,7 @@ async function passDeposits(round: Round, quorum: Quorum, begin: bigint): Promis
       ctx.db,
     )
     await halt(round, [await wrongTerms(round, rows)])
-    // An address that nobody paid, and nobody asks for, is read by `scanner/check-dormant-deposits.ts`.
+    // `scanner/check-dormant-deposits.ts` reads addresses that nobody paid or asks for.
     const moving = rows.filter(({ moves }) => moves)
     await checkAgain(
       ctx,
@@ -302,7 +300,7 @@ async function passDeposits(round: Round, quorum: Quorum, begin: bigint): Promis
   return after
 }
 
-/** Earlier versions read the balances of unpaid checkouts for 30 days after their end, and no longer. */
+/** Earlier versions stopped reading the balances of unpaid checkouts 30 days after their end. */
 async function checkAgain(ctx: Context, deposits: readonly Row<"deposits">[]): Promise<void> {
   if (deposits.length === 0) return
   const ids = deposits.map(({ id }) => id)
@@ -310,7 +308,7 @@ async function checkAgain(ctx: Context, deposits: readonly Row<"deposits">[]): P
     and not watched and check_at is null`.execute(ctx.db)
 }
 
-/** Compares the terms of deposits with their addresses. */
+/** Compares deposits' terms with their addresses. */
 async function wrongTerms({ ctx, network }: Round, rows: readonly Row<"deposits">[]): Promise<Finding | undefined> {
   const sets = await payeesOfSets(
     ctx,
@@ -320,7 +318,7 @@ async function wrongTerms({ ctx, network }: Round, rows: readonly Row<"deposits"
   return await firstOf(known, row => checkTerms(row, sets.get(row.recipient_set_id ?? -1n) ?? []))
 }
 
-/** Compares the outflows of deposits with their receipts. A merchant can make any number of them, in one transaction. */
+/** Compares deposits' outflows with receipts. A merchant can make any number of outflows in one transaction. */
 async function checkOutflows(round: Round, quorum: Quorum, deposits: readonly Row<"deposits">[]): Promise<Compared> {
   const { ctx, network } = round
   const ids = sqlArray(
@@ -364,7 +362,7 @@ async function passPayouts(round: Round, quorum: Quorum, after: string): Promise
   const ended = sql`i.id > ${after}::uuid and i.state in ('final', 'reverted')`
   const rows = await signedPayouts(ctx, network, ended, RECEIPTS_PER_ROUND)
   await halt(round, [await firstOf(rows, checkPayout)])
-  // Only the settlement token: any other token could halt the wallet by omitting a log.
+  // Only the settlement token, because any other token could halt the wallet by omitting a log.
   const settled = rows.filter(row => row.token === network.token.address)
   const { finding, unproven } = await checkAssertions(ctx, network, quorum, settled.map(payoutAssertion))
   await halt(round, [finding])

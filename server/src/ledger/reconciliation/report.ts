@@ -1,6 +1,6 @@
 /**
- * What the comparisons find, and how the operator learns of it: an unproven difference raises an alarm, a proven one
- * halts wallets.
+ * Defines findings, and how operators learn of them: an unproven difference raises an alarm, a proven one halts
+ * wallets.
  */
 import type { Address } from "../../platform/chain/hex.ts"
 import type { Network } from "../../platform/chain/networks.ts"
@@ -14,18 +14,18 @@ import { haltWallet } from "../txmanager/lock-wallet.ts"
 export interface Finding {
   table: string
   id: string
-  /** What the row says, and what the chain or another row says. */
+  /** What the row says, and what the chain or the other row says. */
   words: string
 }
 
-/** The result of a comparison: nothing, a proven finding, or what could not be proven, in words. */
+/** A comparison's result: agreement, a proven finding, or a description of what could not be proven. */
 export interface Compared {
   finding?: Finding
-  /** Too few endpoints responded, or too few agree: this raises an alarm, and is compared again. */
+  /** Too few endpoints responded or agree: this raises an alarm and is compared again. */
   unproven?: string
 }
 
-/** Logs and counts an unproven difference. Nothing stops. */
+/** Logs and counts an unproven difference, without halting anything. */
 export function reportUnproven(
   ctx: Context,
   network: Network,
@@ -37,7 +37,7 @@ export function reportUnproven(
   payoutAlarms.inc({ network: network.name, wallet, reason: "books" })
 }
 
-/** Halts wallets because the books do not agree with the chain. */
+/** Halts wallets because the books disagree with the chain. */
 export async function haltWallets(
   ctx: Context,
   network: Network,
@@ -48,7 +48,7 @@ export async function haltWallets(
 }
 
 /**
- * Halts all payout wallets of the network, also that of an earlier factory: an outflow is recorded once, and no later
+ * Halts all of the network's payout wallets, including an earlier factory's: an outflow is recorded once, and no later
  * comparison reports it.
  */
 export async function haltPayoutWallets(ctx: Context, network: Network, words: string): Promise<void> {
@@ -56,7 +56,7 @@ export async function haltPayoutWallets(ctx: Context, network: Network, words: s
   await haltWallets(ctx, network, await wallets.where("lane", "=", "payout").execute(), words)
 }
 
-/** Halts one relay wallet of the network: the escrows that only it may call are not as its calls left them. */
+/** Halts one relay wallet of the network, because escrows that only it may call differ from what its calls wrote. */
 export async function haltRelayWallet(ctx: Context, network: Network, address: Address, words: string): Promise<void> {
   const wallets = ctx.db.selectFrom("wallets").selectAll().where("chain_id", "=", network.chainId)
   const own = wallets.where("lane", "=", "relay").where("address", "=", address)

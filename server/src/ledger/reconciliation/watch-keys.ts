@@ -1,15 +1,14 @@
 /**
- * Watches for foreign use of the payout keys. A thief of one can call `release`, which pays a deposit's payees in wrong
- * proportions and emits no event of its own. But whatever he sends takes a nonce. Either the chain then counts more
- * transactions than this database signed, or none of ours can be mined at a nonce that was given and the chain has used.
- * The payout rounds compare both too, but only while something is due, and of final blocks: on some networks those are
- * a quarter of an hour old.
+ * Watches for foreign use of the payout keys. A thief with a key can call `release`, which pays a deposit's payees in
+ * wrong proportions and emits no event of its own. But every transaction of the thief takes a nonce. Either the chain
+ * then counts more transactions than this database signed, or the chain has used an assigned nonce with none of our
+ * transactions. The payout rounds compare both too, but only while something is due and only for final blocks. On some
+ * networks those are a quarter of an hour old.
  *
- * A nonce is stored before anything is signed with it, and a signature before it is sent. So no transaction of ours is
- * ever ahead or unknown, whichever process sent it, if the database is read after the chain's count. An endpoint that
- * lags reports fewer. Only a wrong answer could be ahead, and one reading halts nothing: two looks in a row must find
- * the same. They are {@link LASTING_MS} apart where the network has one endpoint. They are also where receipts
- * are missing, because a reorg and a late index of transactions look the same for some seconds.
+ * A nonce is stored before signing, and a signature before sending. So if the database is read after the chain's count,
+ * no transaction of ours is ahead or unknown. An endpoint that lags reports fewer. Only a wrong answer can be ahead, so
+ * one reading halts nothing: two checks in a row must agree. With one endpoint they are {@link LASTING_MS} apart. The
+ * same holds for missing receipts, because for some seconds a reorg and a late transaction index look the same.
  */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -22,34 +21,34 @@ import type { Row } from "../../platform/db/schema.ts"
 import { fewerSigned, haltAhead, haltWallet } from "../txmanager/lock-wallet.ts"
 import { readOpenPayouts } from "../txmanager/read-open-transactions.ts"
 
-/** Twice as long as the payout wallet of a running process goes unobserved (`txmanager/run-round.ts`). */
+/** Twice as long as a running process leaves its payout wallet unobserved (`txmanager/run-round.ts`). */
 const SERVED_MS = 7_200_000
-/** With the 20 s until the first look and 5 s between looks, a halt still comes within a minute. */
+/** With 20 s until the first check and 5 s between checks, a halt still comes within a minute. */
 const LASTING_MS = 20_000
 
-/** What a look found. `nonce`: the lowest that an unknown transaction used; undefined where the count is ahead. */
+/** The result of a check. `nonce` is the lowest one used by an unknown transaction; undefined if the count is ahead. */
 interface Finding {
   nonce: bigint | undefined
   words: string
 }
 
-/** A finding that is not confirmed, and when a look in a row first had it, in Unix ms. */
+/** An unconfirmed finding, and when the first of a series of checks had it, in Unix ms. */
 type Suspicion = Pick<Finding, "nonce"> & { since: number }
 
-/** What this process's last look found, by the wallets' ids. */
+/** The findings of this process's last check, by wallet id. */
 const suspicions = new WeakMap<Network, ReadonlyMap<number, Suspicion>>()
 
 /**
- * Compares the transactions of the payout wallets with what this database signed; returns whether a quorum reports all
- * that this needs. `own`: this process's wallet.
+ * Compares the payout wallets' transactions with what this database signed; returns whether a quorum reports all it
+ * needs. `own` is this process's wallet.
  */
 export async function watchKeys(ctx: Context, network: Network, own: Address): Promise<boolean> {
   const last = suspicions.get(network)
-  // Of the wallets of this look alone: what was suspected of a wallet before a person resumed it proves nothing.
+  // Only this check's wallets: a suspicion from before a person resumed a wallet proves nothing.
   const next = new Map<number, Suspicion>()
   suspicions.set(network, next)
   const wallets = await watchedWallets(ctx, network, own)
-  // An empty question would count as an answer of endpoints that failed.
+  // An empty request would count as an answer from endpoints that failed.
   if (wallets.length === 0) return true
   const counts = await readCounts(
     network,
@@ -72,12 +71,12 @@ export async function watchKeys(ctx: Context, network: Network, own: Address): P
   return areRead
 }
 
-/** Looks again for what the last look found. It needs no lease: another process may not have seen it. */
+/** Checks the last check's findings again. It needs no lease, because another process may not have seen them. */
 export async function confirmSuspects(ctx: Context, network: Network, own: Address): Promise<void> {
   if ((suspicions.get(network)?.size ?? 0) > 0) await watchKeys(ctx, network, own)
 }
 
-/** Halts the wallet if the finding is confirmed; else returns what the next look must confirm. */
+/** Halts the wallet if the finding is confirmed; otherwise returns the suspicion that the next check must confirm. */
 async function judge(
   ctx: Context,
   network: Network,
@@ -98,8 +97,8 @@ async function judge(
 }
 
 /**
- * Returns what the chain has of a wallet and this database did not sign, if anything. `count`: its transactions, as a
- * quorum reported them a moment ago. `unread` where a quorum does not say enough.
+ * Returns what the chain has of a wallet that this database did not sign, if anything. `count` is the wallet's
+ * transaction count that a quorum just reported. `unread` means that no quorum says enough.
  */
 async function findForeign(
   ctx: Context,
@@ -110,7 +109,7 @@ async function findForeign(
   const signed = await fewerSigned(ctx, wallet, count)
   if (signed !== undefined)
     return { nonce: undefined, words: `${count} transactions on chain, and ${signed} that were signed` }
-  // Mostly none: a payout round notices within seconds that its transactions are mined.
+  // Usually empty: a payout round notices within seconds that its transactions are mined.
   const open = await readOpenPayouts(ctx, wallet, "", sql`i.state = 'assigned' and i.nonce < ${count}`)
   if (open.length === 0) return undefined
   const quorum = await unlessSilent(openQuorum(network, 0n, ctx.signal))
@@ -128,8 +127,8 @@ async function findForeign(
 }
 
 /**
- * One process watches for all, so these are the payout wallets that any process serves, of any factory. What a wallet
- * does that nobody serves any more, such as sending its ether on, is no theft.
+ * Returns the payout wallets that any process serves, of any factory, because one process watches for all. A wallet
+ * that nobody serves any more may send its ether on, which is no theft.
  */
 async function watchedWallets({ db, now }: Context, { chainId }: Network, own: Address): Promise<Row<"wallets">[]> {
   return await db

@@ -1,13 +1,13 @@
 /**
- * Watches for theft with the key of the payout wallet. Where a deposit's approver is the service, the operator of its
- * factory can send its money to anyone, without a signature. The factory reports that in the same transaction
- * (`GivenBack`), so one question for each range of blocks covers all deposits, whatever strangers send to them. A report
- * about a transaction that this database did not sign halts the payout wallets. The hourly comparison would do so too,
- * but only for final blocks: on some networks those are a quarter of an hour old. What the key does without such an event
- * shows in the wallet's nonces, which the same round reads (`watch-keys.ts`).
+ * Watches for theft with the key of the payout wallet. If the service is a deposit's approver, its factory's operator
+ * can send the money to anyone, without a signature. The factory reports that in the same transaction (`GivenBack`), so
+ * one request per range of blocks covers all deposits, whatever strangers send to them. A report about a transaction
+ * that this database did not sign halts the payout wallets. The hourly comparison would too, but only for final blocks,
+ * which on some networks are a quarter of an hour old. Any use of the key without such an event shows in the wallet's
+ * nonces, which the same round reads (`watch-keys.ts`).
  *
- * It reads blocks that are not final. A reorg can remove such a transaction, but not the fact that somebody else signed
- * it. What is recorded in the books is left to the comparison.
+ * It reads unfinal blocks. A reorg can remove such a transaction, but not the fact that someone else signed it. Only
+ * the comparison writes the books.
  */
 import { sql } from "kysely"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
@@ -23,26 +23,28 @@ import { type Given, givenBackFrom } from "./read-given-back.ts"
 import { haltPayoutWallets, reportUnproven } from "./report.ts"
 import { confirmSuspects, watchKeys } from "./watch-keys.ts"
 
-/** How often the blocks are read: with the interval of the scan and a failed round, a theft is known within a minute. */
+/**
+ * How often the blocks are read. Even with the scan's interval and a failed round, a theft is known within a minute.
+ */
 const EVERY_MS = 20_000
-/** How often a process looks whether that is due: it takes over this much later when another one dies. */
+/** How often a process checks whether the watch is due, and so how much later it takes over from a dead process. */
 const LOOK_MS = 5_000
 const LEASE_MS = 60_000
-/** Blocks that are read again: nodes index logs late, and shallow reorgs move them. */
+/** Blocks to read again, because nodes index logs late and shallow reorgs move them. */
 const RESCAN_BLOCKS = 20n
 /** After downtime the blocks are read over several rounds. */
 const RANGES_PER_ROUND = 20
-/** What was not read to its end for this long is reported. */
+/** Reports blocks that could not all be read for this long. */
 const UNREAD_MS = 60_000
 const DISAGREED = "endpoints do not answer, or do not agree on what was given back"
 const UNWATCHED = "endpoints do not answer, or do not agree on the payout wallet's transactions"
 
 type Watch = Row<"outflow_watches">
 
-/** Runs one round if it is due; returns how many milliseconds the next may wait. `wallet`: the payout wallet. */
+/** Runs one round if it is due; returns how many milliseconds the next may wait. `wallet` is the payout wallet. */
 export async function watchOutflows(ctx: Context, network: Network, wallet: Address): Promise<number> {
   await confirmSuspects(ctx, network, wallet)
-  // A halted wallet's outflows are read when a person has resumed it: until then its nonces may be unexplained.
+  // A halted wallet's outflows are read once a person has resumed it; its nonces may be unexplained until then.
   if (!(await isBegun(ctx, network, wallet))) return LOOK_MS
   const now = ctx.now()
   const nextRunAt = new Date(now.getTime() + EVERY_MS)
@@ -51,7 +53,7 @@ export async function watchOutflows(ctx: Context, network: Network, wallet: Addr
   return LOOK_MS
 }
 
-/** Whether the wallet is active, and the watch has begun: at the block up to which its books are compared. */
+/** Whether the wallet is active; then the watch starts at the block up to which the wallet's books are compared. */
 async function isBegun(ctx: Context, { chainId }: Network, address: Address): Promise<boolean> {
   const wallet = await ctx.db
     .selectFrom("wallets")
@@ -67,10 +69,10 @@ async function isBegun(ctx: Context, { chainId }: Network, address: Address): Pr
   return true
 }
 
-/** Looks at everything once, and records how far that got. */
+/** Checks everything once, and records how far it got. */
 async function watchOn(ctx: Context, network: Network, wallet: Address, watch: Watch): Promise<void> {
   const { at, unread } = await readOn(ctx, network, watch)
-  // After the events, because those say more: the reason of a halt is the first that was found.
+  // After the events, because they say more, and the first finding becomes the reason of the halt.
   const areRead = await watchKeys(ctx, network, wallet)
   const words = unread ?? (areRead ? undefined : UNWATCHED)
   await ctx.db
@@ -82,17 +84,14 @@ async function watchOn(ctx: Context, network: Network, wallet: Address, watch: W
   reportUnproven(ctx, network, `deposits can't be watched: ${words}`, { from: `${at + 1n}` })
 }
 
-/**
- * Reads on to the block that the scan has reached. Returns the last block that was read, and why there is more to read
- * if there is.
- */
+/** Reads up to the block that the scan has reached. Returns the last block read, and if any are left, why. */
 async function readOn(ctx: Context, network: Network, watch: Watch): Promise<{ at: bigint; unread?: string }> {
   const { block_number: last } = await ctx.db
     .selectFrom("cursors")
     .select("block_number")
     .where("chain_id", "=", network.chainId)
     .executeTakeFirstOrThrow()
-  // After a reorg the scan goes back, and so does this.
+  // After a reorg the scan moves back, and so does this.
   let at = watch.block_number < last ? watch.block_number : last
   let from = at > RESCAN_BLOCKS ? at - RESCAN_BLOCKS + 1n : 0n
   for (let ranges = 0; from <= last && ranges < RANGES_PER_ROUND; ranges++) {
@@ -105,14 +104,14 @@ async function readOn(ctx: Context, network: Network, watch: Watch): Promise<{ a
   return from > last ? { at } : { at, unread: `${last - at} blocks wait, and are read over the next rounds` }
 }
 
-/** Halts the payout wallets if money was sent on the operator's word alone, in a transaction that is not ours. */
+/** Halts the payout wallets if the operator alone sent money in a transaction that is not ours. */
 async function haltForTheft(ctx: Context, network: Network, given: readonly Given[]): Promise<void> {
   const [first, ...more] = await stolenAmong(ctx, network, given)
   if (!first) return
   const { txHash, deposit, token, to, amount } = first
   const others = more.length > 0 ? ` (and ${more.length} more)` : ""
   const words = `the transfer ${txHash} left a deposit without a payout: ${amount} of ${token} from ${deposit} to ${to}${others}`
-  // The halt comes first, as what is noticed is not reported again.
+  // The halt comes first, because a noticed outflow is not reported again.
   await haltPayoutWallets(ctx, network, words)
   const names = new Map([first, ...more].map(each => [`${each.txHash} ${each.deposit}`, each]))
   await ctx.db
@@ -150,8 +149,8 @@ async function stolenAmong(ctx: Context, network: Network, given: readonly Given
 }
 
 /**
- * Returns which of these transactions this installation signed, in any process. A signature is stored before it is
- * sent, and this is read after the chain: so one that was just sent is among them.
+ * Returns which of these transactions any process of this installation signed. Signatures are stored before sending and
+ * read here after the chain, so a transaction that was just sent is included.
  */
 async function ours(ctx: Context, hashes: ReadonlySet<Hash>): Promise<ReadonlySet<Hash>> {
   const among = sql`any(${sqlArray("text", hashes)})`
