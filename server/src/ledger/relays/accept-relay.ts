@@ -1,6 +1,6 @@
 /**
- * Checks whether the relay wallet can carry out a signed authorization, and writes the relay's row. All checks come
- * before the first write, because each relay costs the service gas.
+ * Checks whether the relay wallet can submit a signed authorization, and writes the relay's row. All checks come before
+ * the first write, because each relay costs the service gas.
  */
 import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
@@ -23,20 +23,20 @@ import { relaysSpent } from "../txmanager/check-gas-budget.ts"
 import { areContractRelaysSpent, isTotalSpent } from "../txmanager/check-total-budget.ts"
 import { NO_BUDGET, NO_CONTRACT_BUDGET, RELAY_GAS, tryRelay } from "./try-relay.ts"
 
-/** Why an authorization is not relayed. */
+/** The reasons why an authorization is not relayed. */
 type RelayRefusal =
-  /** No relay wallet is active on the network, it is halted, or its signer does not sign. */
+  /** The network has no active relay wallet, or it is halted, or its signer does not sign. */
   | "no_wallet"
-  /** The gas budget of the merchant, of all merchants, or of contract wallets is spent. */
+  /** The gas budget of the merchant, all merchants, or contract wallets is spent. */
   | "budget"
   | "listed"
-  /** No source of sanctions responds. */
+  /** No sanctions source responds. */
   | "unscreened"
   | "signature"
   | "used"
   /** The receiving address holds money that the scan has not found yet. */
   | "unseen"
-  /** The payer holds too little. */
+  /** The payer's balance is too low. */
   | "short"
   /** The token would refuse the transfer. */
   | "fails"
@@ -55,31 +55,31 @@ export interface CheckedRelay {
   by: SignedBy
 }
 
-/** What is to be relayed, and for whom. */
+/** The authorization to relay, and its merchant. */
 interface RelayRequest {
   merchantId: string
-  /** Why the payer is screened, as the log shows it. */
+  /** The purpose of screening the payer, as the log shows it. */
   purpose: string
   authorization: Authorization
   digest: Hash
   signature: Hex
-  /** The receiving address. Money that has just arrived there would pay for the same payment. */
+  /** The receiving address. Money that just arrived there would pay for the same payment. */
   deposit?: Pick<Row<"deposits">, "id" | "address">
-  /** The call that carries it out, where it is not the token's own function. */
+  /** The call that submits it, if it is not the token's own function. */
   call?: RelayCall
 }
 
-/** A call that carries out an authorization, and its highest gas limit by kind of signature. */
+/** A call that submits an authorization, and its highest gas limit by kind of signature. */
 interface RelayCall {
   to: Address
-  /** The calldata with the signature as contracts accept it. */
+  /** Builds the calldata from the signature in the form that contracts accept. */
   data: (signature: Hex) => Hex
   gas: Record<SignedBy, bigint>
 }
 
 /**
- * Runs every check that does not depend on what is paid for. Writes nothing; throws `CHAIN_UNAVAILABLE` when too few
- * endpoints agree.
+ * Runs every check that does not depend on what is being bought. Writes nothing; throws `CHAIN_UNAVAILABLE` when too
+ * few endpoints agree.
  */
 export async function checkRelay(
   ctx: Context,
@@ -91,10 +91,10 @@ export async function checkRelay(
   const wallet = await relayWallet(ctx, network)
   if (!wallet) return refused("no_wallet", "")
   const { chainId: chain_id } = network
-  // A call to another contract is a reservation, which takes twice its gas from the budget.
+  // A call to another contract is a reservation, which counts its gas twice in the budget.
   if (await relaysSpent(ctx, merchantId, { chain_id, address: wallet }, limits.key, call ? "reserve" : "authorize"))
     return refused("budget", NO_BUDGET)
-  // Before the screening: a forged signature must not send a stranger's address to a source of sanctions.
+  // Before the screening, so a forged signature does not send a stranger's address to a sanctions source.
   const signed = await readSignature(ctx, network, { from, digest, signature: given }, "transaction")
   if ("fault" in signed) return refused("signature", signed.fault)
   const { by, signature } = signed
@@ -117,14 +117,14 @@ export async function checkRelay(
 const refused = (refusal: RelayRefusal, words: string): RefusedRelay => ({ refusal, words })
 
 /**
- * The relay wallet's address; undefined if no relay wallet was ever active on the network, it is halted, or its signer
+ * Returns the relay wallet's address; undefined if none was ever active on the network, it is halted, or its signer
  * does not sign.
  */
 const relayWallet = async (ctx: Context, { chainId }: NetworkInfo): Promise<Address | undefined> =>
   await activeWallets(ctx, chainId)
 
 const activeWallets = gatherBy(async (ctx: Context, chainIds: readonly number[]): Promise<Map<number, Address>> => {
-  // A relay that is accepted while the signer does not sign would wait until its deadline has passed.
+  // A relay accepted while the signer does not sign would wait until its deadline passes.
   const { rows: wallets } = await sql<Pick<Row<"wallets">, "chain_id" | "address">>`
     select /* named: active_relayers */ chain_id, address from wallets where chain_id = any(${sqlArray("bigint", chainIds.map(BigInt))})
       and address = ${ctx.settings.relayWallet ?? ZERO_ADDRESS} and status = 'active' and not 'signer' = any(alarms)`.execute(
@@ -133,20 +133,20 @@ const activeWallets = gatherBy(async (ctx: Context, chainIds: readonly number[])
   return new Map(wallets.map(({ chain_id, address }) => [chain_id, address]))
 })
 
-/** The fields of a relay's row besides its call. */
+/** The fields of a relay's row apart from its call. */
 interface NewRelay {
   kind: "authorize" | "settle" | "reserve"
   authorization: Authorization
   digest: Hash
-  /** The deadline: a relay that is not signed by then is cancelled. */
+  /** The deadline; a relay that is unsigned by then is cancelled. */
   relayBy: Date
-  /** The deposit that it pays; without a deposit, the merchant whose budget it uses. */
+  /** The deposit that it pays; without one, the merchant whose budget it uses. */
   to: { depositId: bigint } | { merchantId: string }
-  /** The trace of what it pays for; without one, the request begins the trace. */
+  /** The trace of what it pays for; without one, the request starts the trace. */
   traceparent?: string | null
 }
 
-/** Writes the relay; returns false if another relay of this nonce was written first. Call it inside a transaction. */
+/** Writes the relay; returns false if another relay with this nonce exists. Call it inside a transaction. */
 export async function writeRelay(
   ctx: TxContext,
   network: NetworkInfo,
@@ -156,7 +156,7 @@ export async function writeRelay(
   return (await writeRelays(ctx, [relayRow(ctx, network, relay, facts)])).size > 0
 }
 
-/** The row of a relay to write; without a `source_key` it gets the key of its authorization. */
+/** The row of a relay to write; without a `source_key` it gets its authorization's key. */
 export type RelayRow = Pick<
   Row<"payouts">,
   | ("id" | "chain_id" | "kind" | "deposit_id" | "escrow_id" | "token" | "recipient" | "amount" | "to_address" | "data")
@@ -169,8 +169,8 @@ const COLUMNS = `id uuid, chain_id integer, kind text, deposit_id bigint, escrow
 const NAMES = COLUMNS.replace(/ \w+(,|$)/g, "$1")
 
 /**
- * Writes relays in this order and returns the ids of those written; a relay is skipped if another relay of its nonce
- * exists. Call it inside a transaction. The statement that writes a relay also counts the earlier relays of its nonce.
+ * Writes relays in this order and returns the ids written; a relay is skipped if another relay with its nonce exists.
+ * Call it inside a transaction. The same statement counts the nonce's earlier relays.
  */
 export async function writeRelays(ctx: TxContext, relays: readonly RelayRow[]): Promise<Set<string>> {
   const now = ctx.now()
@@ -221,7 +221,7 @@ export function relayRow(
   }
 }
 
-/** Counts the relays that were ever made for a payer's nonce. */
+/** Returns all relays ever made for a payer's nonce. */
 export const relaysOf = (
   ctx: TxContext,
   { chainId, token }: Pick<NetworkInfo, "chainId" | "token">,

@@ -1,6 +1,6 @@
 /**
- * Limits what one payer's relays may cost us. A relay that fails costs gas, and a payer can have each fail after its
- * simulation succeeded: by moving its money, by cancelling, or by code of its account that burns the gas (EIP-7702).
+ * Limits what one payer's relays may cost us. A failed relay costs gas, and a payer can make each fail after its
+ * simulation succeeded: by moving the money, cancelling, or account code that burns the gas (EIP-7702).
  */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -12,41 +12,39 @@ import { rowsParameter } from "../../platform/db/rows-parameter.ts"
 import type { Row } from "../../platform/db/schema.ts"
 
 const DAY_MS = 86_400_000
-/**
- * After this many relays of one session, or of one payer in a day, failed on chain, no more are made: each cost us gas.
- */
+/** After this many failed relays of one session, or of one payer in a day, no more are made: each cost us gas. */
 export const MAX_REVERTED = 3
 /**
- * How many relays of a payer may be in flight at a merchant before any succeeded there. With as many as fit, 128 failed
+ * How many relays of a payer may be in flight at a merchant before any succeeded there. Without this limit, 128 failed
  * before the first failure was known: 25.9 million gas of ours for 36,800 of the payer's.
  */
 export const FIRST_IN_FLIGHT = 8
-/** More relays than this are never in flight, so no more of a payer's successes are counted. */
+/** More relays than this are never in flight, so no more successes of a payer are counted. */
 const MAX_IN_FLIGHT = 512
 /**
- * How many relays of a payer may wait and be in flight. Each turn of the engine considers those that wait: 4,000 delayed
- * the merchant's other buyers by 6 seconds.
+ * How many relays of a payer may wait or be in flight. The engine considers all waiting ones in each turn: 4,000
+ * delayed the merchant's other buyers by 6 seconds.
  */
 export const MAX_OPEN = 256
-/** For how long a failure may be the fault of somebody else, while the chain does not say. */
+/** How long a failure may count as someone else's fault while the chain does not tell. */
 export const UNEXPLAINED_MS = 3_600_000
 /**
- * How long after a failure a use that was not found is looked for again, and may still be found: a node that is some
- * blocks behind calls the nonce unused.
+ * How long after a failure a missing use is searched for again, because a node that lags some blocks calls the nonce
+ * unused.
  */
 export const DOUBTED_MS = 15_000
 
 /**
- * Why no more relays of a payer are made: too many `failed` in a day, or too many did and it is `unexplained` whose fault
- * some of them are.
+ * Why a payer gets no more relays. `failed`: too many failed in a day. `unexplained`: too many failed, but for some it
+ * is unclear whose fault that was.
  */
 export type PayerTrouble = "failed" | "unexplained"
 
 /**
- * Returns the payers whose relays failed on chain too often in a day: a contract wallet can make all its relays fail,
- * at our cost, in as many sessions as it likes. Not counted is what is not the payer's fault: a nonce that an empty
- * transaction used up, a batch that failed as a whole, and an authorization that somebody else carried out first. Only
- * the collector of an escrow can carry a reservation out.
+ * Returns the payers whose relays failed on chain too often in a day. A contract wallet can make all its relays fail,
+ * at our cost, in any number of sessions. Failures that are not the payer's fault do not count: a nonce used up by an
+ * empty transaction, a batch that failed as a whole, or an authorization that someone else submitted first. Only an
+ * escrow's collector can submit a reservation.
  */
 export async function failingPayers(ctx: TxContext, payers: readonly Address[]): Promise<Map<Address, PayerTrouble>> {
   const given = [...new Set(payers)].map(payer => ({ payer }))
@@ -62,7 +60,7 @@ export async function failingPayers(ctx: TxContext, payers: readonly Address[]):
   return new Map(rows.map(({ payer, sure }) => [payer, sure >= MAX_REVERTED ? "failed" : "unexplained"]))
 }
 
-/** Whether a payer's relays failed too often; requests at the same time share one query. */
+/** Whether a payer's relays failed too often; concurrent requests share one query. */
 export const isFailing = async (ctx: Context, payer: Address): Promise<boolean> =>
   (await standingOf(ctx, payer)) !== undefined
 
@@ -71,10 +69,10 @@ const standingOf = gatherBy(failingPayers)
 type Call = Pick<Row<"payouts">, "id" | "payer" | "merchant_id">
 
 /**
- * Returns the ids of due relays that wait because too many of their payer are in flight at their merchant. {@link
- * FIRST_IN_FLIGHT} may be, and one more for each that succeeded there in the last day, as TCP's slow start does it: what
- * a payer can waste of a merchant's budget at once is what it paid that merchant in a day and a little more, and a payer
- * that pays has twice as many in flight in each block.
+ * Returns the ids of due relays that wait because too many of their payer's are in flight at their merchant. A payer gets
+ * {@link FIRST_IN_FLIGHT}, and one more for each relay that succeeded there in the last day, like TCP's slow start. So a
+ * payer can waste little more of a merchant's budget than it paid that merchant in a day. A payer that pays doubles its
+ * relays in flight in each block.
  *
  * @example
  *   // 32 due relays of a new payer: 8 are signed, 16 when these are mined, and then the rest.
@@ -107,7 +105,7 @@ export async function beyondFlight(
   return new Set(beyond.map(({ id }) => id))
 }
 
-/** Whether as many of a payer's relays wait and are in flight as may. */
+/** Whether a payer has the maximum number of relays waiting and in flight. */
 export async function isFull(ctx: TxContext, { chainId }: Pick<Network, "chainId">, payer: Address): Promise<boolean> {
   const { rows } = await sql<{ n: number }>`/* named: open_relays */ select count(*)::int as n from payouts
     where chain_id = ${chainId} and lane = 'relay' and state in ('queued', 'held', 'assigned') and payer = ${payer}`.execute(

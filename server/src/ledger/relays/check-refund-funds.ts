@@ -1,6 +1,6 @@
 /**
- * What refunds need from the wallet that pays them: an allowance and a balance. They are read only to say why a refund
- * waits; the simulation of its call decides whether it can be carried out.
+ * Reads what refunds need from the wallet that pays them: an allowance and a balance. They only explain why a refund
+ * waits; the simulation of its call decides whether it can succeed.
  */
 import { sql } from "kysely"
 import { encodeFunctionData, erc20Abi } from "viem"
@@ -14,26 +14,26 @@ import { sqlArray } from "../../platform/db/sql-array.ts"
 import type { Payout, Verdict } from "../txmanager/lane.ts"
 import { askEach } from "../txmanager/simulate-on-each.ts"
 
-/** A wallet that pays refunds, and the contract that pulls them. */
+/** A wallet that pays refunds, and the contract that pulls the money. */
 export interface Purse {
   token: Address
   owner: Address
   spender: Address
 }
 
-/** In base units. */
+/** The purse's allowance and balance, in base units. */
 export interface Funds {
   allowance: bigint
   balance: bigint
 }
 
-/** A refund that waits for its merchant's wallet is checked this often in its first hour, and each minute later. */
+/** How often to check a refund that waits for its merchant's wallet: in its first hour, and later. */
 const SOON_MS = 15_000
 const LATER_MS = 60_000
 const FIRST_MS = 3_600_000
-/** The wait of a refund while another refund out of the same wallet is under way. */
+/** How long a refund waits while another refund from the same wallet is under way. */
 const TURN_MS = 3_000
-/** How many refunds one statement holds: other calls wait for it. */
+/** How many refunds one statement holds, because other calls wait for it. */
 const ALIKE_AT_ONCE = 1_000
 
 const call = ({ token: to }: Purse, data: `0x${string}`): RpcCall => ({
@@ -42,8 +42,8 @@ const call = ({ token: to }: Purse, data: `0x${string}`): RpcCall => ({
 })
 
 /**
- * Reads what each purse holds and allows at the head. It returns the lowest value that any endpoint reports: an
- * endpoint that lies or has stopped must not hide why a refund waits. Undefined for a purse that no endpoint reports.
+ * Reads each purse's balance and allowance at the head. Returns the lowest value of any endpoint, so an endpoint that
+ * lies or has stopped can't hide why a refund waits. Undefined for a purse that no endpoint reports.
  */
 export async function readFunds(
   network: Network,
@@ -70,7 +70,7 @@ const wordOf = (result: RpcResult | undefined): bigint | undefined =>
     ? BigInt(result.value)
     : undefined
 
-/** Returns why a refund whose call fails is held, and for how long; undefined if its wallet is not the reason. */
+/** Returns why and how long a refund with a failing call is held; undefined if its wallet is not the reason. */
 export async function whyUnfunded(ctx: Context, network: Network, refund: Payout): Promise<Verdict | undefined> {
   const purse = await purseOf(ctx, refund)
   const [funds] = purse ? await readFunds(network, [purse], ctx.signal) : []
@@ -90,7 +90,7 @@ const refundKinds = () => kindsThat(pullsFromWallet)
 /** Whether a call takes money out of its merchant's wallet. */
 export const isRefund = (payout: Pick<Payout, "kind">): boolean => pullsFromWallet(kindOf(payout))
 
-/** Returns when a refund that waits for its wallet is first checked. */
+/** Returns when to check first a refund that waits for its wallet. */
 export const firstLook = (now: Date): Date => new Date(now.getTime() + SOON_MS)
 
 async function purseOf(ctx: TxContext, { escrow_id: id }: Payout): Promise<Purse | undefined> {
@@ -100,8 +100,8 @@ async function purseOf(ctx: TxContext, { escrow_id: id }: Payout): Promise<Purse
 }
 
 /**
- * Returns the ids of refunds that must wait for another refund of the same wallet and collector: one that is signed and
- * not mined, or an earlier one of these. Two at once could both be simulated with an allowance that only one can use.
+ * Returns the ids of refunds that must wait for another refund with the same wallet and collector: a signed, unmined
+ * one or an earlier one of these. Two at a time could both pass the simulation with an allowance that only one can use.
  */
 export async function refundsOutOfTurn(ctx: TxContext, payouts: readonly Payout[]): Promise<Set<string>> {
   const ids = payouts.filter(isRefund).map(({ id }) => id)
@@ -118,12 +118,12 @@ export async function refundsOutOfTurn(ctx: TxContext, payouts: readonly Payout[
   return new Set(rows.map(({ id }) => id))
 }
 
-/** The verdict on a refund that waits for its turn. */
+/** The verdict on a refund that waits its turn. */
 export const waitForTurn: Verdict = { kind: "wait", ms: TURN_MS }
 
 /**
- * Holds the due refunds out of the same wallet that are at least as large as this one, for the same reason: what is too
- * little for it is too little for them. Otherwise each would be simulated, and a wallet may have thousands.
+ * Holds the due refunds from the same wallet that are at least as large as this one, for the same reason: too little
+ * for this one is too little for them. Otherwise each would be simulated, and a wallet may have thousands.
  */
 export async function holdAlike(
   ctx: TxContext,
@@ -132,7 +132,7 @@ export async function holdAlike(
 ): Promise<void> {
   const now = ctx.now()
   const isNew = sql`created_at > ${new Date(now.getTime() - FIRST_MS)}`
-  // This includes refunds that wait for their turn.
+  // This includes refunds that wait their turn.
   const soon = new Date(now.getTime() + TURN_MS)
   await sql`
     update payouts set state = 'held', held_reason = ${reason}, held_detail = ${detail}, checks = checks + 1, updated_at = ${now},

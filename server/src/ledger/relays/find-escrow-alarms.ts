@@ -1,4 +1,4 @@
-/** Alarms about money in the escrow that nothing moves. */
+/** Alarms about money that is stuck in the escrow. */
 import { sql } from "kysely"
 import type { Context } from "../../platform/context.ts"
 import { kindsThat } from "../../platform/db/by-kind.ts"
@@ -7,20 +7,20 @@ import type { WaitingAlarm } from "../txmanager/report-alarms.ts"
 /** The alarm when the escrow holds payments that the current relay wallet can't move. */
 const OTHER_OPERATOR =
   "the escrow holds payments that obey an earlier relay wallet, so nothing captures them or gives them back before their payers take them back: docs/operators/alarms.md (other_operator) says what can be done"
-/** The alarm begins when this many captures, or voids, of one payment failed on chain. */
+/** The alarm starts when this many captures, or voids, of one payment failed on chain. */
 export const MAX_FAILED_CALLS = 3
 /**
- * The alarm begins when this many rounds could not write a payment's outcome. The index `escrows_failing` uses the same
+ * The alarm starts when this many rounds could not write a payment's outcome. The index `escrows_failing` uses the same
  * number.
  */
 const MAX_FAILED_ROUNDS = 3
-/** The alarm when reserved money can be neither captured nor given back. */
+/** The alarm when reserved money can be neither captured nor released. */
 const ESCROW_FAILED =
   "captures or releases of reserved money failed on chain three times, or the service failed as often to write what became of a reserved payment: docs/operators/alarms.md (escrow_failed) says what can be done"
 
 /**
- * Returns the networks whose escrow holds money of checkouts that were made for another relay wallet: only that wallet
- * may call the escrow for them.
+ * Returns the networks whose escrow holds money for another relay wallet's checkouts: only that wallet may call the
+ * escrow for them.
  */
 async function underOtherOperator(ctx: Context): Promise<Set<number>> {
   const { rows } = await sql<{ chain_id: number }>`select distinct chain_id from escrows
@@ -31,7 +31,7 @@ async function underOtherOperator(ctx: Context): Promise<Set<number>> {
 }
 
 /**
- * Returns the networks with money in the escrow whose capture or release failed too often, or whose escrow could not be
+ * Returns the networks with escrowed money whose capture or release failed too often, or whose escrow could not be
  * advanced.
  */
 async function withFailedCalls(ctx: Context): Promise<Set<number>> {

@@ -1,4 +1,4 @@
-/** Calls of escrows that were made for an earlier relay wallet and not signed before it was replaced. */
+/** Escrow calls for an earlier relay wallet that were not signed before it was replaced. */
 import { sql } from "kysely"
 import { ZERO_ADDRESS } from "../../platform/chain/hex.ts"
 import type { Network } from "../../platform/chain/networks.ts"
@@ -7,15 +7,15 @@ import { kindsThat } from "../../platform/db/by-kind.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { dueNow } from "../../platform/jobs/due-now.ts"
 
-/** The reason when a reservation was accepted for a relay wallet that is no longer ours. */
+/** The reason when a reservation was accepted for an earlier relay wallet. */
 export const OTHER_WALLET =
   "The service can't reserve this payment any more, as its relay wallet was changed. Nothing was paid: start a new checkout."
-/** The reason when the payer took back what a call was for. */
+/** The reason when the payer reclaimed the money that a call needs. */
 export const TAKEN_BACK = "Nothing is reserved any more."
-/** After this many minutes, no other process that still has the earlier wallet's key is expected to sign a reservation. */
+/** After this many minutes, no other process with the earlier wallet's key is expected to sign a reservation. */
 const ORPHANED_MINUTES = 15
 
-/** Unsigned calls of escrows, of some kinds. */
+/** Selects unsigned escrow calls of some kinds. */
 const unsignedCalls = (ctx: Context, { chainId }: Network, is: Parameters<typeof kindsThat>[0]) =>
   ctx.db
     .selectFrom("payouts")
@@ -27,11 +27,11 @@ const unsignedCalls = (ctx: Context, { chainId }: Network, is: Parameters<typeof
     .where("payouts.state", "in", ["queued", "held"])
 
 /**
- * Returns unsigned reservations that only another relay wallet could make, and no process has worked for that wallet
- * lately: while two are in use, each one's reservations are its own.
+ * Returns unsigned reservations that only another relay wallet could make and no recent process served. If two wallets
+ * are in use, each keeps its own reservations.
  */
 export const orphanedReserves = (ctx: Context, network: Network): Promise<Row<"payouts">[]> => {
-  // A process whose clock is ahead must not take another wallet, which is at work, for an earlier one.
+  // A process whose clock is ahead must not mistake another active wallet for an earlier one.
   const before = sql<Date>`${dueNow(ctx.now())} - make_interval(mins => ${ORPHANED_MINUTES})`
   return unsignedCalls(ctx, network, ({ isReservation }) => isReservation)
     .where("payouts.created_at", "<=", before)
@@ -44,8 +44,8 @@ export const orphanedReserves = (ctx: Context, network: Network): Promise<Row<"p
 }
 
 /**
- * Returns unsigned captures and voids of money that its payer took back. The process with the relay wallet's key cancels
- * them too, but after a change of that wallet there may be none.
+ * Returns unsigned captures and voids of money that its payer reclaimed. The process with the relay wallet's key
+ * cancels them too, but after a wallet change there may be none.
  */
 export const reclaimedCalls = (ctx: Context, network: Network): Promise<Row<"payouts">[]> =>
   unsignedCalls(ctx, network, ({ moneyOf }) => moneyOf === "escrow")

@@ -1,4 +1,4 @@
-/** Which relays would sell something while selling is paused on their network. */
+/** Finds relays that would sell something while their network's sales are paused. */
 import { sql } from "kysely"
 import type { Network } from "../../platform/chain/networks.ts"
 import type { Context } from "../../platform/context.ts"
@@ -8,8 +8,8 @@ import { sqlArray } from "../../platform/db/sql-array.ts"
 import { pausedDeposits } from "../payouts/check-paused.ts"
 
 /**
- * Returns the ids of relays that would sell something while selling is paused on a network: their receiving address
- * belongs to a paused factory, or they reserve money in the escrow.
+ * Returns the ids of relays that would sell something while a network's sales are paused: they pay to a paused
+ * factory's address, or reserve money in the escrow.
  */
 export async function pausedRelays(
   ctx: Context,

@@ -1,6 +1,6 @@
 /**
- * Asks the chain about relays that failed: whether another transaction had carried their authorizations out. If so their
- * payers paid, and the failures do not count against them.
+ * Asks the chain about failed relays: did another transaction execute their authorizations first? If so, their payers
+ * paid, and the failures do not count against them.
  */
 import { sql } from "kysely"
 import { endpointCopies } from "../../platform/chain/endpoints.ts"
@@ -15,13 +15,13 @@ import { sqlArray } from "../../platform/db/sql-array.ts"
 import { DOUBTED_MS, UNEXPLAINED_MS } from "./check-payer-limits.ts"
 import { findUse, SEARCHED_BLOCKS } from "./find-use.ts"
 
-/** Failed relays that the chain is asked about in one round, one after the other; each takes a few RPC requests. */
+/** How many failed relays one round asks the chain about, one by one; each takes a few RPC requests. */
 const ASKED_AT_ONCE = 10
-/** The least time between two questions about one relay. */
+/** The least time between two requests about one relay. */
 const AGAIN_MS = 5_000
-/** The wait before the next round where no relay failed lately. */
+/** The wait before the next round if no relay failed lately. */
 const IDLE_MS = 60_000
-/** More blocks than any network that is served makes in a second. */
+/** More blocks per second than any supported network makes. */
 const BLOCKS_A_SECOND = 4
 
 type Failed = Pick<
@@ -30,13 +30,13 @@ type Failed = Pick<
   | ("created_at" | "updated_at")
 >
 
-/** An endpoint that hangs on logs must not be silenced for the rounds of the relay wallet. */
+/** An endpoint that hangs on logs must not be silenced for the relay wallet's rounds. */
 const ownCopy = endpointCopies()
 
 /** When each relay was last asked about, by this process's clock. */
 const asked = new Map<string, number>()
 
-/** Runs one round; returns how many milliseconds the next may wait. `againMs`: the least time between two questions. */
+/** Runs one round; returns how many milliseconds the next may wait. `againMs`: least time between two requests. */
 export async function findPreempted(ctx: Context, network: Network, againMs = AGAIN_MS): Promise<number> {
   const now = performance.now()
   for (const [id, at] of asked) if (at <= now - againMs) asked.delete(id)
@@ -48,7 +48,7 @@ export async function findPreempted(ctx: Context, network: Network, againMs = AG
   return asked.size > 0 ? againMs : IDLE_MS
 }
 
-/** Failed relays that nobody has been asked about come first. */
+/** Returns failed relays, those never asked about first. */
 async function unexplained(ctx: Context, { chainId }: Network, except: readonly string[]): Promise<Failed[]> {
   const ago = (ms: number) => new Date(ctx.now().getTime() - ms)
   const { rows } = await sql<Failed>`/* named: unexplained_relays */
@@ -60,11 +60,11 @@ async function unexplained(ctx: Context, { chainId }: Network, except: readonly 
   return rows
 }
 
-/** Writes whether a failed relay was preempted; nothing where that is unknown. */
+/** Writes whether a failed relay was preempted; writes nothing if that is unknown. */
 async function explain(ctx: Context, network: Network, relay: Failed): Promise<void> {
   const { id, token, payer, auth_nonce: nonce, recipient: payTo, amount, block_number: block, tx_hash: hash } = relay
   if (!payer || !nonce || block === null || hash === null) return
-  // It was unused when the relay was simulated. A relay at a low fee may take hours to be mined.
+  // The authorization was unused when the relay was simulated. A relay at a low fee may take hours to be mined.
   const seconds = (relay.updated_at.getTime() - relay.created_at.getTime()) / 1_000
   const back = BigInt(Math.ceil(seconds * BLOCKS_A_SECOND)) + SEARCHED_BLOCKS
   const use = await unlessSilent(
@@ -85,8 +85,8 @@ async function explain(ctx: Context, network: Network, relay: Failed): Promise<v
 }
 
 /**
- * Whether a transaction comes before another of its block. A payer that has its relay burn the gas, and carries the
- * authorization out behind it, has not paid first.
+ * Whether a transaction precedes another in its block. A payer that makes its relay burn the gas and uses the
+ * authorization after it has not paid first.
  */
 async function isBefore(
   ctx: Context,

@@ -1,8 +1,8 @@
 /**
- * Decides whose refunds a payout wallet pays. An allowance belongs to the wallet, so if two merchants had one wallet, a
- * refund by one would be paid by what the other approved. So one merchant alone can refund out of a wallet: the one
- * that proved the wallet last, by switching its wallet lock on. If none did, it is the merchant that captured to the
- * wallet and signs in as it, or else the one whose capture to it was first on chain.
+ * Decides whose refunds a payout wallet pays. An allowance belongs to the wallet, so if two merchants shared one, one
+ * merchant's approval would pay the other's refunds. So only one merchant can refund from a wallet: the last one that
+ * proved it, by switching its wallet lock on. Without any proof, it is the merchant that captured to the wallet and
+ * signs in with it. Otherwise it is the first to capture to it on chain.
  */
 import { sql } from "kysely"
 import { type Address, checksummed } from "../../platform/chain/hex.ts"
@@ -13,7 +13,7 @@ import type { Payout } from "../txmanager/lane.ts"
 import { isRefund } from "./check-refund-funds.ts"
 
 /**
- * Returns the merchant whose refunds each wallet pays, by wallet; none for a wallet that nobody proved and that got no
+ * Returns, by wallet, the merchant whose refunds it pays; no entry for a wallet that nobody proved and that got no
  * capture.
  */
 export async function refundOwners(
@@ -43,7 +43,7 @@ export async function refundOwners(
 export const OTHER_OWNER =
   "Its payout wallet pays the refunds of another merchant of this service, which proved that wallet, signs in as it or was paid to it first, and an approval does not say for whom it is. Is it your wallet? Then have it sign for you: while it is your payout address, switch your wallet lock on (PUT /api/console/settings with walletLock: true; first off, if it is on). Its refunds are yours from then on, those of earlier sales too. Else send the money to the payer from the wallet yourself, or refund with the other merchant, if that is yours too."
 
-/** Returns the ids of refunds whose wallets pay another merchant's refunds. */
+/** Returns the ids of refunds whose wallet pays another merchant's refunds. */
 export async function refundsOfOthers(
   ctx: TxContext,
   network: Pick<NetworkInfo, "chainId">,

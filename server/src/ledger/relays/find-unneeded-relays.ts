@@ -1,4 +1,4 @@
-/** Relays whose payment nobody asks for any more. */
+/** Finds relays whose payment is no longer needed. */
 import { sql } from "kysely"
 import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
@@ -6,7 +6,7 @@ import { isArriving } from "./try-relay.ts"
 
 /**
  * SQL: whether a relay `q` was accepted before `i` and may still bring money: it is signed and has not failed. An
- * unsigned relay counts only when `i` is about to be signed: it may never be signed, and must not cancel another relay.
+ * unsigned relay may never be signed, so it counts, and cancels another, only when `i` is about to be signed.
  */
 const mayPay = (withQueued: boolean) => sql`q.lane = 'relay' and (q.created_at, q.id) < (i.created_at, i.id)
   and (q.state = 'assigned' or (q.state in ('mined', 'final') and q.succeeded)
@@ -17,16 +17,15 @@ const earlierOf = (withQueued: boolean) => sql`(select count(*) from checkout_se
   join deposits e on e.resource_id = o.id join payouts q on q.deposit_id = e.id
   where l.max_uses is not null and o.link_id = l.id and o.id <> s.id and o.status <> 'confirmed' and ${mayPay(withQueued)})`
 
-/** SQL: whether an earlier relay of the same session may bring money that the scan has not found. */
+/** SQL: whether an earlier relay of the same session may bring money that the scan has not found yet. */
 const isSecond = (withQueued: boolean) => sql`exists (select from payouts q where q.deposit_id = i.deposit_id
   and ${mayPay(withQueued)} and not exists (select from transfers t
     where t.tx_hash = q.tx_hash and t.deposit_id = q.deposit_id and t.state <> 'gone'))`
 
 /**
- * Returns the ids of relays whose amount no longer matches what their session lacks: the session was paid in another
- * way meanwhile or accepted as it is, or its link is used up, or an earlier relay will use it up. Such a relay would
- * take money that nobody asked for. `isSigning`: the relays are about to be signed, so earlier unsigned relays count
- * too.
+ * Returns the ids of relays whose amount no longer matches what their session needs. Meanwhile it was paid another way
+ * or accepted, or its link is used up or will be by an earlier relay. Such a relay would take money that nobody
+ * requested. `isSigning` means that the relays are about to be signed, so earlier unsigned relays count too.
  */
 export async function unneededRelays(
   ctx: TxContext,

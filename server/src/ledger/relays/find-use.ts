@@ -1,6 +1,6 @@
 /**
- * Finds the transaction that carried an authorization out, whoever sent it: an authorization is public once its
- * transaction was broadcast, and anyone may submit it.
+ * Finds the transaction that executed an authorization, whoever sent it: once broadcast, an authorization is public,
+ * and anyone may submit it.
  */
 import { pad, toEventSelector } from "viem"
 import { AUTHORIZATION_USED } from "../../platform/chain/authorization-uses.ts"
@@ -16,35 +16,35 @@ import { stateCall } from "./try-relay.ts"
 
 /** The EIP-3009 event that a token emits when a wallet cancels an authorization. */
 const AUTHORIZATION_CANCELED = toEventSelector("AuthorizationCanceled(address,bytes32)")
-/** Blocks in one search for an authorization: over an hour on Base. Nodes answer ranges of this size. */
+/** Blocks in one search for an authorization: over an hour on Base. Nodes accept ranges of this size. */
 export const SEARCHED_BLOCKS = 2_000n
-/** How many searches for a used authorization, where the scan was behind when it was claimed: two days of Base. */
+/** The most searches for a used authorization if the scan lagged when it was claimed: two days of Base. */
 const MAX_SEARCHES = 50
 
-/** What an authorization permits: one transfer of the token. */
+/** The transfer of the token that an authorization permits. */
 export interface Permitted {
   token: Address
   payer: Address
   nonce: Hash
   payTo: Address
-  /** Base units. */
+  /** In base units. */
   amount: bigint
 }
 
-/** Whether a transfer is the one that an authorization permits. */
+/** Whether a transfer is exactly the one that an authorization permits. */
 export const isPermitted = (
   { token, from, to, value }: Transfer,
   { token: asset, payer, payTo, amount }: Permitted,
 ): boolean => token === asset && from === payer && to === payTo && value === amount
 
 /**
- * Returns the receipt of the transaction that used an authorization and moved its money, from the block `start` on; null
- * where a quorum calls it unused, `used` where it was used for something else or cancelled, undefined where that is
- * unknown. Throws an {@link RpcError} where too few endpoints answer.
+ * Returns the receipt of the transaction that used an authorization and moved its money, searching from block `start`.
+ * Returns null if a quorum calls it unused, `used` if it was cancelled or used for something else, undefined if
+ * unknown. Throws an {@link RpcError} if too few endpoints answer.
  *
  * A used nonce alone proves nothing: cancelling uses it too, and a payer may sign the same nonce for another amount. A
- * token emits the transfer of an authorization right after the authorization's own event, so the transfer that counts
- * has the next index. Otherwise any number of nonces could point at one transfer elsewhere in the transaction.
+ * token emits an authorization's transfer right after its own event, so only the transfer with the next index counts.
+ * Otherwise any number of nonces could point at one transfer elsewhere in the transaction.
  */
 export async function findUse(
   ctx: Context,
@@ -80,7 +80,7 @@ export async function findUse(
   )
   for (const { txHash, logIndex } of agreed) {
     const receipt = quorum.receiptOf(txHash)
-    // A quorum has just agreed on its log, so a missing receipt is no evidence that nothing was paid.
+    // A quorum has just agreed on its log, so a missing receipt does not prove that nothing was paid.
     if (!receipt) return undefined
     const transfer = receipt.transfers.find(each => each.logIndex === logIndex + 1)
     if (receipt.succeeded && transfer && isPermitted(transfer, permitted)) return receipt
@@ -90,19 +90,19 @@ export async function findUse(
 
 const minOf = (a: bigint, b: bigint): bigint => (a < b ? a : b)
 
-/** The call that reads where an authorization was used or cancelled. */
+/** Builds the call that reads where an authorization was used or cancelled. */
 function usesCall({ payer, nonce, token }: Permitted, from: bigint, to: bigint): RpcCall {
   const topics = [[AUTHORIZATION_USED, AUTHORIZATION_CANCELED], pad(payer), nonce]
   const range = { fromBlock: hexNumber(from), toBlock: hexNumber(to) }
   return { method: "eth_getLogs", params: [{ address: token, topics, ...range }] }
 }
 
-/** A nonce is used or cancelled once. */
+/** More than one nonce can have, because it is used or cancelled once. */
 const MAX_USES = 16
 
-/** The uses that enough endpoints report in their first answer; undefined where too few answer. */
+/** Returns the uses that enough endpoints report in their first answer; undefined if too few answer. */
 function agreedUses(answers: readonly (RpcResult[] | undefined)[], needed: number): Use[] | undefined {
-  // An endpoint with more than a token can emit for one nonce has no say: comparing them would take the time of all.
+  // Ignores an endpoint with more logs than one nonce can have: comparing them would delay everyone.
   const lists = answers
     .flatMap(results => (results?.[0]?.ok ? [usesOf(results[0].value)] : []))
     .filter(list => list.length <= MAX_USES)
@@ -124,7 +124,7 @@ interface Use {
 
 const isSame = (a: Use, b: Use): boolean => a.txHash === b.txHash && a.logIndex === b.logIndex
 
-/** The positions of a list of logs; none where the answer is not a list. */
+/** Returns the positions of a list of logs; empty if the answer is not a list. */
 function usesOf(logs: unknown): Use[] {
   if (!Array.isArray(logs)) return []
   return logs.flatMap(log => {

@@ -1,6 +1,6 @@
 /**
- * What the relays of a deposit mean for their payer: whether one may still bring money, why one failed, and whether
- * anyone can still carry it out.
+ * Explains a deposit's relays to their payer: whether one may still bring money, why one failed, and whether anyone can
+ * still submit it.
  */
 import { sql } from "kysely"
 import { validBeforeOf } from "../../platform/chain/authorizations.ts"
@@ -10,18 +10,18 @@ import { kindsThat } from "../../platform/db/by-kind.ts"
 import type { Row } from "../../platform/db/schema.ts"
 
 /**
- * SQL: whether a transaction that carries out the authorization of a row of `payouts` was ever signed. If not, only the
- * payer and the service have the authorization: an empty transfer used up its nonce when its deadline passed.
+ * SQL: whether a transaction that executes a `payouts` row's authorization was ever signed. If not, only the payer and
+ * the service have the authorization: an empty transfer used up its nonce at the deadline.
  */
 export const wasSigned = sql<boolean>`exists (select from transaction_attempts signed where signed.payout_id = coalesce(payouts.batch_id, payouts.id)
   and not signed.empty and signed.raw is not null)`
 
-/** Why a relay that was not signed in time is not made. */
+/** The reason for a relay that was not signed in time. */
 export const TOO_LATE = "It could not be carried out before its time was over."
 
 /**
- * Returns the relays whose authorization anyone can still carry out: their transaction is public, it reverted for good,
- * and `validBefore` has not passed. A buyer who pays in another way meanwhile may pay twice.
+ * Returns the relays whose authorization anyone can still submit: their transaction is public and reverted for good,
+ * and `validBefore` has not passed. A buyer who pays another way meanwhile may pay twice.
  */
 export const replayable = <R extends Pick<Row<"payouts">, "state" | "data"> & { was_signed: boolean }>(
   ctx: TxContext,
@@ -32,7 +32,7 @@ export const replayable = <R extends Pick<Row<"payouts">, "state" | "data"> & { 
       state === "reverted" && was_signed && validBeforeOf(data) * 1_000n > BigInt(ctx.now().getTime()),
   )
 
-/** The time after which none of these relays' authorizations can be carried out; undefined without any. */
+/** Returns the time after which none of these relays' authorizations can be used; undefined for an empty list. */
 export function replayableUntil(relays: readonly Pick<Row<"payouts">, "data">[]): string | undefined {
   if (relays.length === 0) return undefined
   const last = relays.map(({ data }) => validBeforeOf(data)).reduce((a, b) => (a > b ? a : b))
@@ -40,8 +40,8 @@ export function replayableUntil(relays: readonly Pick<Row<"payouts">, "data">[])
 }
 
 /**
- * Describes the relays of a deposit. `open`: whether one may still bring money in a token that has not arrived. `failure`: why the last one failed, unless the payer has submitted something since. `replayableUntil`:
- * until when anyone can still carry out a failed one. `hashes`: the hashes of all.
+ * Describes a deposit's relays: whether one may still bring `token` that has not arrived, why the last one failed unless
+ * the payer submitted something later, until when anyone can still submit a failed one, and the hashes of all.
  */
 export async function relayStanding(
   ctx: TxContext,
@@ -101,7 +101,7 @@ export async function relayStanding(
   }
 }
 
-/** Returns why a relay that ended paid nothing, in sentences; null for one that paid. */
+/** Returns why an ended relay paid nothing, in sentences; null for one that paid. */
 function failureOf(
   { state, held_detail: detail, was_signed }: Pick<Row<"payouts">, "state" | "held_detail"> & { was_signed: boolean },
   until: string | undefined,

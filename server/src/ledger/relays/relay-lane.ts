@@ -1,7 +1,7 @@
 /**
- * The relay lane makes the calls that others asked for: payers' authorizations, and the calls of escrows. A payer waits for
- * an authorization or a reservation, so one that can't be carried out is cancelled at once with the reason. A merchant's
- * call is held and retried until its deadline.
+ * The relay lane makes calls that others requested: payers' authorizations, and escrow calls. A payer waits for an
+ * authorization or a reservation, so one that can't succeed is cancelled immediately with the reason. A merchant's call
+ * is held and retried until its deadline.
  */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -22,7 +22,7 @@ import { OTHER_OWNER, refundsOfOthers } from "./find-refund-owners.ts"
 import { unneededRelays } from "./find-unneeded-relays.ts"
 import { balanceCall, cancelRelay, NO_BUDGET, tendRelays, unseenAt, whyRefused } from "./try-relay.ts"
 
-/** Several relays share a transaction, so more are picked than there is room for transactions. */
+/** Several relays share a transaction, so it picks more than there is room for transactions. */
 const RELAYS_PICKED = 64
 /** How long a relay waits for others of its payer: half a block. */
 const PAYER_WAIT_MS = 1_000
@@ -46,29 +46,29 @@ export const relayLane = (network: Network, signer: Signer): Lane => ({
   hasDeadlines: true,
   takesTurns: true,
   usualKind: "authorize",
-  // A buyer waits for the block. On blocks of two seconds, rounds every two seconds found it 1.3 s late at worst.
+  // A buyer waits for the block. With two-second blocks, rounds every two seconds found it 1.3 s late at worst.
   inFlightMs: 500,
   pickable: room => Math.max(room, RELAYS_PICKED),
   prepare: ctx => tendRelays(ctx, network),
-  // The scan must find the transfer of a mined relay, the session of an ended relay must be checked, and the chain asked
+  // The scan must find a mined relay's transfer, the session of an ended relay must be checked, and the chain asked
   // about a failed one.
   afterChange: async (ctx, touched) => {
     const names = await waitersOf(ctx, touched)
     await Promise.all([ctx.wakes.wake("payments", names), verifySoon(ctx, network.chainId)])
   },
   served: sql<boolean>`true`,
-  // An escrow obeys the wallet that its payer's signature names.
+  // An escrow obeys only the wallet that its payer's signature names.
   ours: address => sql<boolean>`(escrow_id is null
     or exists (select from escrows e where e.session_id = payouts.escrow_id and e.operator = ${address}))`,
   isElsewhere: () => false,
   canOnlyFail: async () => false,
-  // Relays are picked even then, to be cancelled: a buyer at a checkout must not wait for nothing.
+  // Relays are picked even then, to be cancelled: a buyer at a checkout must not wait in vain.
   isStopped: async () => false,
   withinBudgets: ownCallsWithinBudgets,
   partiesOf,
   vet: (ctx, payouts) => vet(ctx, network, payouts),
   outdated: (ctx, payouts) => outdated(ctx, network.chainId, payouts),
-  // Other buyers also pay at the address of a settlement, so money that arrives there says nothing about this payment.
+  // Other buyers also pay to a settlement's address, so money arriving there says nothing about this payment.
   arrivalReads: payouts =>
     new Map(
       payouts.flatMap(payout => {
@@ -90,13 +90,13 @@ export const relayLane = (network: Network, signer: Signer): Lane => ({
     if (hold.reason === "allowance" || hold.reason === "balance") await holdAlike(ctx, payout, hold)
   },
   cancel: cancelRelay,
-  // Triggers make the session or the escrow of a call that ended due.
+  // Triggers make the session or escrow of an ended call due.
   lockOwners: async () => [],
   onReverted: async () => {},
   alarms: async () => [],
 })
 
-/** The verdict on a call that would fail. For a refund, the reason may be its merchant's wallet. */
+/** Returns the verdict on a call that would fail. A refund may fail because of its merchant's wallet. */
 async function whyItFails(ctx: Context, network: Network, payout: Payout, error: string): Promise<Verdict> {
   if (isAwaited(payout)) {
     const { words } = await whyRefused(ctx, network, payerOf(payout), payout.amount, error)
@@ -119,8 +119,7 @@ async function vet(ctx: Context, network: Network, payouts: readonly Payout[]): 
     if (emptied.has(payout.id)) return [payout.id, cancelled(TAKEN_BACK)]
     if (others.has(payout.id)) return [payout.id, cancelled(OTHER_OWNER)]
     if (outOfTurn.has(payout.id)) return [payout.id, waitForTurn]
-    // No buyer waits at a page for these calls: the merchant's decision, or the end of the authorization, asks for
-    // them.
+    // No buyer waits at a page for these calls: the merchant's decision or the authorization's end causes them.
     if (!isAwaited(payout)) return [payout.id, undefined]
     if (paused.has(payout.id)) return [payout.id, cancelled("Payments on this network are paused.")]
     if (needless.has(payout.id)) return [payout.id, cancelled("It was paid in another way meanwhile.")]
@@ -135,14 +134,14 @@ async function vet(ctx: Context, network: Network, payouts: readonly Payout[]): 
 async function outdated(ctx: TxContext, chainId: number, payouts: readonly Payout[]): Promise<Set<string>> {
   const needless = await unneededRelays(ctx, payouts, true)
   const outOfTurn = await refundsOutOfTurn(ctx, payouts)
-  // Another worker may have signed for the same payers since these were vetted.
+  // Another worker may have signed for the same payers since these payouts were vetted.
   const crowded = await beyondFlight(ctx, { chainId }, payouts.filter(isAwaited))
   return needless.union(outOfTurn).union(crowded)
 }
 
 /**
  * Returns the ids of calls whose escrow has no money for them any more. Either a reorg removed the reservation and it
- * failed when it was mined again, or, for what the escrow holds, the payer reclaimed what was left.
+ * failed when mined again, or the payer reclaimed the rest of what the escrow held.
  */
 async function emptiedCalls(ctx: Context, payouts: readonly Payout[]): Promise<Set<string>> {
   const calls = payouts.filter(payout => !isAwaited(payout))
@@ -168,13 +167,13 @@ async function emptiedCalls(ctx: Context, payouts: readonly Payout[]): Promise<S
   return new Set(calls.filter(isVain).map(({ id }) => id))
 }
 
-/** The payer signed the authorization; the recipient is a deposit of ours. */
+/** The payer signed the authorization; the recipient is one of our deposits. */
 const payerOf = ({ payer, recipient }: Payout): Address => payer ?? recipient
 
 /**
- * Returns the addresses to screen. A capture pays its merchant with the money of a payer who may have been listed since
- * the reservation, months ago, so both are screened. For any other call it is the payer, who is also the recipient of a
- * void or refund.
+ * Returns the addresses to screen. A capture pays its merchant with a payer's money, and either may have been listed
+ * since the reservation, months ago, so both are screened. For any other call it is the payer, who is also the
+ * recipient of a void or refund.
  */
 async function partiesOf(ctx: Context, payouts: readonly Payout[]): Promise<Map<string, Address[]>> {
   const captures = payouts.flatMap(payout => (kindOf(payout).screensBoth ? (payout.escrow_id ?? []) : []))
@@ -190,7 +189,7 @@ async function partiesOf(ctx: Context, payouts: readonly Payout[]): Promise<Map<
   return new Map(payouts.map(payout => [payout.id, ofOne(payout)]))
 }
 
-/** What wake-ups call these relays: agents wait for a settlement's relay, pages for their session. */
+/** Returns the wake-up names of these relays: agents wait for a settlement's relay, pages for their session. */
 async function waitersOf(ctx: Context, touched: readonly Touched[]): Promise<string[]> {
   const ids = touched.flatMap(each => (kindOf(each).locksSession ? (each.deposit_id ?? []) : []))
   const deposits = ctx.db.selectFrom("deposits").select("resource_id")

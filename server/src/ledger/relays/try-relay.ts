@@ -1,7 +1,7 @@
 /**
- * Relays: payouts of the relay lane, which carry out a holder's authorization and move its money into a deposit. A
- * relay is simulated before it is accepted. A buyer waits for it, so a relay that can't be carried out is cancelled at
- * once with the reason, and never held for long.
+ * Relays: payouts of the relay lane, which submit a holder's authorization and move its money into a deposit. A relay
+ * is simulated before it is accepted. A buyer waits for it, so a relay that can't succeed is cancelled immediately with
+ * the reason, and never held for long.
  */
 import { sql } from "kysely"
 import { encodeFunctionData, type Hex, parseAbi } from "viem"
@@ -34,23 +34,22 @@ import { OTHER_WALLET, orphanedReserves, reclaimedCalls, TAKEN_BACK } from "./fi
 import { TOO_LATE } from "./read-relay-status.ts"
 
 /**
- * The highest gas limits of relays. A key's signature takes some 100,000. A contract's signature takes as much as the
- * contract wants; a passkey checked in Solidity takes 350,000. Above this limit a signature is not worth its gas. The
- * relay of a contract wallet gets what its simulation took and a quarter more, so that the contract can't burn more
- * than it showed.
+ * The highest gas limits of relays. With a key's signature a relay takes about 100,000. A contract's signature takes
+ * any amount; a passkey checked in Solidity takes 350,000. Above this limit a signature is not worth its gas. The relay
+ * of a contract wallet gets its simulated gas plus a quarter, so the contract can't burn more than it showed.
  */
 export const RELAY_GAS = { key: 200_000n, contract: 700_000n }
 /**
- * The same for an escrow's reservation. It also moves the money on, stores what is held, and for an operator's first
- * payment deploys the contract that holds it. A contract wallet's reservation never gets a key's limit: the limit
- * distinguishes the two.
+ * The highest gas limits of an escrow's reservation. It also moves the money on, stores what is held, and for an
+ * operator's first payment deploys the contract that holds it. A contract wallet's reservation never gets a key's
+ * limit, because the limit distinguishes the two.
  */
 export const RESERVE_GAS = { key: payoutKinds.reserve.gasOfKey, contract: 1_000_000n }
 
 const REASON_LENGTH = 120
-/** The reason for the buyer when the gas budget of the merchant, or of all merchants, is spent. */
+/** The reason shown to the buyer when the gas budget of the merchant, or of all merchants, is spent. */
 export const NO_BUDGET = "Nothing more is relayed for this merchant today."
-/** The reason when the budget of contract wallets is spent. */
+/** The reason when the contract wallets' budget is spent. */
 export const NO_CONTRACT_BUDGET = "Nothing more is relayed for contract wallets on this network today."
 
 const tokenAbi = parseAbi([
@@ -63,30 +62,30 @@ const read = (network: Network, data: Hex): RpcCall => ({
   params: [{ to: network.token.address, data }, "latest"],
 })
 
-/** Reads how much of the token an address holds. */
+/** Builds the call that reads how much of the token an address holds. */
 export const balanceCall = (network: Network, address: Address): RpcCall =>
   read(network, encodeFunctionData({ abi: tokenAbi, functionName: "balanceOf", args: [address] }))
 
-/** Reads whether a nonce of a payer is used or cancelled. */
+/** Builds the call that reads whether a payer's nonce is used or cancelled. */
 export const stateCall = (network: Network, payer: Address, nonce: Hash): RpcCall =>
   read(network, encodeFunctionData({ abi: tokenAbi, functionName: "authorizationState", args: [payer, nonce] }))
 
-/** A quarter more than the simulation took: the cost of a signature differs a little from block to block. */
+/** A quarter more than the simulation used, because the cost of a signature differs a little between blocks. */
 const withMargin = (gas: bigint): bigint => (gas * 5n) / 4n
 const least = (a: bigint, b: bigint): bigint => (a < b ? a : b)
 
 /**
- * Simulates the relay of an authorization from the relay wallet, at the price that it will pay. Returns its gas limit
- * and its highest cost in wei, or why the chain would refuse it, in a sentence; `used` if its nonce is used, `unseen`
- * if the receiving address holds money that the scan has not found yet. Throws `CHAIN_UNAVAILABLE` when too few
- * endpoints agree.
+ * Simulates an authorization's relay from the relay wallet, at the price that it will pay. Returns its gas limit and
+ * its highest cost in wei, or a sentence why the chain would refuse it. Returns `used` if its nonce is used, `unseen`
+ * if the receiving address holds money that the scan has not found. Throws `CHAIN_UNAVAILABLE` when too few endpoints
+ * agree.
  */
 export async function tryRelay(
   ctx: Context,
   network: Network,
   relay: {
     wallet: Address
-    /** The receiving address, if money that arrives there by hand would be the same payment. */
+    /** The receiving address, if money sent there manually would be the same payment. */
     deposit: Pick<Row<"deposits">, "id" | "address"> | undefined
     payer: Address
     nonce: Hash
@@ -94,7 +93,7 @@ export async function tryRelay(
     to: Address
     data: Hex
     by: SignedBy
-    /** The most gas that it may take. */
+    /** The most gas that it may take, by kind of signature. */
     limits: Record<SignedBy, bigint>
   },
 ): Promise<"used" | "unseen" | WhyRefused | { gas: bigint; most: bigint }> {
@@ -114,11 +113,11 @@ export async function tryRelay(
     ...(by === "contract" ? [{ method: "eth_estimateGas", params: [call] }] : []),
     ...(deposit ? [balanceCall(network, deposit.address)] : []),
   ]
-  // A contract wallet decides how long its call keeps a node busy.
+  // A contract wallet controls how long its call keeps a node busy, so its call is not shared.
   const ask = (calls: readonly RpcCall[]) =>
     by === "key" ? askTogether(ctx, { chain: network, calls }) : askEach(network, calls, ctx.signal)
   let answers = await ask(calls)
-  // A token refuses a used nonce. Only if a call fails is the token asked whether that is the reason.
+  // A token refuses a used nonce, so only a failed call needs a request for the nonce's state.
   const isDoubtful = answers.some(results => results?.some(each => !each.ok && failedTrial.test(each.error)))
   if (isDoubtful) answers = await ask([...calls, stateCall(network, payer, nonce)])
   const trials = answers.flatMap(results => trialOf(results, by, isDoubtful ? results?.at(-1) : UNUSED) ?? [])
@@ -134,16 +133,16 @@ export async function tryRelay(
   if (outcome === "fails") return await whyRefused(ctx, network, payer, amount, error ?? "")
   const mostOf = (gas: bigint): bigint => gas * (fees?.maxFee ?? 0n) + dataParts(data) * dataFee
   if (by === "key") return { gas, most: mostOf(gas) }
-  // The highest estimate of those that agree: with too little gas the relay fails, and it never takes more than its
-  // limit.
+  // The highest estimate of the endpoints that agree: with too little gas the relay fails, and it never takes more than
+  // its limit.
   const took = agreed.map(each => each.took ?? 0n).reduce((a, b) => (a > b ? a : b))
   const limit = least(gas, withMargin(took))
   return { gas: limit, most: mostOf(limit) }
 }
 
 /**
- * One endpoint's outcome for an authorization: `error` is the node's; `took` is the gas of a call that succeeds, if it
- * was estimated.
+ * One endpoint's outcome for an authorization: `error` comes from the node; `took` is the estimated gas of a successful
+ * call.
  */
 interface RelayTrial extends Trial {
   error?: string
@@ -154,7 +153,7 @@ interface RelayTrial extends Trial {
 const UNUSED: RpcResult = { ok: true, value: `0x${"0".repeat(64)}` }
 
 /**
- * Returns one endpoint's outcome from its results of {@link tryRelay} and its answer whether the nonce is `used`;
+ * Returns one endpoint's outcome from its results in {@link tryRelay} and its answer whether the nonce is `used`;
  * undefined if the endpoint itself failed.
  */
 function trialOf(results: RpcResult[] | undefined, by: SignedBy, used: RpcResult | undefined): RelayTrial | undefined {
@@ -181,9 +180,8 @@ const wordOf = (result: RpcResult | undefined): bigint | undefined =>
     : undefined
 
 /**
- * Returns the deposits that hold more than the rows explain, by each endpoint's answer to {@link balanceCall}: the
- * buyer paid by hand a moment ago, and would pay twice. Two endpoints must say so if there are three or more, otherwise
- * one.
+ * Returns the deposits that hold more than recorded, by each endpoint's answer to {@link balanceCall}. The buyer has
+ * just paid manually, and would pay twice. Of three or more endpoints two must say so, otherwise one.
  */
 export async function unseenAt(
   ctx: Context,
@@ -198,15 +196,15 @@ export async function unseenAt(
   return new Set(known.filter(({ id, known }) => holdingMore(id, known).length >= enough).map(({ id }) => id))
 }
 
-/** Why a token refuses a transfer. */
+/** The reason why a token refuses a transfer. */
 export interface WhyRefused {
   /** A sentence for the payer. */
   words: string
-  /** Whether the payer holds too little. */
+  /** Whether the payer's balance is too low. */
   isShort: boolean
 }
 
-/** Returns why a token did not move `amount` base units for the payer; `error` is the endpoint's. */
+/** Returns why a token did not move `amount` base units for the payer; `error` comes from the endpoint. */
 export async function whyRefused(
   ctx: Context,
   network: Network,
@@ -229,7 +227,7 @@ export async function whyRefused(
 function otherwise(symbol: string, error: string): string {
   if (/blacklist/i.test(error)) return `The issuer of ${symbol} has blocked this wallet.`
   if (/used or cancel/i.test(error)) return "The authorization was used, or taken back by its wallet."
-  // A contract wallet approved in the simulation; the token gives it no more gas than the relay has.
+  // The contract wallet approved in the simulation, but the token gives it no more gas than the relay has.
   if (/invalid signature|out ?of ?gas|gas required/i.test(error))
     return `${symbol} does not take this wallet's signature.`
   const reason = error.replace(/^.*revert(ed)?:?\s*/i, "").slice(0, REASON_LENGTH)
@@ -240,12 +238,12 @@ function otherwise(symbol: string, error: string): string {
 
 /**
  * SQL: whether a transfer `t` with claim `c` counts, or will once it is deep enough, screened or settled. A transfer
- * that was refused for good, returned, or accepted beside what paid does not count.
+ * that was refused for good, returned, or accepted as extra money does not count.
  */
 export const isArriving = sql`t.state <> 'gone' and not exists (select from payments p where p.id = c.payment_id
   and (p.status = 'returned' or p.exception = 'sanctioned' or (p.status = 'granted' and p.beside)))`
 
-/** Cancels a relay without a nonce, with the reason in a sentence. Its authorization may be submitted again. */
+/** Cancels a relay without a nonce, with a sentence as reason. Its authorization may be submitted again. */
 export async function cancelRelay(
   ctx: TxContext,
   row: Pick<Row<"payouts">, "id" | "chain_id">,
@@ -264,8 +262,7 @@ export async function cancelRelay(
 }
 
 /**
- * Cancels relays that expired or that nobody can sign any more, and keeps the receiving addresses of the open ones
- * watched.
+ * Cancels relays that expired or that nobody can sign any more, and keeps watching the open ones' receiving addresses.
  */
 export async function tendRelays(ctx: Context, network: Network): Promise<void> {
   const over = await ctx.db
@@ -290,9 +287,9 @@ export async function tendRelays(ctx: Context, network: Network): Promise<void> 
 }
 
 /**
- * Returns the ids of relays whose authorization can't move money any more: every endpoint that responds says that its
- * nonce is used or cancelled. Throws `CHAIN_UNAVAILABLE` without a quorum of answers: a buyer who signs another
- * authorization because one endpoint lied may pay twice.
+ * Returns the ids of relays whose authorization can't move money any more, because all responding endpoints call its
+ * nonce used or cancelled. Throws `CHAIN_UNAVAILABLE` without a quorum of answers. If one endpoint's lie made a buyer
+ * sign another authorization, the buyer could pay twice.
  */
 export async function voided(
   ctx: Context,
