@@ -1,4 +1,4 @@
-/** Compares the calldata of calls that write receipts to the chain with what they are for. */
+/** Compares the calldata of calls that write receipts to the chain with their purpose. */
 import { sql } from "kysely"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 import { anchorData, anchorDeployment } from "../../platform/chain/receipt-anchor.ts"
@@ -14,7 +14,7 @@ interface AnchorRow {
   prev_root: Hash | null
 }
 
-/** Returns what is wrong with each of these that is such a call, by its id; undefined if nothing is. */
+/** Returns the fault of each of these payouts that is such a call, by id; undefined without a fault. */
 export async function anchorFaults(
   ctx: TxContext,
   { chainId, depositFactory }: { chainId: number; depositFactory: Address },

@@ -1,6 +1,6 @@
 /**
- * Pauses selling on a network while the payout wallet is halted there: its key may be stolen, and the thief could empty
- * the receiving addresses. Money that arrives anyway is scanned and settled as usual.
+ * Pauses sales on a network while its payout wallet is halted: its key may be stolen, and the thief could empty the
+ * receiving addresses. Money that arrives anyway is scanned and settled as usual.
  */
 import { type RawBuilder, sql } from "kysely"
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
@@ -12,13 +12,13 @@ import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import { ApiError } from "../../platform/errors.ts"
 
-/** The columns of a receiving address that decide whether it may be paid. */
+/** The columns that decide whether a receiving address may be paid. */
 type PaidTo = Pick<Row<"deposits">, "factory" | "older_factory">
 
-/** The payout wallets that are halted. Nothing remembers them: they are read in the statement that reads what is sold. */
+/** The halted payout wallets. They are never cached: the statement that reads what is sold reads them too. */
 export type HaltedWallets = readonly Pick<Row<"wallets">, "chain_id" | "address">[]
 
-/** SQL: a cell with the {@link HaltedWallets}, for a statement that reads something else too; null where none is. */
+/** SQL: a cell with the {@link HaltedWallets}, for a statement that also reads something else; null if none is. */
 export const haltedWalletsCell = sql<HaltedWallets | null>`(
   select jsonb_agg(jsonb_build_object('chain_id', chain_id, 'address', address)) from wallets
   where lane = 'payout' and status = 'halted')`
@@ -27,9 +27,9 @@ export const haltedWalletsCell = sql<HaltedWallets | null>`(
 type IsPaused = (network: Pick<Network, "chainId" | "depositFactory">, paidTo: PaidTo) => boolean
 
 /**
- * Returns whether payments are paused while these wallets are halted. An earlier factory obeys another wallet, whose row
- * alone is known here, so any halted wallet pauses that factory's deposits. A factory from before the contracts that
- * this version serves is always paused: its money could not be moved.
+ * Returns whether payments are paused while these wallets are halted. An earlier factory obeys another wallet, of which
+ * only the row is known here, so any halted wallet pauses that factory's deposits. A factory older than this version's
+ * contracts is always paused, because its money could not be moved.
  */
 export function pausedWhile(ctx: Pick<TxContext, "settings">, halted: HaltedWallets | null): IsPaused {
   const ours = ctx.settings.serviceWallets
@@ -42,8 +42,8 @@ export function pausedWhile(ctx: Pick<TxContext, "settings">, halted: HaltedWall
 }
 
 /**
- * SQL: whether payments to new addresses on a network are paused, as {@link pausedWhile} says of a network's present
- * factory. For the statement that makes something for sale: what was read before it may have changed since.
+ * SQL: whether payments to a network's new addresses are paused, like {@link pausedWhile} for its current factory. It
+ * belongs in the statement that creates something for sale, because an earlier read may be outdated.
  */
 export function isSellingPaused(ctx: Pick<TxContext, "settings">, chainId: RawBuilder<number>): RawBuilder<boolean> {
   const ours = sqlArray("text", ctx.settings.serviceWallets)
@@ -51,7 +51,7 @@ export function isSellingPaused(ctx: Pick<TxContext, "settings">, chainId: RawBu
     and (w.address = any(${ours}) or cardinality(${ours}) = 0))`
 }
 
-/** Reads which payout wallets are halted, and returns what that pauses. */
+/** Reads which payout wallets are halted, and returns which payments that pauses. */
 export const pausedDeposits = async (ctx: TxContext): Promise<IsPaused> =>
   pausedWhile(ctx, (await haltedWallets(ctx.db, "all")) ?? null)
 
@@ -65,16 +65,16 @@ const haltedWallets = gatherRows(async (db: Db, keys: readonly "all"[]) => {
   return new Map(keys.map(key => [key, rows]))
 })
 
-/** Whether selling is paused on a network now. */
+/** Whether a network's sales are paused now. */
 export const isPaused = async (ctx: TxContext, network: NetworkInfo): Promise<boolean> =>
   isNewPaused(await pausedDeposits(ctx), network)
 
-/** Throws `PAYMENTS_PAUSED`, in words for the merchant, while selling is paused on a network. */
+/** Throws `PAYMENTS_PAUSED`, in words for the merchant, while a network's sales are paused. */
 export async function assertSelling(ctx: TxContext, network: NetworkInfo): Promise<void> {
   if (await isPaused(ctx, network)) throw sellingPaused(network)
 }
 
-/** The refusal of a merchant's request while selling is paused on a network. */
+/** The error for a merchant's request while a network's sales are paused. */
 export const sellingPaused = (network: NetworkInfo): ApiError =>
   new ApiError(
     "PAYMENTS_PAUSED",
@@ -83,6 +83,6 @@ export const sellingPaused = (network: NetworkInfo): ApiError =>
       "Ask the operator, who sees the reason with `sluice wallet show`, and try again when the wallet is resumed.",
   )
 
-/** What `pausedWhile` returns, for new addresses on a network. */
+/** Applies the result of `pausedWhile` to a network's new addresses. */
 export const isNewPaused = (isPaused: IsPaused, network: NetworkInfo): boolean =>
   isPaused(network, { factory: network.depositFactory, older_factory: false })

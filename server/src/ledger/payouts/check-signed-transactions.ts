@@ -1,6 +1,6 @@
 /**
- * Compares signed or soon-to-be-signed transactions with the rows: a payout's calldata with its deposit, token,
- * recipient, amount and id, an attempt's bytes with that calldata, and a deposit's address with its terms.
+ * Compares signed or soon-to-be-signed transactions with the rows. It compares a payout's calldata with its deposit,
+ * token, recipient, amount and id; an attempt's bytes with that calldata; and a deposit's address with its terms.
  */
 import { sql } from "kysely"
 import { type Hex, keccak256, parseTransaction } from "viem"
@@ -36,7 +36,7 @@ export type SignedPayout = Row<"payouts"> & {
   deposit: Address
   terms: Omit<StoredTerms, "open_after_s"> & { open_after_s: string; payees: Payee[] }
   attempts: { id: string; raw: Hex; hash: Hash }[]
-  /** How many returns were made of its payment, including this one. */
+  /** How many returns its payment has had, including this one. */
   returns: number
 }
 
@@ -45,13 +45,13 @@ const payeesOfDeposit = sql`(select coalesce(json_agg(json_build_object('address
   order by r.position), '[]'::json) from recipients r where r.set_id = d.recipient_set_id)`
 
 /**
- * Whether this version knows the terms of a deposit `d`: deposits of factories from before addresses named approvers
- * are left out.
+ * SQL: whether this version knows the terms of a deposit `d`. It skips deposits of factories from before addresses
+ * named approvers.
  */
 const isOurs = ({ depositFactory }: Pick<Network, "depositFactory">) =>
   sql<boolean>`(d.factory = ${depositFactory} or not d.older_factory)`
 
-/** Payouts out of deposits, with their signed bytes, in the order of their ids. */
+/** Reads payouts from deposits with their signed bytes, in the order of their ids. */
 export async function signedPayouts(
   ctx: TxContext,
   network: Pick<Network, "chainId" | "depositFactory">,
@@ -75,8 +75,8 @@ export async function signedPayouts(
 }
 
 /**
- * Compares the calldata of payouts out of deposits with their rows and their deposits' terms. Returns a function from
- * id to a sentence that says what differs; undefined if nothing does.
+ * Compares the calldata of payouts from deposits with their rows and their deposits' terms. Returns a function from id
+ * to a sentence about the difference, or undefined without one.
  */
 export async function calldataFaults(
   ctx: TxContext,
@@ -90,7 +90,7 @@ export async function calldataFaults(
   return id => (words.has(id) ? words.get(id) : "its deposit is of a factory that is not served")
 }
 
-/** Returns the first calldata or signed transaction of a payout that differs from its row. */
+/** Returns a payout's first calldata or signed transaction that differs from its row. */
 export function checkPayout(payout: SignedPayout): Contradiction | undefined {
   const { id, terms, to_address: to, token, recipient, amount, nonce } = payout
   if (to !== terms.factory || !saysTheRow(payout))
@@ -111,13 +111,13 @@ export function checkPayout(payout: SignedPayout): Contradiction | undefined {
   return undefined
 }
 
-/** Whether the calldata is the one that the row asks for. */
+/** Whether the calldata is exactly what the row requires. */
 function saysTheRow({ id, kind, terms, data, payment_id, returns, ...row }: SignedPayout): boolean {
   const deposit = { ...terms, open_after_s: BigInt(terms.open_after_s) }
   if (!kindOf({ kind }).hasApproval) return data === releaseData(id, deposit, terms.payees, row)
   const approval = approvalIn(data)
   if (!approval || payment_id === null) return false
-  // No row stores how many returns had moved money when this one was made, so every possible nonce is compared.
+  // No row stores how many returns had moved money when this one was made, so it compares every possible nonce.
   const nonces = Array.from({ length: returns }, (_, moved) => returnNonce(payment_id, moved))
   if (!nonces.includes(approval.nonce)) return false
   const { token, recipient: to, amount } = row
@@ -135,9 +135,9 @@ function wrongIn(payout: SignedPayout, raw: Hex, hash: Hash, nonce: bigint | nul
   if (said.chainId !== payout.chain_id || BigInt(said.nonce ?? 0) !== nonce)
     return "its bytes have another nonce or chain"
   const to = said.to?.toLowerCase()
-  // An empty transfer of the wallet to itself moves nobody's money. The operator uses up a nonce that way.
+  // An empty transfer from the wallet to itself moves no money. The operator uses up a nonce that way.
   if (to === payout.wallet && (said.value ?? 0n) === 0n && (said.data ?? "0x") === "0x") return undefined
-  // A transaction that was adopted from the chain may end with the id of a payout that an old backup does not have.
+  // A transaction adopted from the chain may end with the id of a payout that an old backup lacks.
   if (
     to !== payout.to_address ||
     withoutId(said.data ?? "0x") !== withoutId(payout.data) ||
@@ -147,10 +147,7 @@ function wrongIn(payout: SignedPayout, raw: Hex, hash: Hash, nonce: bigint | nul
   return undefined
 }
 
-/**
- * Returns a finding if a deposit's address does not follow from its terms, or its payees are not those that it commits
- * to.
- */
+/** Returns a finding if a deposit's address does not follow from its terms, or does not commit to its payees. */
 export function checkTerms(
   deposit: StoredTerms & { id: bigint; address: Address },
   payees: readonly Payee[],

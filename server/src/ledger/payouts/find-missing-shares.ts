@@ -1,5 +1,5 @@
 /**
- * What of the money at a deposit is promised already: by a payment's own payouts, and by those of payments that held its
+ * Computes how much of a deposit's money is already promised: by a payment's own payouts, and by payments that held its
  * transfers before a reorg.
  */
 import { sql } from "kysely"
@@ -11,10 +11,10 @@ import { sqlArray } from "../../platform/db/sql-array.ts"
 import { allocate } from "../../platform/money/allocate.ts"
 import { drawShares } from "./draw-shares.ts"
 
-/** Base units that are promised to the recipient of a share, or, where `share` is null, to a payer as a return. */
+/** Base units promised to the recipient of a share or, with `share` null, to a payer as a return. */
 type Promised = Pick<Row<"payouts">, "share" | "amount">
 
-/** What one payment has at a deposit and what is promised of it; the same of the payments that it shares money with. */
+/** One payment's money at a deposit, and what is promised of it; `others`: the same for payments that share it. */
 interface PromisedMoney {
   /** In base units. */
   received: bigint
@@ -25,7 +25,7 @@ interface PromisedMoney {
 const sumOf = (rows: readonly Promised[]) => rows.reduce((sum, row) => sum + row.amount, 0n)
 const atLeastZero = (amount: bigint) => (amount > 0n ? amount : 0n)
 
-/** Returns what a deposit's money still owes each share, less than zero where one was promised too much. */
+/** Returns what a deposit's money still owes each share, negative if too much was promised. */
 function owed(recipients: readonly Pick<Payee, "percentE4">[], received: bigint, promised: readonly Promised[]) {
   const returned = sumOf(promised.filter(row => row.share === null))
   const whole = allocate(
@@ -36,10 +36,10 @@ function owed(recipients: readonly Pick<Payee, "percentE4">[], received: bigint,
 }
 
 /**
- * Returns what each share still gets of a payment, in base units. Everything that the payment and the others have is
- * divided, without the returns; see {@link allocate} for the rounding. What a share was promised too much by one of them
- * it gets less from the next. What the others have not promised yet is theirs to promise: together the payment's shares
- * never get more than its own money covers.
+ * Returns what each share still gets of a payment, in base units. It splits all money of the payment and the others,
+ * without the returns; see {@link allocate} for the rounding. If one payment promised a share too much, the share gets
+ * less from the next. Money that the others have not promised yet stays theirs, so this payment's shares never get more
+ * than its own money covers.
  *
  * @example
  * // An earlier payment was 100, of which share 0 was signed 70. A reorg left it 40, and this payment has the other 60.
@@ -58,22 +58,22 @@ export function missingShares(
 }
 
 /**
- * Whether a payout promises money. A share that a person cancelled is not made again; its money stays in the deposit.
- * The money of a cancelled return is left to the merchant.
+ * Whether a payout promises money. A share that a person cancelled is not made again, and its money stays in the
+ * deposit. A cancelled return leaves its money to the merchant.
  */
 export const isLive = ({ share, state, stopped }: Row<"payouts">): boolean =>
   (stopped && share !== null) || (state !== "cancelled" && state !== "reverted")
 
 /**
- * Whether a payout of another payment keeps its promise whatever a reorg did to that payment. One without a nonce is
- * cancelled, perhaps in a later transaction, where that payment has lost its money; what the payment has left covers it
- * otherwise.
+ * Whether another payment's payout keeps its promise whatever a reorg did to that payment. A payout without a nonce is
+ * cancelled, perhaps in a later transaction, if its payment has lost its money. Otherwise the rest of that payment
+ * covers it.
  */
 export const isFirm = (row: Row<"payouts">): boolean => isLive(row) && (row.nonce !== null || row.stopped)
 
 /**
- * Reads what payments have at a deposit together, in base units of a token, without a surplus that waits for the
- * merchant, and the payouts that were made for them there.
+ * Reads the payments' money at a deposit, in base units of a token, and their payouts there. Leaves out a surplus that
+ * waits for the merchant.
  */
 export async function standingOf(
   ctx: TxContext,
@@ -88,8 +88,8 @@ export async function standingOf(
     where c.payment_id = any(${ids}) and t.deposit_id = ${depositId} and t.token = ${token} and t.state <> 'gone'`.execute(
     ctx.db,
   )
-  // These few payments' payouts are read first. Otherwise, for an address that many pay to, Postgres read all payouts,
-  // and for each of them all transfers (2.6 s with 2,430 payouts, measured).
+  // Reads these few payments' payouts first. Otherwise, for a busy address, Postgres read all payouts and, for each,
+  // all transfers (2.6 s with 2,430 payouts, measured).
   const payouts = await sql<
     Row<"payouts">
   >`with made as materialized (select * from payouts where payment_id = any(${ids}))
@@ -98,8 +98,8 @@ export async function standingOf(
 }
 
 /**
- * Returns the payments that a payment shares money with since a reorg: those that held its transfers and were paid out,
- * and older payments that hold others of the same transfers now.
+ * Returns the payments that share money with a payment since a reorg: those that held its transfers and were paid out,
+ * and older ones that now hold others of those transfers.
  */
 export async function sharersOf(ctx: TxContext, { id, created_at }: Row<"payments">): Promise<string[]> {
   const { rows } = await sql<{ id: string }>`

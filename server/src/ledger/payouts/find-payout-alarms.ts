@@ -1,4 +1,4 @@
-/** The alarms that only the payout lane knows: what is swept late, given up, or waits for a key or for another process. */
+/** The alarms only the payout lane knows: late sweeps, failed payouts, and payouts waiting for a key or a process. */
 import { sql } from "kysely"
 import type { Network } from "../../platform/chain/networks.ts"
 import type { Context } from "../../platform/context.ts"
@@ -8,14 +8,14 @@ import type { LaneAlarm } from "../txmanager/lane.ts"
 import { NEVER } from "../txmanager/recheck.ts"
 import type { WaitingAlarm } from "../txmanager/report-alarms.ts"
 
-/** A sweep is due after a day at the latest; if a payment is not swept after two days, something prevents it. */
+/** A sweep is due within a day, so something prevents it if a payment is unswept after two days. */
 const UNSWEPT_MS = 2 * 86_400_000
-/** When a sweep that could take nothing is retried, at the latest. */
+/** The longest wait before a sweep that could take nothing is retried. */
 const SWEEP_AGAIN_MS = 3_600_000
 /** How many payments the log names. */
 const PAYMENTS_NAMED = 10
 
-/** Returns the alarms of a payout wallet that its rows raise. */
+/** Returns a payout wallet's alarms that depend on rows. */
 export async function laneAlarms(
   ctx: Context,
   network: Pick<Network, "depositFactory">,
@@ -28,7 +28,7 @@ export async function laneAlarms(
   ]
 }
 
-/** Whether a payout out of the wallet's own factory is held until a person retries it. */
+/** Whether a payout from the wallet's own factory is held until a person retries it. */
 async function hasParked(
   ctx: Context,
   { depositFactory }: Pick<Network, "depositFactory">,
@@ -48,9 +48,9 @@ async function hasParked(
 }
 
 /**
- * Returns some granted payments that no sweep could take: only one endpoint reports them, a reorg is moving them, or
- * their deposit's book promises more than it holds. A sweep that failed or was cancelled recently is retried without
- * help, so it raises no alarm.
+ * Returns some granted payments that no sweep could take. Only one endpoint reports them, a reorg is moving them, or
+ * their deposit's book promises more than it holds. A sweep that recently failed or was cancelled is retried
+ * automatically, so it raises no alarm.
  */
 async function unsweptPayments(ctx: Context, { chain_id: chainId }: Row<"wallets">): Promise<string[]> {
   const now = ctx.now().getTime()
@@ -63,10 +63,10 @@ async function unsweptPayments(ctx: Context, { chain_id: chainId }: Row<"wallets
   return rows.map(({ id }) => id)
 }
 
-/** The alarm of a network that is served without a payout key. */
+/** The alarm of a served network without a payout key. */
 export const NO_KEY =
   "the service has no payout key, so no money leaves its deposits: set PAYOUT_PRIVATE_KEY, PAYOUT_KEYSTORE or PAYOUT_SIGNER, and restart"
-/** The alarm for payouts that need a process that serves their factory. */
+/** The alarm for payouts that need a process for their factory. */
 export const UNSERVED =
   "payouts have waited for an hour at receiving addresses of a deposit factory that nothing serves: docs/operators/operations.md says how to run a process for another factory (Keys), and docs/operators/alarms.md what else can be done"
 const UNSERVED_MS = 3_600_000
@@ -83,9 +83,9 @@ async function withoutKey(ctx: Context): Promise<Set<number>> {
 }
 
 /**
- * Returns the networks where payouts out of a factory that this process does not serve have been due for an hour. If
- * something stops the process that serves that factory, that process raises an alarm; if there is no such process, only
- * this alarm shows it.
+ * Returns the networks where payouts from a factory that this process does not serve have been due for an hour. If the
+ * process that serves that factory has a problem, it raises its own alarm. If there is no such process, only this alarm
+ * shows it.
  */
 async function unserved(ctx: Context): Promise<Set<number>> {
   const { networks } = ctx.chain

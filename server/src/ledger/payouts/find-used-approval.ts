@@ -1,5 +1,5 @@
 /**
- * Whether a return can never be carried out: a transaction that this database does not know did it already, or its
+ * Decides whether a return can never succeed, because a transaction unknown to this database already made it or its
  * approval has expired.
  */
 import { encodeFunctionData } from "viem"
@@ -17,9 +17,8 @@ import type { Row } from "../../platform/db/schema.ts"
 import { askEach } from "../txmanager/simulate-on-each.ts"
 
 /**
- * Whether the approval of a return has expired unused, so that nobody can ever carry the return out: at a final block
- * later than its deadline, a quorum reports its nonce as unused. Neither a fast clock nor one endpoint can cause this
- * result.
+ * Whether a return's approval has expired unused, so nobody can ever make the return. At a final block after its
+ * deadline, a quorum reports its nonce as unused. Neither a fast clock nor a single endpoint can cause this result.
  */
 export async function hasEnded(ctx: Context, network: Network, payout: Row<"payouts">): Promise<boolean> {
   const approval = approvalOf(payout)
@@ -34,7 +33,7 @@ export async function hasEnded(ctx: Context, network: Network, payout: Row<"payo
 }
 
 /**
- * Returns why a return can never succeed, for the operator; undefined if its nonce is unused, or no endpoint can say.
+ * Returns why a return can never succeed, for the operator; undefined if its nonce is unused or no endpoint can tell.
  */
 export async function usedApproval(
   ctx: Context,

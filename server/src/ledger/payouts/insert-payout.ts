@@ -1,4 +1,4 @@
-/** Writes payouts, and reserves the money that each needs in its deposit's book. */
+/** Writes payouts, and reserves each one's money in its deposit's book. */
 import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
 import type { Hex } from "viem"
@@ -26,13 +26,13 @@ interface NewPayout {
   /** Why it is held until a person retries it. */
   parked?: string | undefined
   checks: number
-  /** The trace of the payment that it is made for. */
+  /** The trace of the payment that causes it. */
   traceparent: string | null
 }
 
 /**
- * Writes a payout and returns its id; it is held as `short` while the deposit's book has no room for it. `call` returns
- * the calldata of a payout with this id.
+ * Writes a payout and returns its id; it is held as `short` while the deposit's book has no room. `call` returns the
+ * calldata for a payout id.
  */
 export async function insertPayout(
   ctx: TxContext,
@@ -67,8 +67,8 @@ export async function insertPayout(
 }
 
 /**
- * Returns what a deposit holds and has not promised yet; locks its book until the transaction ends. A return may take
- * all of that; any other payout must leave the money that needs the merchant's decision.
+ * Returns what a deposit holds and has not promised yet; locks its book until the transaction ends. A return may use
+ * all of it. Any other payout must leave money that needs the merchant's decision.
  */
 export async function roomIn(
   ctx: TxContext,
@@ -91,7 +91,7 @@ export async function roomIn(
   return rows[0]?.room ?? 0n
 }
 
-/** Whether a payout can be reserved: its deposit has room, and its own payment's money is there. */
+/** Whether a payout can be reserved: its deposit has room, and its payment's own money is there. */
 async function fits(
   ctx: TxContext,
   {
@@ -113,7 +113,7 @@ async function fits(
 }
 
 /**
- * Lets a book promise money that has already left its deposit: what came in does not cover it, so the difference is its
+ * Lets a book promise money that has already left its deposit. Its inflow does not cover that, so the difference is its
  * shortfall.
  */
 export async function coverShortfall(
@@ -124,7 +124,7 @@ export async function coverShortfall(
     where deposit_id = ${deposit_id} and token = ${token}`.execute(ctx.db)
 }
 
-/** Reserves the money of payouts that were short, where their deposit's book has room by now. */
+/** Reserves money for short payouts whose deposit's book has room by now. */
 export async function reserveShort(ctx: Context, chainId: number): Promise<void> {
   const due = await ctx.db
     .selectFrom("payouts")

@@ -1,6 +1,6 @@
 /**
  * Makes payouts: rows of `payouts` that say which money has to move, written in the transaction that makes it due. Each
- * function reads what is already promised and adds what is missing, so calling it twice is a no-op.
+ * function reads what is already promised and adds what is missing, so a second call is a no-op.
  */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -21,41 +21,39 @@ import { insertPayout, roomIn } from "./insert-payout.ts"
 
 const DAY_MS = 86_400_000
 const DEPOSITS_PER_ROUND = 200
-/**
- * How long a deposit that a sweep took nothing from waits for the next try, so that it does not delay other deposits.
- */
+/** How long a deposit waits after a sweep that took nothing, so it does not delay other deposits. */
 const SWEEP_AGAIN_MS = 3_600_000
 const TRANSFERS_PER_SWEEP = 5_000
 
 /**
- * SQL: what of a transfer `t` with the claim `c` no sweep has taken, without a surplus that waits for the merchant or is returned. A sweep
- * that ended without moving money leaves its part free again.
+ * SQL: how much of a transfer `t` with claim `c` no sweep has taken, without a surplus that waits or is returned. A
+ * sweep that ended without moving money frees its part again.
  */
 const unswept = sql<bigint>`${remainingValue} - ${withheld("open", "returned")} - coalesce((select sum(s.amount) from sweep_parts s join payouts i on i.id = s.payout_id
   where s.transfer_id = t.id and (i.stopped or i.state not in ('cancelled', 'reverted'))), 0)`
 
 /**
- * SQL: whether nothing of a payment `p` is left to sweep. A transfer that a reorg moved to another block counts as
- * left: it is swept once it is confirmed there, and nothing else would schedule its payment again.
+ * SQL: whether nothing of a payment `p` is left to sweep. A transfer that a reorg moved to another block still counts
+ * as left. It is swept once confirmed there, and nothing else would schedule its payment again.
  */
 const allSwept = sql`not exists (select from claims c join transfers t on t.id = c.transfer_id
     join deposits d on d.id = t.deposit_id
   where c.payment_id = p.id and t.token = p.token and t.state <> 'gone' and d.recipient_set_id is null and ${unswept} > 0)`
 
-/** Why shares are held when they are made; `parked` says why they stay held until a person retries them. */
+/** Why new shares are held; `parked` says why they stay held until a person retries them. */
 interface Hold {
   reason: HeldReason
   parked?: string
 }
 
-/** Returns the operator's message about a payout that is parked because it failed `n` times. */
+/** Returns the message to the operator about a payout that is parked because it failed `n` times. */
 export const failedOften = (n: number): string =>
   `it failed on chain ${n} times in a row, and waits until \`sluice wallet retry\` tries it again`
 
 /**
- * Makes the payouts of a granted payment: a share for each recipient of its split, or else a sweep to the merchant, at
- * once if the deposit owes more than `SWEEP_ABOVE`. Call it inside the transaction that grants the payment, or grants
- * it again.
+ * Makes a granted payment's payouts: a share for each recipient of its split, otherwise a sweep to the merchant,
+ * immediate if the deposit owes more than `SWEEP_ABOVE`. Call it inside the transaction that grants the payment, even
+ * if it is granted again.
  */
 export async function makePayouts(ctx: TxContext, paymentId: string, hold?: Hold): Promise<void> {
   const made = await makeAllShares(ctx, paymentId, hold)
@@ -63,7 +61,7 @@ export async function makePayouts(ctx: TxContext, paymentId: string, hold?: Hold
 }
 
 /**
- * Makes the missing shares of a granted payment, and schedules no sweep. Returns the payment, locked, and its deposits
+ * Makes a granted payment's missing shares, and schedules no sweep. Returns the payment, locked, and its deposits
  * without recipients; undefined if it is not granted. Call it inside a transaction.
  */
 export async function makeAllShares(
@@ -71,8 +69,7 @@ export async function makeAllShares(
   paymentId: string,
   hold?: Hold,
 ): Promise<{ payment: Row<"payments">; unsplit: Row<"deposits">[] } | undefined> {
-  // Locked until the commit: either a concurrent reversal sees the payouts made here, or this function sees the
-  // reversal.
+  // Locked until the commit, so a concurrent reversal sees these payouts, or this function sees the reversal.
   const payment = await ctx.db
     .selectFrom("payments")
     .modifyFront(sql`/* named: lock_payment */`)
@@ -86,7 +83,7 @@ export async function makeAllShares(
   return { payment, unsplit: deposits.filter(({ recipient_set_id: setId }) => setId === null) }
 }
 
-/** Returns which of these payments have a share that failed on chain and was not made again. */
+/** Returns which of these payments have a share that failed on chain and was never retried. */
 export async function failedShares(ctx: TxContext, paymentIds: readonly string[]): Promise<Set<string>> {
   if (paymentIds.length === 0) return new Set()
   const { rows } = await sql<{ id: string }>`select distinct i.payment_id as id from payouts i
@@ -95,7 +92,7 @@ export async function failedShares(ctx: TxContext, paymentIds: readonly string[]
   return new Set(rows.map(({ id }) => id))
 }
 
-/** Divides what a payment brought to one deposit among the recipients that the deposit's address names. */
+/** Splits a payment's money at one deposit among the recipients that the deposit's address names. */
 async function makeShares(
   ctx: TxContext,
   payment: Row<"payments">,
@@ -136,8 +133,7 @@ async function makeShares(
 }
 
 /**
- * Returns the payments that hold a payment's transfers after a reorg, if the transfers had been paid out as that
- * payment's.
+ * Returns the payments that hold a payment's transfers after a reorg, if those transfers were already paid out for it.
  */
 export async function heirsOf(ctx: TxContext, paymentId: string): Promise<string[]> {
   const { rows } = await sql<{ id: string }>`select distinct c.payment_id as id from past_claims e
@@ -149,7 +145,7 @@ export async function heirsOf(ctx: TxContext, paymentId: string): Promise<string
 /**
  * Returns the deposits that hold a payment's transfers. `received` is what each got, without a surplus that waits for
  * the merchant. Transfers that a reorg moved count before they are confirmed again: the payment still counts, and the
- * book says when there is room.
+ * book knows when there is room.
  */
 async function depositsOf(ctx: TxContext, { id: paymentId, token }: Row<"payments">) {
   const rows = await sql<Row<"deposits"> & { received: bigint }>`
@@ -162,8 +158,8 @@ async function depositsOf(ctx: TxContext, { id: paymentId, token }: Row<"payment
 }
 
 /**
- * Cancels the payouts without a nonce of a payment that a reorg removed. Those with a nonce continue, and fail on chain
- * if the deposit no longer holds the money. Call it inside the transaction that reverses the payment.
+ * Cancels a reversed payment's payouts without a nonce. Those with a nonce continue, and fail on chain if the deposit
+ * no longer holds the money. Call it inside the transaction that reverses the payment.
  */
 export async function cancelPayouts(ctx: TxContext, paymentId: string): Promise<void> {
   const now = ctx.now()
@@ -182,7 +178,7 @@ export async function cancelPayouts(ctx: TxContext, paymentId: string): Promise<
   await ctx.db.updateTable("payments").set({ sweep_at: null }).where("id", "=", paymentId).execute()
 }
 
-/** Schedules another sweep for the payments of a sweep that will not happen. */
+/** Schedules another sweep for the payments of a sweep that can't happen. */
 async function sweepAgain(ctx: TxContext, payoutId: string, at: Date): Promise<void> {
   await sql`update payments set sweep_at = ${at} where status = 'granted' and id in (
     select c.payment_id from claims c join sweep_parts s on s.transfer_id = c.transfer_id
@@ -190,8 +186,8 @@ async function sweepAgain(ctx: TxContext, payoutId: string, at: Date): Promise<v
 }
 
 /**
- * Schedules a payment for the daily sweep, or sweeps at once if its deposits hold more than `SWEEP_ABOVE`. A payment
- * that was accepted in another token is swept at once, because its worth is unknown.
+ * Schedules a payment for the daily sweep, or sweeps immediately if its deposits hold more than `SWEEP_ABOVE`. A
+ * payment accepted in another token is swept immediately, because its value is unknown.
  */
 async function planSweep(
   ctx: TxContext,
@@ -211,8 +207,8 @@ async function planSweep(
 }
 
 /**
- * Sweeps the deposits whose day is over, those that waited longest first; returns how many were due. A deposit that
- * nothing could be taken from is retried an hour later.
+ * Sweeps the deposits that are due, the longest waiting first; returns how many. A deposit that had nothing to take is
+ * retried an hour later.
  */
 export async function sweepDue(ctx: Context, network: Network): Promise<number> {
   const due = await sql<{ id: bigint; token: Address }>`
@@ -236,8 +232,8 @@ export async function sweepDue(ctx: Context, network: Network): Promise<number> 
 }
 
 /**
- * Schedules another sweep after one that reverted on chain. After `most` failures in a row the next is held until a
- * person retries it: a token that always reverts would cost gas for ever. Call it inside a transaction.
+ * Schedules another sweep after one that reverted on chain. After `most` failures in a row, the next is held until a
+ * person retries it, because a token that always reverts would cost gas forever. Call it inside a transaction.
  */
 export async function sweepAfterRevert(
   ctx: TxContext,
@@ -260,10 +256,7 @@ export async function sweepAfterRevert(
   await sweepDeposit(ctx, failed.token, deposit, 0n, failedOften(n))
 }
 
-/**
- * Returns the first of these parts, the last one cut, so that they add up to `most` base units; all parts if they add
- * up to less.
- */
+/** Returns the first of these parts, the last one shortened, so their sum is at most `most` base units. */
 function upTo<P extends { left: bigint }>(most: bigint, parts: readonly P[]): P[] {
   let room = most
   return parts.flatMap(part => {
@@ -275,9 +268,9 @@ function upTo<P extends { left: bigint }>(most: bigint, parts: readonly P[]): P[
 }
 
 /**
- * Makes one sweep of all that a deposit owes its owner in a token and has not promised, if that is more than `above`
- * base units; returns whether it did. What the deposit owes beyond that stays scheduled. `parked` says why the sweep is
- * held for a person.
+ * Sweeps everything that a deposit owes its owner in a token and has not promised, if it is more than `above` base
+ * units; returns whether it did. One sweep takes a limited number of transfers; the rest stays scheduled. `parked` says
+ * why the sweep is held for a person.
  */
 async function sweepDeposit(
   ctx: TxContext,
@@ -287,8 +280,8 @@ async function sweepDeposit(
   parked?: string,
 ): Promise<boolean> {
   if (deposit.recipient_set_id !== null) return false
-  // The book is the lock: two payments that are granted at once must not sweep the same money. It also shows quickly
-  // when there is not enough.
+  // The book is the lock, so two concurrently granted payments can't sweep the same money. It also shows quickly when
+  // there is too little.
   const room = await roomIn(ctx, deposit.id, token, "sweep")
   if (room <= above) return false
   const open = await sql<{ id: bigint; payment_id: string; traceparent: string | null; left: bigint }>`
@@ -297,7 +290,7 @@ async function sweepDeposit(
     where t.deposit_id = ${deposit.id} and t.token = ${token} and t.state in ('confirmed', 'final')
       and not t.single_source and p.status = 'granted' and p.sweep_at is not null
     order by t.id limit ${sql.lit(TRANSFERS_PER_SWEEP)}`.execute(ctx.db)
-  // After a reorg that brought other amounts, signed payouts may have promised a part of it already.
+  // After a reorg that brought other amounts, signed payouts may already have promised some of it.
   const parts = upTo(room, open.rows)
   const amount = parts.reduce((sum, { left }) => sum + left, 0n)
   if (amount === 0n || amount <= above) return false
@@ -330,7 +323,7 @@ async function sweepDeposit(
   const taken = parts.map(({ id, left }) => ({ id: `${id}`, amount: `${left}` }))
   await sql`insert into sweep_parts (payout_id, transfer_id, amount)
     select ${payoutId}, id, amount from (${rowsParameter(taken, "id bigint, amount numeric")}) taken`.execute(ctx.db)
-  // Payments that also have money in other deposits stay scheduled until that is swept too.
+  // Payments with money in other deposits stay scheduled until that is swept too.
   const swept = [...new Set(parts.map(row => row.payment_id))]
   await sql`/* named: unschedule_swept */ update payments p set sweep_at = null where p.id in (${sqlRows("text", swept)})
     and ${allSwept}`.execute(ctx.db)

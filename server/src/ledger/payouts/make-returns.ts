@@ -1,5 +1,5 @@
 /**
- * Makes returns: money that needed the merchant's decision goes back to its payer, by one ordinary payout. A returned
+ * Makes returns: money that needed the merchant's decision goes back to its payer with one ordinary payout. A returned
  * payment has one live or final return; if its last return fails for good, the payment is open again.
  */
 import { sql } from "kysely"
@@ -20,8 +20,8 @@ interface Approval {
 }
 
 /**
- * Makes the return of a payment that has just become `returned`, with the approver's signature if the receiving address
- * names an approver. Call it in that transaction, under the payment's lock.
+ * Makes the return of a payment that just became `returned`, with the approver's signature if the receiving address
+ * names one. Call it in that transaction, under the payment's lock.
  */
 export async function makeReturn(
   ctx: TxContext,
@@ -68,7 +68,7 @@ interface Returned {
   amount: bigint
 }
 
-/** Returns what a return sends back, and to whom: the whole payment, or the surplus of a granted one. */
+/** Returns what a return sends back and to which address: the whole payment, or the surplus of a granted one. */
 async function returnedOf(ctx: TxContext, payment: Row<"payments">): Promise<Returned> {
   const order = payment.status === "returned" ? payment : await returnedSurplus(ctx, payment.id)
   const { deposit_id, returned_at, returned_to, amount } = order ?? payment
@@ -85,7 +85,7 @@ const returnedSurplus = (ctx: TxContext, paymentId: string): Promise<Row<"surplu
     .where("state", "=", "returned")
     .executeTakeFirst()
 
-/** Reads the approval of an earlier return of the same money: it stays valid until it has moved the money. */
+/** Reads the approval of an earlier return of the same money, which stays valid until it has moved that money. */
 async function approvalOf(ctx: TxContext, payoutId: string): Promise<ReturnType<typeof approvalIn>> {
   const { data } = await ctx.db
     .selectFrom("payouts")
@@ -99,7 +99,7 @@ async function approvalOf(ctx: TxContext, payoutId: string): Promise<ReturnType<
 export const movedReturns = async (ctx: TxContext, paymentId: string): Promise<number> =>
   (await returnsOf(ctx, paymentId)).moved
 
-/** Counts the returns of a payment that were made since a time, and those that moved money. */
+/** Counts a payment's returns since a time, and those of them that moved money. */
 export async function returnsOf(
   ctx: TxContext,
   paymentId: string,
@@ -118,9 +118,9 @@ export async function returnsOf(
 }
 
 /**
- * Makes a new return for one that failed for good, held until its simulation succeeds. After `most` failures, or when a
- * reorg removed the money or gave it another sender, or the return was to send back later money instead, the payment is open again instead. Call it inside a transaction that holds the payment's
- * lock.
+ * Replaces a return that failed for good with a new one, held until its simulation succeeds. The payment reopens
+ * instead after `most` failures, or if the return would now send later money. It also reopens if a reorg removed the
+ * money or changed its sender. Call it inside a transaction that holds the payment's lock.
  */
 export async function returnAgain(
   ctx: TxContext,
@@ -135,8 +135,8 @@ export async function returnAgain(
   const surplus = payment.status === "returned" ? undefined : await returnedSurplus(ctx, payment.id)
   if (payment.status !== "returned" && !surplus) return
   const { returned_at } = await returnedOf(ctx, payment)
-  // A reorg may have mined the money again from another sender, to whom nothing was promised. What came after the
-  // decision was claimed in place of what a reorg took: it counts as any other money.
+  // A reorg may have mined the money again from another sender, who was promised nothing. Money claimed after the
+  // decision replaced what a reorg took, so it counts like any other.
   const isAnothers = sql`(t.from_address <> ${payment.payer} or t.created_at > ${returned_at})
     and (${!surplus} or t.id = ${surplus?.transfer_id ?? null})`
   const stands =
@@ -155,15 +155,15 @@ export async function returnAgain(
     .set({ status: "open", returned_at: null, returned_to: null, updated_at: ctx.now() })
     .where("id", "=", payment.id)
     .execute()
-  // Settlement must run again: money that a reorg removed is no longer the payment's.
+  // Settlement must run again, because money that a reorg removed is no longer the payment's.
   await sql`update transfers t set run_at = ${ctx.now()} from claims c
     where c.transfer_id = t.id and c.payment_id = ${payment.id}`.execute(ctx.db)
 }
 
-/** Cancels a return without a nonce that can't be carried out any more. This opens its payment again. */
+/** Cancels a return without a nonce that can't succeed any more. This reopens its payment. */
 export async function cancelReturn(ctx: Context, { id, payment_id }: Row<"payouts">, reason: string): Promise<void> {
   const cancelled = await inTransaction(ctx, async ctx => {
-    // Lock the payment before its payouts, as all code does.
+    // Locks the payment before its payouts, like all code.
     await ctx.db.selectFrom("payments").select("id").where("id", "=", payment_id).forNoKeyUpdate().execute()
     return await ctx.db
       .updateTable("payouts")
@@ -177,13 +177,13 @@ export async function cancelReturn(ctx: Context, { id, payment_id }: Row<"payout
 }
 
 /**
- * Cancels returns without a nonce of payments that have less or more money since a reorg. This opens the payments again.
- * Call it inside a transaction, under the lock of the paywall's payer or of the session.
+ * Cancels returns without a nonce if a reorg changed their payment's money. This reopens the payments. Call it inside a
+ * transaction, under the lock of the paywall's payer or of the session.
  */
 export async function stopReturns(ctx: TxContext, paymentIds: readonly string[]): Promise<void> {
   if (paymentIds.length === 0) return
   const unsigned = sql`kind = 'return' and state in ('queued', 'held') and payment_id = any(${sqlArray("text", paymentIds)})`
-  // The payment is locked before its payouts, as `operator/` does when it cancels one.
+  // Locks the payment before its payouts, like `operator/` when it cancels one.
   const { rows } = await sql<{ id: string }>`select id from payments p
     where id in (select payment_id from payouts where ${unsigned})
       and amount <> (select coalesce(sum(${remainingValue}), 0) from claims c join transfers t on t.id = c.transfer_id

@@ -27,15 +27,15 @@ import { reserveShort } from "./insert-payout.ts"
 import { failedOften, heirsOf, makePayouts, sweepAfterRevert } from "./make-payouts.ts"
 import { cancelReturn, returnAgain } from "./make-returns.ts"
 
-/** A payout that failed this often is made once more, and held until a person retries it. */
+/** A payout that failed this often is made once more, but held until a person retries it. */
 const MAX_GENERATIONS = 5
 const HOUR_MS = 3_600_000
 
-/** The payout lane of a network, with the key of the wallet that its deposit factory obeys. */
+/** Returns a network's payout lane, with the key of the wallet that its deposit factory obeys. */
 export function payoutLane(network: Network, signer: Signer): Lane {
   const { depositFactory, token } = network
-  // A factory obeys one wallet: payouts out of another factory's deposits are left to the process that has its key.
-  // So are the calls that write receipts for another factory.
+  // A factory obeys one wallet, so payouts from another factory's deposits are left to the process with its key. The
+  // same holds for calls that write another factory's receipts.
   const served = sql<boolean>`(to_address = ${depositFactory} or kind = 'anchor' and recipient = ${depositFactory})`
   return {
     name: "payout",
@@ -50,7 +50,7 @@ export function payoutLane(network: Network, signer: Signer): Lane {
     inFlightMs: 2_000,
     pickable: room => room,
     prepare: ctx => reserveShort(ctx, network.chainId),
-    // Loops wait for it, and no payer.
+    // Only loops wait for it, never a payer.
     afterChange: ctx => ctx.wakes.wake("payments", []),
     served,
     ours: () => served,
@@ -63,7 +63,7 @@ export function payoutLane(network: Network, signer: Signer): Lane {
     outdated: async () => new Set(),
     arrivalReads: () => new Map(),
     unseenAt: async () => new Set(),
-    // Once when it gets its nonce, and again when it is read back to be signed.
+    // Runs once when a payout gets its nonce, and again when it is read back for signing.
     calldataFaults: (ctx, ids) => faultsOf(ctx, network, ids),
     listed: holdListed,
     fails: (ctx, payout, error) => whyItFails(ctx, network, payout, error),
@@ -87,7 +87,7 @@ async function faultsOf(ctx: TxContext, network: Pick<Network, "chainId" | "depo
   return (id: string) => (anchors.has(id) ? anchors.get(id) : ofDeposits(id))
 }
 
-/** The verdict on a payout that would fail. A return's approval may have been used, or have expired. */
+/** Returns the verdict on a payout that would fail. A return's approval may be used or expired. */
 async function whyItFails(ctx: Context, network: Network, payout: Payout, error: string): Promise<Verdict> {
   const used = await usedApproval(ctx, network, payout)
   if (used === undefined && (await hasEnded(ctx, network, payout)))
@@ -96,8 +96,8 @@ async function whyItFails(ctx: Context, network: Network, payout: Payout, error:
 }
 
 /**
- * A quorum reports that at the final block the factory obeys another wallet, so the halted one's releases fail. The
- * contract carries out a merchant's approval once, whoever sends it.
+ * Whether a quorum reports that the factory obeys another wallet at the final block, so the halted one's releases fail.
+ * The contract accepts a merchant's approval once, whoever sends it.
  */
 async function canOnlyFail(
   ctx: Context,
@@ -127,8 +127,8 @@ async function canOnlyFail(
 }
 
 /**
- * Locks a payout's payment and its heirs before its payouts and books, as settlement does; returns them all, the payment
- * first. While this waits for a lock, settling may give the payment more heirs.
+ * Locks a payout's payment and its heirs before their payouts and books, like settlement; returns them all, the payment
+ * first. While this waits for a lock, settlement may add heirs.
  */
 async function lockPayments(ctx: TxContext, { payment_id: id }: Pick<Payout, "payment_id">): Promise<string[]> {
   if (id === null) return []
@@ -146,20 +146,20 @@ async function lockPayments(ctx: TxContext, { payment_id: id }: Pick<Payout, "pa
 }
 
 /**
- * Makes a linked successor of a payout that failed for good, held until its simulation succeeds; none if the payment
- * was reversed.
+ * Makes a linked successor of a payout that failed for good, held until its simulation succeeds. Makes none if the
+ * payment was reversed.
  */
 const makeAgain = (ctx: TxContext, payout: Reverted, payments: readonly string[]): Promise<void> =>
   successors[payout.kind]?.(ctx, payout, payments) ?? Promise.resolve()
 
-/** What makes the successor of each kind. */
+/** The function that makes each kind's successor. */
 const successors: Partial<Record<PayoutKindName, typeof makeAgain>> = {
   share: shareAgain,
   sweep: (ctx, swept) => sweepAfterRevert(ctx, swept, MAX_GENERATIONS, new Date(ctx.now().getTime() + HOUR_MS)),
   return: (ctx, returned) => returnAgain(ctx, returned, MAX_GENERATIONS),
 }
 
-/** The payments that hold the transfers now owe a share too. */
+/** The payments that now hold the transfers owe a share too. */
 async function shareAgain(
   ctx: TxContext,
   { payment_id: id, share }: Reverted,

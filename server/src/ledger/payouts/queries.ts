@@ -1,4 +1,4 @@
-/** The states of a payment's shares: for the console, and for events to the merchant. */
+/** Reads the states of a payment's shares, for the console and for events to the merchant. */
 import { sql } from "kysely"
 import { amountFormatter, type FormattedAmount } from "../../platform/chain/format-amounts.ts"
 import { type Address, checksummed, type Hash } from "../../platform/chain/hex.ts"
@@ -21,8 +21,8 @@ interface ShareRow {
 }
 
 /**
- * Returns the disbursements of a payment in the order of its recipients; empty without a split. Shares that were
- * cancelled with the payment, or that failed and were replaced, are left out.
+ * Returns a payment's shares in the order of its recipients; empty without a split. Shares that were cancelled with the
+ * payment, or failed and were replaced, are left out.
  */
 export async function sharesOf(ctx: TxContext, paymentId: string): Promise<Share[]> {
   const rows = await shareRows(ctx, paymentId)
@@ -30,7 +30,7 @@ export async function sharesOf(ctx: TxContext, paymentId: string): Promise<Share
   return rows.map(row => shareOf(row, format(row)))
 }
 
-/** Returns the same disbursements with their states, for the console. */
+/** Returns the same shares with their states, for the console. */
 export async function sharesWithStates(ctx: Context, paymentId: string) {
   const rows = await shareRows(ctx, paymentId)
   const format = await amountFormatter(ctx, rows)
@@ -42,7 +42,7 @@ export async function sharesWithStates(ctx: Context, paymentId: string) {
   }))
 }
 
-/** Whether any part of a payment's money lies at an address that names the recipients of a split. */
+/** Whether any of a payment's money is at an address that names the recipients of a split. */
 export async function isSplit(ctx: TxContext, paymentId: string): Promise<boolean> {
   const { rows } = await sql`/* named: is_split */ select from claims c join transfers t on t.id = c.transfer_id
       join deposits d on d.id = t.deposit_id
@@ -51,7 +51,7 @@ export async function isSplit(ctx: TxContext, paymentId: string): Promise<boolea
 }
 
 /**
- * Whether no share of a payment is queued or assigned, so that waiting longer changes nothing; true without a split.
+ * Whether none of a payment's shares is queued or assigned, so waiting longer changes nothing; true without a split.
  */
 export const sharesSettled = async (ctx: TxContext, paymentId: string): Promise<boolean> =>
   (await shareRows(ctx, paymentId)).every(({ state }) => state !== "queued" && state !== "assigned")

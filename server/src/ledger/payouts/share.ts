@@ -1,7 +1,7 @@
-/** The share of a recipient in a payment. */
+/** A recipient's share in a payment. */
 import type { Hash } from "../../platform/chain/hex.ts"
 
-/** A disbursement as `checkout.session.completed` lists it. */
+/** A share as `checkout.session.completed` lists it. */
 export interface Share {
   address: string
   amount: string

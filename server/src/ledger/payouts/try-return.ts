@@ -1,4 +1,4 @@
-/** Simulates a return with a wallet's signature before it is written: a return that fails for ever can't be undone. */
+/** Simulates a return with a wallet's signature before it is written: a return that always fails can't be undone. */
 import type { Hex } from "viem"
 import type { Address } from "../../platform/chain/hex.ts"
 import type { Network } from "../../platform/chain/networks.ts"
@@ -8,8 +8,8 @@ import type { Context } from "../../platform/context.ts"
 import { agreedTrial, askEach, failedTrial, type Trial } from "../txmanager/simulate-on-each.ts"
 
 /**
- * Returns the error of a give-back sent by anyone, with the gas that its transaction will have; undefined if it
- * succeeds, or if the endpoints do not agree that it fails. It calls nodes, so call it outside of any transaction.
+ * Returns the error of a give-back sent by anyone with its transaction's gas; undefined if it succeeds or endpoints
+ * disagree. It calls nodes, so call it outside any transaction.
  */
 export async function failureOfReturn(
   ctx: Pick<Context, "signal">,
