@@ -1,4 +1,4 @@
-/** What a checkout is filtered by, in its own list and in that of transactions: SQL over `checkout_sessions`. */
+/** The filter for checkouts, in their own list and in the transactions: SQL over `checkout_sessions`. */
 import { type RawBuilder, sql } from "kysely"
 import { Type } from "typebox"
 import { type ChainInfo, networkAsked } from "../../platform/chain/network-facts.ts"
@@ -7,7 +7,7 @@ import { invalid } from "../../platform/errors.ts"
 import { Described, Matching } from "../../platform/http/schemas.ts"
 import { idPattern } from "../../platform/ids.ts"
 
-/** The filter; text as received. */
+/** The filter, as received text. */
 export interface CheckoutFilter {
   productId?: string | undefined
   slug?: string | undefined
@@ -17,7 +17,7 @@ export interface CheckoutFilter {
   metadata?: Record<string, string> | undefined
 }
 
-/** The parameters of the filter. */
+/** The filter's parameters. */
 export const checkoutFilters = {
   productId: Type.Optional(Matching(idPattern("prod"), "The id of a product, `prod_` and 24 characters")),
   slug: Type.Optional(
@@ -49,12 +49,12 @@ export const checkoutFilters = {
   ),
 }
 
-/** Fields in a filter. Each is a part of the statement. */
+/** The most fields in a filter, because each adds to the statement. */
 const MAX_FIELDS = 5
 
 /**
- * The filter with its `metadata[key]=value` parameters read; throws `VALIDATION_ERROR` for what is wrong with them or with the
- * network. Parameters come with their brackets.
+ * Returns the filter with its `metadata[key]=value` parameters parsed. Throws `VALIDATION_ERROR` if they or the network
+ * are invalid. Parameter names include the brackets.
  */
 export function withMetadata<T extends CheckoutFilter>(chain: ChainInfo, filter: T): T {
   networkAsked(chain, filter.chain)
@@ -69,10 +69,10 @@ export function withMetadata<T extends CheckoutFilter>(chain: ChainInfo, filter:
   return fields.length === 0 ? filter : { ...filter, metadata: Object.fromEntries(fields) }
 }
 
-/** SQL: text as `checkout_terms` has it, by the database's own rules: those of JavaScript count and lower-case other characters. */
+/** SQL: text in the form of `checkout_terms`. JavaScript would count and lower-case some characters differently. */
 export const termOf = (text: string): RawBuilder<string> => sql<string>`lower(left(${text}::text, 200))`
 
-/** SQL: whether a row of `checkout_sessions` matches all but the metadata. */
+/** SQL: whether a row of `checkout_sessions` matches everything but the metadata. */
 export function checkoutConditions(
   chain: ChainInfo,
   merchantId: string,
@@ -87,7 +87,7 @@ export function checkoutConditions(
           sql<boolean>`${s("link_id")} = (select l.id from payment_links l where l.slug = ${slug} and l.merchant_id = ${merchantId})`,
         ],
     name === undefined ? [] : [sql<boolean>`${s("chain_id")} = ${networkAsked(chain, name).chainId}`],
-    // As it is in the index of those that are not direct.
+    // A literal, as in the index of checkouts that are not direct.
     capture === undefined ? [] : [sql<boolean>`${s("capture")} = ${sql.lit(capture)}`],
     customerEmail === undefined ? [] : [sql<boolean>`lower(${s("customer_email")}) = ${customerEmail.toLowerCase()}`],
   ].flat()
@@ -98,11 +98,11 @@ export const hasTerm = ([key, value]: [string, string]): RawBuilder<boolean> =>
   sql<boolean>`exists (select from checkout_terms f where f.merchant_id = checkout_sessions.merchant_id and f.value = ${termOf(value)}
     and f.key = ${key.slice(0, 200)} and f.created_at = checkout_sessions.created_at and f.session_id = checkout_sessions.id)`
 
-/** SQL: the rows of `checkout_terms` with this value of a field, in the order of a list. */
+/** SQL: the rows of `checkout_terms` with this value of a field, in list order. */
 export const isTerm = (merchantId: string, [key, value]: [string, string]): RawBuilder<boolean> =>
   sql<boolean>`checkout_terms.merchant_id = ${merchantId} and checkout_terms.value = ${termOf(value)} and checkout_terms.key = left(${key}::text, 200)`
 
-/** SQL: the filter's `transaction_terms.term`s, all of which a payment must have. The network is a column of the payment itself. */
+/** SQL: the filter's `transaction_terms.term`s. A payment must have all of them; its own column has the network. */
 export function checkoutTerms(
   merchantId: string,
   { productId, slug, capture, customerEmail, metadata }: Omit<CheckoutFilter, "chain">,

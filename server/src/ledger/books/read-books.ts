@@ -1,4 +1,4 @@
-/** The merchant's books: every transfer into and out of its deposits with its reason, in pages and as CSV. */
+/** The merchant's books: every transfer into and out of its deposits with its reason, as pages and CSV. */
 import { type RawBuilder, sql } from "kysely"
 import { type Address, checksummed, parseAddress, ZERO_ADDRESS } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
@@ -21,7 +21,7 @@ import { ifKind, payoutIdOf } from "../../platform/ids.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
 import { valuationOf, valueCells, valuesOf, withRates } from "../rates/read-values.ts"
 
-/** The list's filter; text as received. */
+/** The list's filter, as received text. */
 export interface BookFilter {
   from?: string | undefined
   to?: string | undefined
@@ -35,21 +35,21 @@ type Entry = Row<"books"> & {
   /** The receiving address, or the escrow's contract. */
   deposit: Address
   resource_id: string
-  /** For an escrow: the wallet that gets what is captured, and pays refunds. */
+  /** For an escrow: the wallet that receives captures and pays refunds. */
   receiver: Address | null
   claimed_by: string | null
   payment_status: Row<"payments">["status"] | null
   exception: Row<"payments">["exception"]
 }
 
-/** A filter whose deposits or escrows are resolved, so that one index is enough; both null: all of them. */
+/** A filter with its deposits or escrows resolved, so one index is enough; if both are null, it means all. */
 interface Found extends Pick<BookFilter, "from" | "to"> {
   merchantId: string
   deposits: bigint[] | null
   escrows: string[] | null
   /**
-   * Whether the list is for one address. Only then the balance is included: otherwise each request would add up all
-   * deposits of a merchant.
+   * Whether the list is for one address. Only then it includes the balance; otherwise each request would sum all of a
+   * merchant's deposits.
    */
   withBalance: boolean
 }
@@ -72,7 +72,7 @@ async function find(ctx: TxContext, merchantId: string, filter: BookFilter): Pro
   return { ...found, escrows: (await held.execute()).map(({ id }) => id) }
 }
 
-/** SQL: the rows of the books that match. `from` and `to` are instants: from ≤ at < to. */
+/** SQL: the books' rows that match. `from` and `to` are instants: from ≤ at < to. */
 function passing({ merchantId, deposits, escrows, withBalance, from, to }: Found): RawBuilder<unknown> {
   const balance = withBalance
     ? sql`sum(case direction when 'in' then amount when 'out' then -amount else 0 end) over (partition by deposit_id, token order by at, id)`
@@ -108,8 +108,8 @@ const after = (rows: RawBuilder<unknown>, last: { at: Date | string; id: string 
   last ? sql`(select * from ${rows} f where (at, id) < (${last.at}::timestamptz, ${last.id}))` : rows
 
 /**
- * SQL: a part of these rows, newest first, each with the rows that it belongs to. Lateral joins with `limit 1` look
- * each up by its index: without the limit Postgres joins a part of 10,000 rows with whole tables.
+ * SQL: a part of these rows, newest first, each with its related rows. Lateral joins with `limit 1` look each one up by
+ * index. Without the limit, Postgres joins a part of 10,000 rows with whole tables.
  */
 const page = (rows: RawBuilder<unknown>, part: RawBuilder<unknown>): RawBuilder<unknown> => sql`
     select b.*, coalesce(d.address, e.escrow) as deposit, coalesce(d.resource_id, b.escrow_id) as resource_id,
@@ -148,7 +148,7 @@ function entryOf(ctx: TxContext, row: Entry) {
     token: checksummed(row.token),
     chain,
     deposit: checksummed(row.deposit),
-    // A refund is paid by the wallet that got the payment.
+    // The wallet that received the payment pays the refund.
     from: checksummed((row.direction === "through" ? row.receiver : row.sender) ?? row.deposit),
     to: checksummed(row.recipient),
     txHash: row.tx_hash,
@@ -186,7 +186,7 @@ export async function* booksCsv(
       token: sql`r.token`,
       chain: byNetwork(ctx, ({ name }) => name),
       deposit: sql`r.deposit`,
-      // A refund is paid by the wallet that got the payment.
+      // The wallet that received the payment pays the refund.
       from: sql`coalesce(case when r.direction = 'through' then r.receiver else r.sender end, r.deposit)`,
       to: sql`r.recipient`,
       txHash: sql`r.tx_hash`,
@@ -197,7 +197,7 @@ export async function* booksCsv(
       paywallId: kindCell("pw", sql`r.resource_id`),
       sessionId: kindCell("cs", sql`r.resource_id`),
       id: sql`r.id`,
-      // After what was there before them: readers of a file may count columns.
+      // New columns come last, because readers of a file may count columns.
       ...valueCells(),
     },
     key: ["at", "id"],

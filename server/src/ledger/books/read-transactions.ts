@@ -1,4 +1,4 @@
-/** The merchant's money in one list: filters, pages and the whole as CSV. */
+/** Lists all of a merchant's money: filters, pages, and everything as CSV. */
 import { type RawBuilder, sql } from "kysely"
 import { amountFormatter } from "../../platform/chain/format-amounts.ts"
 import { checksummed, parseAddress, parseHash } from "../../platform/chain/hex.ts"
@@ -21,22 +21,22 @@ import { ifKind, payoutIdOf, rowIdOf } from "../../platform/ids.ts"
 import { valuationOf, valueCells, valuesOf, withRates } from "../rates/read-values.ts"
 import { namesOfThings } from "./read-names.ts"
 
-/** The list's filter; text as received. */
+/** The list's filter, as received text. */
 export interface Filter {
   type?: Row<"transactions">["type"] | undefined
   status?: Row<"transactions">["status"] | undefined
   exception?: WaitingFor | undefined
-  /** Only payments that need, or once needed, the merchant's decision. */
+  /** Only payments that need, or needed, the merchant's decision. */
   exceptional?: boolean
   from?: string | undefined
   to?: string | undefined
   q?: string | undefined
   chain?: string | undefined
-  /** SQL of `transaction_terms.term`: only payments for checkouts that have all of these. The first has the fewest payments. */
+  /** SQL of `transaction_terms.term`: only payments for checkouts with all of these terms, the rarest first. */
   terms?: readonly RawBuilder<string>[] | undefined
 }
 
-/** Listed, because a prepared statement with `*` fails after a migration that adds a column. */
+/** Listed, because a prepared statement with `*` fails after a migration adds a column. */
 const columns = [
   "id",
   "merchant_id",
@@ -58,8 +58,8 @@ const columns = [
 ] satisfies (keyof Row<"transactions">)[]
 
 /**
- * Returns a query for the merchant's transactions that match the filter, without an order. `from` and `to` are
- * instants: from ≤ created < to.
+ * Returns an unordered query for the merchant's transactions that match the filter. `from` and `to` are instants: from
+ * ≤ created < to.
  */
 export function transactions(ctx: TxContext, merchantId: string, filter: Filter) {
   let query = ctx.db.selectFrom(listed(merchantId, filter.terms)).select(columns).where("merchant_id", "=", merchantId)
@@ -79,7 +79,7 @@ export function transactions(ctx: TxContext, merchantId: string, filter: Filter)
   if (filter.to !== undefined) query = query.where("created_at", "<", timeAt("to", filter.to))
   if (filter.chain !== undefined) query = query.where("chain_id", "=", networkAsked(ctx.chain, filter.chain).chainId)
   if (filter.q === undefined) return query
-  // The form of the search text decides what it means, so that one index is enough.
+  // The form of the search text decides its meaning, so one index is enough.
   const hash = parseHash(filter.q)
   const address = parseAddress(filter.q)
   if (hash) return query.where("tx_hash", "=", hash)
@@ -88,15 +88,15 @@ export function transactions(ctx: TxContext, merchantId: string, filter: Filter)
   if (filter.q.startsWith("set_")) return query.where("id", "=", filter.q).where("source", "=", "settlements")
   if (filter.q.startsWith("re_")) return query.where("id", "=", filter.q).where("source", "=", "refunds")
   if (filter.q.startsWith("pay_")) return query.where("payment_id", "=", filter.q)
-  // What a payout was for is read from its deposit, which an index finds.
+  // A payout's purpose is read from its deposit, which an index finds.
   return query.where(sql<boolean>`((source <> 'payouts' and resource_id = ${filter.q})
     or (source = 'payouts' and out_of = any(array(select d.id from deposits d where d.resource_id = ${filter.q}))))`)
 }
 
 /**
  * Returns the name of the prepared statements for the usual filters. Planning the view takes ten times as long as
- * reading a page of it (5 ms and 0.5, measured). Not every filter has one: a prepared statement takes 270 KB on each
- * connection.
+ * reading one of its pages (5 ms and 0.5, measured). Not every filter has one, because a prepared statement takes 270
+ * KB on each connection.
  */
 export function usualName({ q, ...filter }: Filter): string | undefined {
   const [only, ...others] = Object.entries(filter).filter(([, value]) => value !== undefined)
@@ -106,7 +106,7 @@ export function usualName({ q, ...filter }: Filter): string | undefined {
   return { "exceptional,true": "exceptions", "status,granted": "granted_transactions" }[only.join()]
 }
 
-/** A query for the transactions of any merchants with these ids, but for payouts and calls. */
+/** Returns a query for the transactions with these ids, of any merchants, except payouts and calls. */
 export const transactionsById = ({ db }: TxContext, ids: readonly string[]) =>
   db
     .selectFrom("transactions")
@@ -119,8 +119,8 @@ export const transactionsById = ({ db }: TxContext, ids: readonly string[]) =>
     .where("id", "in", ids)
 
 /**
- * The view, or what of it has these terms. The time and the id are those of the first term, so that its index gives the rows in the
- * order of the list. The offset keeps Postgres from reading all of a type or state, which is in that order too (1 s at 100,000 rows).
+ * The view, or its rows with these terms. Time and id are the first term's, so its index gives the list's order. The
+ * offset keeps Postgres from reading all rows of a type or state in that order (1 s at 100,000 rows).
  */
 function listed(merchantId: string, terms: Filter["terms"] = []) {
   if (terms.length === 0) return sql<Row<"transactions">>`transactions`.as("transactions")
@@ -130,7 +130,7 @@ function listed(merchantId: string, terms: Filter["terms"] = []) {
     where ${hasTerms(merchantId, terms)})`.as("transactions")
 }
 
-/** SQL: whether `transaction_terms t` is a row of the first of these terms, of a payment that has the others too. */
+/** SQL: whether `transaction_terms t` is a row of the first of these terms, for a payment that also has the others. */
 const hasTerms = (merchantId: string, [first, ...others]: readonly RawBuilder<string>[]) =>
   sql.join(
     [
@@ -143,7 +143,7 @@ const hasTerms = (merchantId: string, [first, ...others]: readonly RawBuilder<st
     sql` and `,
   )
 
-/** A query of all rows of a filter that asks for terms alone, for counting without the view; undefined for another filter. */
+/** Returns a query of all rows of a filter with only terms, to count without the view; undefined for another filter. */
 export function countedByTerms(merchantId: string, { terms = [], ...others }: Filter): RawBuilder<unknown> | undefined {
   const isAlone = terms.length > 0 && Object.values(others).every(value => value === undefined)
   return isAlone ? sql`select 1 as one from transaction_terms t where ${hasTerms(merchantId, terms)}` : undefined
@@ -154,7 +154,7 @@ const ofTerm: Partial<Record<(typeof columns)[number], string>> = {
   created_at: "t.created_at",
 }
 
-/** Where transactions of a type come from: the planner leaves out the other parts of the view. */
+/** The sources of each type of transaction, so the planner skips the view's other parts. */
 const sources: Record<Row<"transactions">["type"], Row<"transactions">["source"][]> = {
   payment: ["payments", "escrows"],
   agent: ["payments", "settlements"],
@@ -183,7 +183,7 @@ export async function transactionsOf(ctx: TxContext, rows: readonly Row<"transac
     rows.map(({ resource_id }) => resource_id),
   )
   return rows.map((row, i) => ({
-    // A row with an id of its own has a prefix; a payout's id is made from its UUID.
+    // A row with its own id has a prefix; a payout's id is made from its UUID.
     id: row.id.includes("_") ? row.id : payoutIdOf(row.id),
     type: row.type,
     status: row.status,
@@ -204,7 +204,7 @@ export async function transactionsOf(ctx: TxContext, rows: readonly Row<"transac
   }))
 }
 
-/** Returns all transactions that match the filter as CSV, newest first; a token's symbol is letters and digits. */
+/** Returns all transactions that match the filter as CSV, newest first. A token's symbol is only letters and digits. */
 export async function* transactionsCsv(
   ctx: TxContext,
   merchantId: string,
@@ -229,7 +229,7 @@ export async function* transactionsCsv(
       createdAt: timeCell(sql`r.created_at`),
       token: byToken(ctx, "r", sql`r.token`, ({ token }) => checksummed(token.address)),
       decimals: byToken(ctx, "r", sql`k.decimals::text`, ({ token }) => `${token.decimals}`),
-      // After what was there before them: readers of a file may count columns.
+      // New columns come last, because readers of a file may count columns.
       currencyVerified: byToken(ctx, "r", sql`'false'`, () => "true"),
       bundleId: kindCell("bdl", sql`r.resource_id`),
       ...valueCells(),
@@ -244,8 +244,8 @@ export async function* transactionsCsv(
 }
 
 /**
- * SQL: a text about a row's token: for the network's own token `own`, for another one `other`, an expression over `k`,
- * whose columns are null if the token is not known.
+ * SQL: a text about a row's token: `own` for the network's own token, otherwise `other`. `other` is an expression over
+ * `k`, whose columns are null for an unknown token.
  */
 const byToken = (ctx: TxContext, row: string, other: RawBuilder<unknown>, own: (network: NetworkInfo) => string) => {
   const token = sql.ref(`${row}.token`)

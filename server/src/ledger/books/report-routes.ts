@@ -1,4 +1,4 @@
-/** `/api/console/reports/*.csv`: what accountants ask for. */
+/** `/api/console/reports/*.csv`: reports for accountants. */
 import { Type } from "typebox"
 import { type Context, reading, type TxContext } from "../../platform/context.ts"
 import { invalid } from "../../platform/errors.ts"
@@ -78,7 +78,7 @@ export function reportRoutes(app: Server, ctx: Context): void {
   }
 }
 
-/** Whether the runtime knows the zone. An offset is none: which summer time it stands for nobody knows. */
+/** Whether the runtime knows the zone. An offset is not one: nobody knows which summer time it implies. */
 function isZone(name: string): boolean {
   try {
     return new Intl.DateTimeFormat("en", { timeZone: name }).resolvedOptions().timeZone !== "" && /^[A-Za-z]/.test(name)

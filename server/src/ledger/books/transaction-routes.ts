@@ -1,4 +1,4 @@
-/** `/api/console/transactions`: the payments that a merchant received, and what went out. */
+/** `/api/console/transactions`: a merchant's received payments and outgoing money. */
 import { sql } from "kysely"
 import { Type } from "typebox"
 import type { Context, TxContext } from "../../platform/context.ts"
@@ -92,7 +92,7 @@ export function transactionRoutes(app: Server, ctx: Context): void {
   })
 }
 
-/** The filter with its metadata read; throws for what is wrong with it before anything is sent. */
+/** Returns the filter with its metadata parsed; throws if it is invalid, before anything is sent. */
 function checked(ctx: TxContext, filter: ListFilter): ListFilter {
   for (const path of ["from", "to"] as const) if (filter[path] !== undefined) timeAt(path, filter[path])
   return withMetadata(ctx.chain, filter)
@@ -102,10 +102,10 @@ async function* transactionLines(ctx: TxContext, merchantId: string, filter: Lis
   yield* transactionsCsv(ctx, merchantId, await withTerms(ctx, merchantId, filter))
 }
 
-/** Payments that are read one by one, to see what else they match. Reading so many takes about 30 ms. */
+/** The most payments read individually to match the other terms. Reading that many takes about 30 ms. */
 const MAX_TRIED = 2_000
 
-/** The filter with the terms that it means, that of the fewest payments first; throws where all of several have too many. */
+/** Returns the filter with its terms, the rarest first; throws if each of several terms matches too many. */
 async function withTerms(ctx: TxContext, merchantId: string, filter: ListFilter): Promise<Filter> {
   const { productId, slug, capture, customerEmail, metadata, ...rest } = filter
   const asked = { productId, slug, capture, customerEmail, metadata }

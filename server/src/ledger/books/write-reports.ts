@@ -1,6 +1,6 @@
 /**
- * A merchant's reports as CSV: what left with the payments inside it, what is held, and what was received by month. Each
- * amount is also valued in the merchant's own currency, at the time of its transfer.
+ * A merchant's reports as CSV: payouts with the payments in them, balances, and monthly income. Each amount is also
+ * valued in the merchant's currency, at the time of its transfer.
  */
 import { type RawBuilder, sql } from "kysely"
 import type { TxContext } from "../../platform/context.ts"
@@ -18,7 +18,7 @@ import {
 } from "../../platform/http/write-csv-lines.ts"
 import { rounded } from "../rates/read-values.ts"
 
-/** The period of a report: from ≤ at < to; text as received. */
+/** The period of a report, as received text: from ≤ at < to. */
 export interface Period {
   from?: string | undefined
   to?: string | undefined
@@ -38,8 +38,8 @@ const unitIn = (ctx: TxContext, row: string) =>
   sql`${ifSettlement(ctx, ({ token }) => unitOf(token.decimals), row)}::numeric`
 
 /**
- * Yields one line for each payment inside each payout to the merchant or a recipient of a split, newest payout first. The parts of a
- * payout add up to its amount, to the base unit. A part is valued twice: at its payment's time and at the payout's.
+ * Yields a line for each payment in each payout to the merchant or a split's recipient, newest payout first. A payout's
+ * parts add up to its amount, to the base unit. A part is valued twice: at its payment's time and at the payout's.
  */
 export function payoutsReport(ctx: TxContext, merchantId: string, period: Period): AsyncGenerator<string | Buffer> {
   const value = (rate: string) =>
@@ -82,8 +82,8 @@ export function payoutsReport(ctx: TxContext, merchantId: string, period: Period
 }
 
 /**
- * SQL: at most `limit` parts of payouts. A sweep's parts are the transfers that it takes; a share is all of one payment's, and a
- * capture all of one checkout's.
+ * SQL: at most `limit` parts of payouts. A sweep's parts are the transfers that it takes. A share is one part of a
+ * single payment, and a capture one of a single checkout.
  */
 function payoutParts(
   merchantId: string,
@@ -118,8 +118,8 @@ function payoutParts(
 }
 
 /**
- * Yields, for each network and token: what was held at the start of the period, what came in and went out by reason, and what
- * is held at its end. Opening and closing differ by exactly the lines between them.
+ * Yields, for each network and token: the opening balance, what came in and went out by reason, and the closing
+ * balance. Opening and closing differ by exactly the lines between them.
  */
 export function balanceReport(ctx: TxContext, merchantId: string, period: Period): AsyncGenerator<string | Buffer> {
   const start = period.from === undefined ? sql`false` : sql`at < ${timeAt("from", period.from)}`
@@ -153,9 +153,9 @@ export function balanceReport(ctx: TxContext, merchantId: string, period: Period
 }
 
 /**
- * Yields, for each month of a time zone, network and token: what was received for payments, what went back to payers, and the
- * difference, with the values of the single transfers added up. `unvalued` counts transfers whose rate is not known: they are in
- * the amounts, and not in the values.
+ * Yields, for each month in a time zone, network and token: received payments, returns to payers, and the difference.
+ * Values are sums over the single transfers. `unvalued` counts transfers with an unknown rate, which are in the amounts
+ * but not in the values.
  */
 export function taxReport(
   ctx: TxContext,
@@ -205,7 +205,7 @@ export function taxReport(
   })
 }
 
-/** Months, networks and tokens are few: all lines are made by one statement, in the order of `place_of`. */
+/** Months, networks and tokens are few, so one statement makes all lines, ordered by `place_of`. */
 function whole(
   ctx: TxContext,
   { cells, rows }: { cells: Record<string, RawBuilder<unknown>>; rows: RawBuilder<unknown> },
