@@ -2,7 +2,7 @@
  * Checks that a network's deposit factory is the one this version was written for. Addresses are sold before any
  * contract is deployed there, so with another factory nobody could move their money.
  */
-// I/O: asks the endpoints at the start, when there is no context yet.
+// I/O: it asks the endpoints at startup, before there is a context.
 import { randomBytes } from "node:crypto"
 import { decodeFunctionResult, encodeFunctionData, type Hex, isAddressEqual, pad } from "viem"
 import { depositFactoryAbi, depositFactoryRuntime, depositRuntime } from "../../platform/chain/abi.ts"
@@ -17,10 +17,9 @@ import { hexNumber, type RpcCall, RpcError, type RpcResult } from "../../platfor
 type Served = Pick<Network, "name" | "chainId" | "endpoints" | "depositFactory">
 
 /**
- * Compares the code of the factory and of its deposits, and one address that the factory computes, with what this
- * version expects. Throws a {@link NetworkMismatch} where any endpoint that serves the chain reports something else, or
- * where the operator is not `payoutWallet`, and an RpcError where no endpoint answers. Every endpoint is asked, so that
- * none is trusted over another.
+ * Compares the code of the factory and its deposits, and one address that the factory computes, with this version's.
+ * Throws a {@link NetworkMismatch} if any endpoint on the chain reports something else, or if the operator is not
+ * `payoutWallet`. Throws an RpcError if no endpoint answers. It asks every endpoint, so none is trusted over another.
  */
 export async function checkFactory(
   network: Served,
@@ -35,7 +34,7 @@ export async function checkFactory(
   if (!operator) throw new RpcError(`${network.name}: no endpoint returns the code of the deposit factory`)
   if (reported.some(other => !isAddressEqual(other, operator)))
     throw new NetworkMismatch(`${network.name}: the endpoints disagree on the operator of the deposit factory`)
-  // Money at another operator's factory is as good as lost: for a year only that operator can release it.
+  // Money at another operator's factory is practically lost: for a year only that operator can release it.
   if (payoutWallet && !isAddressEqual(operator, payoutWallet))
     throw new NetworkMismatch(
       `${network.name}: the operator of the deposit factory ${network.depositFactory} is ${checksummed(operator)}, but the payout ` +
@@ -47,7 +46,7 @@ interface Question {
   factory: Address
   implementation: Address
   calls: RpcCall[]
-  /** What the factory must answer. The salt is random, so that no stub can know the answer beforehand. */
+  /** The factory's expected answer. The salt is random, so no stub can know the answer in advance. */
   address: Address
 }
 
@@ -79,8 +78,8 @@ function questionAbout(factory: Address): Question {
 }
 
 /**
- * The factory's operator as one endpoint reports it; undefined where the endpoint does not answer or serves another
- * chain.
+ * Returns the factory's operator as one endpoint reports it; undefined if the endpoint does not answer or serves
+ * another chain.
  */
 async function operatorBy(
   { name, chainId }: Served,
@@ -94,8 +93,7 @@ async function operatorBy(
   const mismatch = (message: string) =>
     new NetworkMismatch(`${name}: ${message} (by the endpoint ${hostOf(endpoint)}); see DEPOSIT_FACTORY_*`)
   if (values[0] === "0x") throw mismatch(`there is no deposit factory at ${checksummed(factory)}`)
-  // The guardian is not checked: it is chosen by whoever deployed the factory, and can only pause and name another
-  // operator.
+  // The guardian is not checked: the factory's deployer chose it, and it can only pause and name another operator.
   const words = immutablesOf(values[0], depositFactoryRuntime)
   if (words?.[1] !== pad(implementation))
     throw mismatch(`the contract at ${checksummed(factory)} is not the deposit factory of this version of Sluice`)
@@ -104,7 +102,7 @@ async function operatorBy(
     throw mismatch(
       `the deposit factory ${checksummed(factory)} creates deposits with code other than that of this version of Sluice`,
     )
-  // A node that does not answer this call can't be used, but that is no evidence against the factory.
+  // A node that does not answer this call is unusable, but that proves nothing against the factory.
   const answer = textOf(computed)
   const operator = parseAddress(`0x${textOf(saidOperator)?.slice(26)}`)
   if (answer === undefined || !operator) return undefined

@@ -1,15 +1,14 @@
 /**
- * How the deposit factory is deployed: through a deployer that has the same address on every network. So the same
- * guardian and first operator give the same factory address everywhere, and money sent on another network can be
- * fetched there. Pure.
+ * Deploys the deposit factory through a deployer with the same address on every network. So the same guardian and first
+ * operator give the same factory address everywhere, and money sent on the wrong network can be recovered there. Pure.
  */
 import { encodeDeployData, type Hex } from "viem"
 import { depositFactoryAbi, depositFactoryBytecode } from "../../platform/chain/abi.ts"
 import { create2Deployment } from "../../platform/chain/create2.ts"
 
 /**
- * The transaction that deploys the factory of this guardian and first operator, and the factory's address in lower
- * case. Sent a second time it reverts. Its sender has no influence on the factory.
+ * Returns the transaction that deploys the factory of this guardian and first operator, and its address in lower case.
+ * A second deployment reverts. The sender does not affect the factory.
  */
 export const factoryDeployment = ({ guardian, operator }: { guardian: Hex; operator: Hex }) =>
   create2Deployment(

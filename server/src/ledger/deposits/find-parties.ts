@@ -1,4 +1,4 @@
-/** The parties of a merchant's, paywall's or bundle's next receiving address: whom the address will commit to. */
+/** Finds the parties that a merchant's, paywall's or bundle's next receiving address will commit to. */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
@@ -9,15 +9,15 @@ import type { Parties } from "./make-deposits.ts"
 export type Approver = "wallet" | "service"
 
 /**
- * The approver of a merchant that has not chosen one. In test mode it is the service: tests must not need a wallet for
- * every return.
+ * Returns the approver, with a default if the merchant chose none. In test mode it is the service, so tests need no
+ * wallet for every return.
  */
 export const approverOr = (ctx: Pick<TxContext, "settings">, chosen: Approver | null): Approver =>
   chosen ?? (ctx.settings.mode === "live" ? "wallet" : "service")
 
 /**
- * Who approves returns at new addresses of a merchant, as an address commits to it: `owner`, its payout address, or the
- * factory, which means the factory's current operator.
+ * Returns the approver that a merchant's new addresses commit to: `owner`, which is its payout address, or the factory,
+ * which means its current operator.
  */
 export async function approverOf(
   ctx: TxContext,
@@ -33,12 +33,12 @@ export async function approverOf(
   return approverAddress(ctx, approver, owner, network.depositFactory)
 }
 
-/** The approver that a new address commits to, of a merchant that has chosen this one, or none. */
+/** Returns the approver that a new address commits to, for the merchant's choice or none. */
 export const approverAddress = (ctx: TxContext, chosen: Approver | null, owner: Address, factory: Address): Address =>
   approverOr(ctx, chosen) === "wallet" ? owner : factory
 
 /**
- * The parties of a paywall or bundle by its merchant's current settings and its current split. Throws where no payout
+ * Returns a paywall's or bundle's parties by its merchant's current settings and its current split. Throws if no payout
  * address is set.
  */
 export async function partiesOf(
@@ -59,7 +59,7 @@ export async function partiesOf(
 }
 
 /**
- * Returns a function that gives the owner and approver of a merchant's new addresses on a network; undefined where the
+ * Returns a function that gives the owner and approver of a merchant's new addresses on a network; undefined if the
  * merchant has no payout address there.
  */
 export async function sellersOn(

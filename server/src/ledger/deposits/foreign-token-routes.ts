@@ -1,6 +1,6 @@
 /**
- * `/api/console/foreign-tokens`: tokens at the merchant's receiving addresses that nothing is sold for, with what can
- * be done about each. A scan finds them; they never count as a payment.
+ * `/api/console/foreign-tokens`: tokens at the merchant's receiving addresses that nothing is sold for, with a remedy
+ * for each. A scan finds them; they never count as a payment.
  */
 import { sql } from "kysely"
 import { Type } from "typebox"
@@ -83,7 +83,7 @@ function tokensOf(ctx: TxContext, merchantId: string): ListSource<ForeignTokenRo
 }
 
 function listedOf(ctx: TxContext, row: ForeignTokenRow) {
-  // Even a year in the far future is a safe integer. The contract uses 64 bits.
+  // Even a date in the far future is a safe integer. The contract uses 64 bits.
   const opensAt = new Date(Number.parseInt(row.open_after_s.toString(), 10) * 1_000)
   return {
     address: checksummed(row.address),

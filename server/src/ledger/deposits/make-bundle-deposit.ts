@@ -1,6 +1,6 @@
 /**
- * The receiving addresses of proxy bundles. A bundle is paid at its newest one. Like a paywall's (`move-deposits.ts`), it is
- * replaced when the payout address, the approver or the split changes, and before anyone may recover its money.
+ * The receiving addresses of proxy bundles. A bundle is paid at its newest one. Like a paywall's (`move-deposits.ts`),
+ * it is replaced when the payout address, approver or split changes, and before anyone may recover its money.
  */
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
@@ -8,7 +8,7 @@ import type { Row } from "../../platform/db/schema.ts"
 import { partiesOf } from "./find-parties.ts"
 import { COOLING_MS, makeStandingDeposit, type Parties } from "./make-deposits.ts"
 
-/** The address where a bundle is paid now; throws where it has none. */
+/** Returns the address where a bundle is paid now; throws if it has none. */
 export const bundleDeposit = (ctx: TxContext, bundleId: string): Promise<Row<"deposits">> =>
   ctx.db
     .selectFrom("deposits")

@@ -1,6 +1,4 @@
-/**
- * Creates receiving addresses. Each is known before anything is deployed there, and is used for one thing that is sold.
- */
+/** Creates receiving addresses. Each is known before anything is deployed there, and belongs to one thing for sale. */
 import { randomBytes } from "node:crypto"
 import { type RawBuilder, sql } from "kysely"
 import { addressOfTerms, type Payee, payeesHash } from "../../platform/chain/deposit-terms.ts"
@@ -11,26 +9,26 @@ import { gatherBy } from "../../platform/db/gather.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 
-/** Whom a receiving address can ever pay. */
+/** The parties that a receiving address can ever pay. */
 export interface Parties {
   /** The merchant's payout address. */
   owner: Address
   /**
-   * Who approves returns to payers by a signature. The factory's own address means that the service returns without
-   * one.
+   * The address whose signature approves returns to payers. The factory's own address means that the service returns
+   * without a signature.
    */
   approver: Address
-  /** The recipients of a split; null: the owner gets all. */
+  /** The recipients of a split; null means that the owner gets everything. */
   recipientSetId: bigint | null
 }
 
-/** The terms of a receiving address, and what it is for. */
+/** The terms of a receiving address, and its purpose. */
 interface DepositTerms extends Parties {
-  /** The id of what is sold at the address. */
+  /** The id of the resource that is sold at the address. */
   resourceId: string
-  /** After this time anyone may send its remaining money to the owner. */
+  /** After this time anyone may send the rest of its money to the owner. */
   opensAt: Date
-  /** How long the address is watched from the start, in milliseconds. */
+  /** How long the address is first watched, in milliseconds. */
   watchedMs: number
 }
 
@@ -57,7 +55,7 @@ export async function makeDeposits(
   return await ctx.db.insertInto("deposits").values(rows).returningAll().execute()
 }
 
-/** Builds the row of a new receiving address; `payees` are those of its set of recipients, in order. */
+/** Builds a new receiving address's row; `payees` are those of its recipient set, in order. */
 export function depositRow(
   ctx: TxContext,
   network: NetworkInfo,
@@ -85,7 +83,7 @@ export function depositRow(
   }
 }
 
-/** Creates a receiving address for a paywall or bundle. Its money can go to these parties only. */
+/** Creates a paywall's or bundle's receiving address. Its money can go only to these parties. */
 export const makeStandingDeposit = (
   ctx: TxContext,
   network: NetworkInfo,
@@ -96,11 +94,11 @@ export const makeStandingDeposit = (
   return makeDeposit(ctx, network, { resourceId, ...parties, opensAt, watchedMs: 0 })
 }
 
-/** The recipients of a set, in the order that an address commits to; empty without a set. */
+/** Returns a set's recipients, in the order that an address commits to; empty without a set. */
 export const payeesOf = async (ctx: TxContext, setId: bigint | null): Promise<Payee[]> =>
   setId === null ? [] : ((await payeesOfSets(ctx, [setId])).get(setId) ?? [])
 
-/** The recipients of sets, each in the order that an address commits to. */
+/** Returns the recipients of sets, each in the order that an address commits to. */
 export async function payeesOfSets(ctx: TxContext, setIds: readonly bigint[]): Promise<Map<bigint, Payee[]>> {
   if (setIds.length === 0) return new Map()
   const rows = await ctx.db
@@ -117,21 +115,21 @@ export async function payeesOfSets(ctx: TxContext, setIds: readonly bigint[]): P
 }
 
 /**
- * After this time anyone may send the remaining money of a paywall's or bundle's address to its owner. Before that the
- * paywall or bundle gets a new address.
+ * After this time anyone may send the rest of a paywall's or bundle's money at the address to its owner. Before that,
+ * the paywall or bundle gets a new address.
  */
 const OPEN_AFTER_MS = 365 * 86_400_000
 /** An address is replaced this long before anyone may recover its money. */
 export const RENEW_BEFORE_S = 60 * 86_400
-/** An address that was for sale until a moment ago may still be paid, so it is watched for this long. */
+/** A recently replaced address may still be paid, so it is watched for this long. */
 export const COOLING_MS = 2 * 3_600_000
 
-/** Somebody who views what is sold at an address may be about to pay, so it is watched for this long. */
+/** Someone who views what is sold at an address may be about to pay, so it is watched for this long. */
 const WATCH_MS = 3_600_000
 
 /**
- * SQL: whether anybody asked for what is sold at a deposit since it was made. It is watched for an hour from then, and for
- * an hour from each time that somebody asks.
+ * SQL: whether anyone requested what is sold at a deposit after its creation. It is watched for an hour from then, and
+ * from each request.
  */
 export const wasAskedFor = (deposit: "d" | "w" | "deposits"): RawBuilder<boolean> =>
   sql<boolean>`(${sql.ref(`${deposit}.watched_until`)} > ${sql.ref(`${deposit}.created_at`)} + interval '1 hour')`
@@ -141,12 +139,12 @@ export const watchEnds = (now: Date): RawBuilder<boolean> =>
   sql<boolean>`(not watched or watched_until < ${new Date(now.getTime() + WATCH_MS / 2)}::timestamptz)`
 
 /**
- * Watches the addresses of resources, or extends the watch. Writes only the first time, and when half of the time has
+ * Watches resources' addresses, or extends the watch. It writes only the first time, and after half of the time has
  * passed.
  */
 export async function watch(ctx: Context, ...resources: string[]): Promise<void> {
   const now = ctx.now()
-  // In one order: two processes that watch the same resources would deadlock.
+  // In one order, because two processes that watch the same resources could deadlock.
   const ending = ctx.db
     .selectFrom("deposits")
     .select("id")
@@ -161,7 +159,7 @@ export async function watch(ctx: Context, ...resources: string[]): Promise<void>
     .execute()
 }
 
-/** Does the same for somebody who goes on waiting at a resource; those who begin at the same time share a statement. */
+/** Does the same while a client waits at a resource; clients that start at the same time share a statement. */
 export const keepWatched = (ctx: Context, resource: string): Promise<unknown> => watchTogether(ctx, resource)
 
 const watchTogether = gatherBy(async (ctx: Context, resources: readonly string[]) => {

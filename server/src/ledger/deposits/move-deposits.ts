@@ -1,6 +1,6 @@
 /**
- * Versions: what a paywall asked for, when, and at which address. Every change of price, activity, split, payout
- * address or approver closes one version and opens the next, at the same instant.
+ * Versions: what a paywall charged, when, and at which address. Every change of price, activity, split, payout address
+ * or approver closes one version and opens the next, at the same instant.
  */
 import { sql } from "kysely"
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
@@ -16,7 +16,7 @@ export async function openVersion(
   paywallId: string,
   change: { price?: bigint; active?: boolean; depositId?: bigint },
 ): Promise<void> {
-  // The clocks of processes differ, but a version must not end before it began.
+  // Processes' clocks differ, but a version must not end before it started.
   const last = await ctx.db
     .updateTable("paywall_versions")
     .set({ until_at: sql<Date>`greatest(from_at, ${ctx.now()}::timestamptz)` })
@@ -65,8 +65,8 @@ export async function moveDeposit(
 }
 
 /**
- * The kinds of things that keep a receiving address as long as they are sold: where each is paid now, and how it gets
- * another address.
+ * The kinds of things that keep a receiving address while they are sold: how to find each one's current address, and
+ * how to replace it.
  */
 const standing = {
   paywalls: {
@@ -83,7 +83,7 @@ const standing = {
 } as const
 const kinds = ["paywalls", "bundles"] as const
 
-/** Gives all of the merchant's paywalls and bundles on a network new receiving addresses, by its current settings. */
+/** Gives all of a merchant's paywalls and bundles on a network new receiving addresses, by its current settings. */
 export async function moveDeposits(ctx: TxContext, merchantId: string, network: NetworkInfo): Promise<void> {
   for (const kind of kinds) {
     const rows = await ctx.db
@@ -106,8 +106,8 @@ interface DueDeposit {
 }
 
 /**
- * Replaces receiving addresses before they open for recovery, and addresses of factories that this version does not
- * serve, whose money it could not move. Returns how many.
+ * Replaces receiving addresses before they open for recovery. Also replaces addresses of factories that this version
+ * does not serve, because it could not move their money. Returns how many.
  */
 export async function renewDeposits(ctx: Context): Promise<number> {
   const due = { paywalls: await duePaywalls(ctx), bundles: await dueBundles(ctx) }
@@ -116,7 +116,7 @@ export async function renewDeposits(ctx: Context): Promise<number> {
       await inTransaction(ctx, async ctx => {
         await ctx.db.selectFrom(kind).select("id").where("id", "=", id).forNoKeyUpdate().execute()
         const network = ctx.chain.networks.find(each => each.chainId === chain_id)
-        // Another process may have replaced it first.
+        // Another process may have replaced it already.
         if (network && (await standing[kind].depositOf(ctx, id))?.id === deposit_id)
           await standing[kind].move(ctx, network, id)
       })

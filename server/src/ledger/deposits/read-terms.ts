@@ -1,4 +1,4 @@
-/** What a receiving address commits to, for everyone who wants to know where its money can go. */
+/** Reads what a receiving address commits to, for anyone who wants to know where its money can go. */
 import { addressOfTerms, type Payee, payeesHash } from "../../platform/chain/deposit-terms.ts"
 import type { Address } from "../../platform/chain/hex.ts"
 import type { TxContext } from "../../platform/context.ts"
@@ -6,15 +6,15 @@ import type { Row } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { payeesOfSets } from "./make-deposits.ts"
 
-/** An address's row with the payees of its split, in the order of `payees_hash`; without a split there are none. */
+/** An address's row with its split's payees, in the order of `payees_hash`; none without a split. */
 export interface CommittedTerms {
   row: Row<"deposits">
   payees: readonly Payee[]
 }
 
 /**
- * Reads the terms of a receiving address. Throws `DEPOSIT_NOT_FOUND` where it is not the service's, and where the
- * address can't be computed from what the database says.
+ * Reads a receiving address's terms. Throws `DEPOSIT_NOT_FOUND` if it is not the service's, or can't be computed from
+ * the database.
  */
 export async function termsOf(ctx: TxContext, address: Address): Promise<CommittedTerms> {
   const chainIds = ctx.chain.networks.map(({ chainId }) => chainId)
@@ -29,7 +29,7 @@ export async function termsOf(ctx: TxContext, address: Address): Promise<Committ
     const payees = (await payeesOfSets(ctx, [row.recipient_set_id ?? []].flat())).get(row.recipient_set_id ?? -1n) ?? []
     const { owner, approver, open_after_s: openAfter } = row
     const terms = { owner, approver, payeesHash: payeesHash(payees), openAfter }
-    // If the database was altered, the service must not confirm other terms than the address commits to.
+    // If the database was altered, the service must not confirm terms that the address does not commit to.
     if (addressOfTerms(row.factory, row.salt, terms) === address) return { row, payees }
   }
   throw new ApiError("DEPOSIT_NOT_FOUND")

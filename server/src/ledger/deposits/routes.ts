@@ -1,6 +1,6 @@
 /**
- * `/api/console/deposits`: the merchant's receiving addresses with their terms. With these, anyone can send the money
- * to its owner after the recovery time, without the service: `sluice recover` reads the CSV.
+ * `/api/console/deposits`: the merchant's receiving addresses with their terms. With them, anyone can send the money to
+ * its owner after the recovery time, without the service: `sluice recover` reads the CSV.
  */
 import { sql } from "kysely"
 import { Type } from "typebox"
@@ -86,7 +86,7 @@ async function listedOf(ctx: TxContext, rows: readonly Row<"deposits">[]) {
 
 function shownOf(ctx: TxContext, row: Row<"deposits">, payees: readonly Payee[]) {
   const { name: chain, token } = networkOf(ctx.chain, row.chain_id)
-  // Even a year in the far future is a safe integer. The contract uses 64 bits.
+  // Even a date in the far future is a safe integer. The contract uses 64 bits.
   const openAfter = Number.parseInt(row.open_after_s.toString(), 10)
   return {
     address: checksummed(row.address),
@@ -108,8 +108,8 @@ function shownOf(ctx: TxContext, row: Row<"deposits">, payees: readonly Payee[])
 }
 
 /**
- * All of a merchant's deposits as CSV, with the fields of {@link shownOf}: newest first, and then those of checkouts that
- * were put away.
+ * Yields all of a merchant's deposits as CSV, newest first, then those of put-away checkouts, with the fields of
+ * {@link shownOf}.
  */
 export async function* depositsCsv(ctx: TxContext, merchantId: string): AsyncGenerator<string | Buffer> {
   const percent = sql`trim_scale(p.percent_e4 / 10000.0)`
@@ -142,7 +142,7 @@ export async function* depositsCsv(ctx: TxContext, merchantId: string): AsyncGen
       join put_away_terms t on t.id = p.terms_id, jsonb_populate_record(null::deposits, t.deposit) d)`
   yield* linesOf(ctx, { cells, key: ["id"], rows: present })
   const others = linesOf(ctx, { cells, key: ["id"], rows: away })
-  // The names of the columns are there already.
+  // The file already has the column names.
   await others.next()
   yield* others
 }

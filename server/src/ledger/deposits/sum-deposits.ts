@@ -1,4 +1,4 @@
-/** The balance that a deposit has by the rows. Every comparison with balances on chain uses this one sum. */
+/** Sums a deposit's rows to its balance. Every comparison with balances on chain uses this sum. */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
 import type { TxContext } from "../../platform/context.ts"
@@ -8,18 +8,18 @@ import { sqlArray } from "../../platform/db/sql-array.ts"
 /** The kinds of payouts that move money out of a deposit. */
 export const outgoingKinds = () => kindsThat(({ moneyOf }) => moneyOf === "deposit")
 
-/** What entered a deposit and what left it, in base units of one token. */
+/** A deposit's inflow and outflow, in base units of one token. */
 export interface DepositSums {
   came: bigint
-  /** Payouts, and outflows without one: recoveries, what merchants gave back themselves, and unknown ones. */
+  /** Payouts, and outflows without one: recoveries, money that merchants gave back themselves, and unknown ones. */
   went: bigint
-  /** Whether a part of it is not in a final block yet. */
+  /** Whether some of it is not in a final block yet. */
   inFlight: boolean
 }
 
 /**
- * The sums of these deposits in one token, by deposit id: everything that is on chain and not reorged; with `at`,
- * everything that is final by that block.
+ * Returns deposits' sums in one token, by deposit id: everything on chain that was not reorged or, with `at`,
+ * everything final by that block.
  */
 export async function depositSums(
   ctx: TxContext,
