@@ -1,6 +1,6 @@
 /**
- * The splits that paywalls, products and links are attached to: a change emits an event, and needs the wallet's
- * approval while its lock is on.
+ * Changes of the split that a paywall, product or link has. Each emits an event, and needs the wallet's approval while
+ * its lock is on.
  */
 import type { FastifyRequest } from "fastify"
 import { type Approval, approvedByWallet } from "../../account/identity/check-wallet-lock.ts"
@@ -13,15 +13,15 @@ import { emitSplitChanged } from "./emit-split-changed.ts"
 import { recipientsOf } from "./manage-splits.ts"
 import type { Recipient } from "./split.ts"
 
-/** Describes who is paid; without a split, the merchant. */
+/** Describes the recipients; without a split, the merchant. */
 export const recipientMessage = (recipients: readonly Recipient[]): string =>
   recipients.length === 0
     ? "the merchant alone"
     : recipients.map(({ address, percentE4 }) => `${checksummed(address)} ${percentOf(percentE4)}%`).join(", ")
 
 /**
- * Emits the event when a paywall, product, link or subscription gets another split, or none. A no-op where the split stays
- * the same. `productId`: where only what is paid for that product goes to the split.
+ * Emits the event when a paywall, product, link or subscription gets another split, or none. A no-op if the split stays
+ * the same. `productId` means that only payments for that product go to the split.
  */
 export async function emitAttached(
   ctx: TxContext,
@@ -37,7 +37,7 @@ export async function emitAttached(
   await emitSplitChanged(ctx, merchantId, { change, splitId: after ?? before, resourceId, productId, recipients })
 }
 
-/** A change of the split of something; `after` is undefined where it stays. `of`: what of the resource, in words. */
+/** A change of something's split; `after` is undefined if it stays. `of` names the changed part of the resource. */
 export interface SplitChange {
   of?: string
   before: string | null
@@ -45,10 +45,10 @@ export interface SplitChange {
 }
 
 /**
- * Throws `ROLE_REQUIRED` where a member without the right `payouts` would change who is paid. While the wallet lock is on,
- * requires the payout wallet's approval for giving `resource` (an id, or the name of what
- * is created) another split than it has, by any of the changes that `read` returns. The change itself refuses a split of
- * another merchant. Call it outside a transaction, and the approval's `hold` first inside it.
+ * Throws `ROLE_REQUIRED` if a member without the right `payouts` would change who is paid. While the wallet lock is on,
+ * requires the payout wallet's approval for any change of split that `read` returns. `resource` is an id, or the name
+ * of what is created. The change itself refuses another merchant's split. Call it outside a transaction, and the
+ * approval's `hold` first inside it.
  */
 export async function approveSplits(
   ctx: Context,
@@ -76,7 +76,7 @@ export async function approveSplits(
   })
 }
 
-/** Does the same as {@link approveSplits} for one split, which the request names. */
+/** Does the same as {@link approveSplits} for the one split that the request names. */
 export const approveAttachment = (
   ctx: Context,
   request: Pick<FastifyRequest, "headers" | "member">,
@@ -89,7 +89,7 @@ export const approveAttachment = (
     after === undefined ? [] : [{ before: await before(ctx), after }],
   )
 
-/** The `before` of something that is being created: it had no split. */
+/** The `before` of something new, which had no split. */
 export const noSplit = async (): Promise<null> => null
 
 async function splitMessage(ctx: TxContext, merchantId: string, splitId: string | null): Promise<string | undefined> {

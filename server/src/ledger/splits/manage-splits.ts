@@ -1,7 +1,7 @@
 /**
- * What a merchant does with its splits. Recipients are stored as sets that never change. An edit creates a new set, and
- * gives every paywall and bundle that the split is attached to a new address that commits to the new set. Money at the
- * old address is divided by the old set.
+ * Manages a merchant's splits. Recipients are stored as sets that never change. An edit creates a new set, and gives
+ * every paywall and bundle with the split a new address that commits to the new set. Money at the old address is
+ * divided by the old set.
  */
 import { refusalsOf } from "../../account/identity/refuse-addresses.ts"
 import { parseAddress } from "../../platform/chain/hex.ts"
@@ -107,7 +107,7 @@ export async function changeSplit(
 }
 
 /**
- * Deletes a split forever. From now on the merchant alone is paid for everything it was attached to. Call it inside a
+ * Deletes a split forever. From now on, only the merchant is paid for everything that had it. Call it inside a
  * transaction.
  */
 export async function deleteSplit(ctx: TxContext, merchantId: string, id: string): Promise<void> {
@@ -122,7 +122,7 @@ export async function deleteSplit(ctx: TxContext, merchantId: string, id: string
   })
 }
 
-/** The merchant's split; throws `NOT_FOUND` when there is none, `FORBIDDEN` when it belongs to another merchant. */
+/** Returns the merchant's split; throws `NOT_FOUND` if there is none, `FORBIDDEN` if it belongs to another merchant. */
 export async function readSplit(ctx: TxContext, merchantId: string, id: string): Promise<SplitWithRecipients> {
   const row = own(await ctx.db.selectFrom("splits").selectAll().where("id", "=", id).executeTakeFirst(), merchantId)
   return { ...row, recipients: (await recipientsOf(ctx, [row.set_id])).get(row.set_id) ?? [] }
@@ -142,9 +142,9 @@ function own(row: Row<"splits"> | undefined, merchantId: string): Row<"splits"> 
 }
 
 /**
- * The set of recipients for something that gets this `splitId`; a paywall's version, and later a session, stores it.
- * Undefined without a split. Throws `VALIDATION_ERROR` for an unknown split, `FORBIDDEN` for another merchant's. Locks
- * the split until the transaction ends, so call it before anything that uses splits is locked.
+ * Returns the recipient set for something that gets this `splitId`, stored by a paywall's version and later a session;
+ * undefined without a split. Throws `VALIDATION_ERROR` for an unknown split, `FORBIDDEN` for another merchant's. It
+ * locks the split until the transaction ends, so call it before locking anything that uses splits.
  */
 export async function recipientSetOf(
   ctx: TxContext,
@@ -158,7 +158,7 @@ export async function recipientSetOf(
   return set
 }
 
-/** The set of recipients of a split, in order, and their number. */
+/** A split's set of recipients, in order, and their number. */
 export interface RecipientSet {
   merchantId: string
   setId: bigint
@@ -166,7 +166,7 @@ export interface RecipientSet {
   recipients: readonly Recipient[]
 }
 
-/** The sets of these splits, by split id. Locks the splits until the transaction ends. */
+/** Returns these splits' sets, by split id. Locks the splits until the transaction ends. */
 export async function recipientSetsOf(ctx: TxContext, splitIds: readonly string[]): Promise<Map<string, RecipientSet>> {
   if (splitIds.length === 0) return new Map()
   const query = ctx.db
@@ -186,7 +186,7 @@ export async function recipientSetsOf(ctx: TxContext, splitIds: readonly string[
   )
 }
 
-/** The recipients of sets, in order. */
+/** Returns the recipients of sets, in order. */
 export async function recipientsOf(ctx: TxContext, setIds: readonly bigint[]): Promise<Map<bigint, Recipient[]>> {
   const sets = new Map<bigint, Recipient[]>()
   if (setIds.length === 0) return sets
@@ -223,10 +223,7 @@ async function newSet(ctx: TxContext, recipients: readonly Recipient[]): Promise
   return id
 }
 
-/**
- * Refuses this many recipients where something that the split is attached to costs too little for them:
- * `INVALID_SPLIT`.
- */
+/** Throws `INVALID_SPLIT` if something with the split costs too little for this many recipients. */
 async function assertDivisible(ctx: TxContext, splitId: string, recipients: number): Promise<void> {
   const paywalls = await ctx.db
     .selectFrom("paywalls")
@@ -235,7 +232,7 @@ async function assertDivisible(ctx: TxContext, splitId: string, recipients: numb
     .orderBy("id")
     .forNoKeyUpdate()
     .execute()
-  // Not locked: a change of their price or split locks the split, as this function does.
+  // Not locked, because changing their price or split locks the split, as this function does.
   const products = ctx.db.selectFrom("products").select(["id", "chain_id", "price"]).where("split_id", "=", splitId)
   const links = ctx.db
     .selectFrom("payment_links")
@@ -267,10 +264,7 @@ async function assertDivisible(ctx: TxContext, splitId: string, recipients: numb
     ])
 }
 
-/**
- * Gives every paywall and bundle that the split is attached to a new address, whose money is divided among the new
- * recipients.
- */
+/** Gives every paywall and bundle with the split a new address, whose money is divided among the new recipients. */
 async function routeSold(ctx: TxContext, splitId: string, recipientSetId: bigint | null): Promise<void> {
   const paywalls = await ctx.db
     .selectFrom("paywalls")

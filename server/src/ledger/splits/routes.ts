@@ -108,7 +108,7 @@ export function splitRoutes(app: Server, ctx: Context): void {
       const merchantId = await callingMerchant(request)
       const { id } = request.params
       const { body } = request
-      // Ownership is checked first: only the owner may learn what is wrong with the body.
+      // Ownership is checked first, so only the owner learns what is wrong with the body.
       await readSplit(ctx, merchantId, id)
       const recipients = body.recipients && (await checkedRecipients(ctx, body.recipients))
       const approval = await approvedByWallet(

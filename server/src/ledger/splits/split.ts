@@ -11,12 +11,12 @@ const MAX_RECIPIENTS = 50
 
 export interface Recipient {
   address: Address
-  /** Ten-thousandths of a percent. */
+  /** In ten-thousandths of a percent. */
   percentE4: number
   label: string | null
 }
 
-/** A recipient as received; its percentage is text as written. */
+/** A recipient as received; its percentage is the text as written. */
 interface WrittenRecipient {
   address: string
   percent: string | undefined
@@ -24,7 +24,7 @@ interface WrittenRecipient {
 }
 
 /**
- * The recipients, or their faults: `form` where something is not an address, `faults` where the recipients form no
+ * The recipients, or their faults: `form` for a value that is not an address, `faults` for recipients that form no
  * valid split.
  */
 export interface ReadRecipients {
@@ -33,7 +33,7 @@ export interface ReadRecipients {
   faults: ErrorDetail[]
 }
 
-/** Reads the recipients of a split. `refusalOf` returns why money must not be sent to an address. */
+/** Reads a split's recipients. `refusalOf` returns why money must not be sent to an address. */
 export function readRecipients(
   written: readonly WrittenRecipient[],
   refusalOf: (address: Address) => string | undefined,
@@ -67,7 +67,7 @@ export function readRecipients(
 }
 
 /**
- * Parses a percentage as written, in ten-thousandths; undefined when it is not a percentage, is zero, or has too many
+ * Parses a percentage as written, in ten-thousandths; undefined if it is not a percentage, is zero, or has too many
  * decimals.
  */
 function parsePercent(text: string): number | undefined {
@@ -78,13 +78,13 @@ function parsePercent(text: string): number | undefined {
 }
 
 /**
- * Whether an amount is too low for this many recipients. The service pays for a transfer of each part, so the lowest
+ * Whether an amount is too low for this many recipients. The service pays for each part's transfer, so the lowest
  * allowed price, `least` whole tokens, grows with their number.
  */
 export const isTooLow = (least: string, { token }: NetworkInfo, amount: bigint, recipients: number): boolean =>
   amount < parseAmount(least, token.decimals) * BigInt(recipients)
 
-/** Faults of dividing an amount by a split; none where the amount is open, or not divided. */
+/** Returns faults of dividing an amount by a split; none if the amount is open or not divided. */
 export function partsFaults(
   least: string,
   network: NetworkInfo,
