@@ -3,7 +3,7 @@
  * https://www.ecb.europa.eu/stats/policy_and_exchange_rates/euro_reference_exchange_rates/html/index.en.html
  */
 
-/** The rates of one day: how much of each currency one euro was worth, as published. */
+/** One day's rates as published: how much of each currency one euro was worth. */
 export interface EcbDay {
   /** YYYY-MM-DD. */
   date: string
@@ -15,8 +15,8 @@ const RATE = /<Cube\s+currency=["']([A-Z]{3})["']\s+rate=["'](\d{1,9}(?:\.\d{1,9
 const NUMBER = /^\d{1,9}(\.\d{1,9})?$/
 
 /**
- * Returns the days of a file of the ECB, oldest first. Throws a sentence for a file that is not one, and for a day
- * without the US dollar: everything else is computed from it.
+ * Returns the days of an ECB file, oldest first. Throws a sentence for any other file, and for a day without the US
+ * dollar, because everything else is computed from it.
  */
 export function parseEcb(file: string): EcbDay[] {
   const days = file.trimStart().startsWith("<") ? parseXml(file) : parseCsv(file)
@@ -37,7 +37,7 @@ const parseXml = (file: string): EcbDay[] =>
     ),
   }))
 
-/** `Date,USD,JPY,…`, one line for each day; `N/A` where a currency has no rate. */
+/** Parses `Date,USD,JPY,…`, one line per day, with `N/A` if a currency has no rate. */
 function parseCsv(file: string): EcbDay[] {
   const [header = "", ...lines] = file.split(/\r?\n/)
   const [first, ...currencies] = header.split(",").map(name => name.trim())

@@ -1,4 +1,4 @@
-/** The worker's round that keeps the rates of currencies up to date. */
+/** The worker's round that keeps currency rates up to date. */
 import { sql } from "kysely"
 import type { Context } from "../../platform/context.ts"
 import { boundedText } from "../../platform/net/bounded-body.ts"
@@ -6,13 +6,13 @@ import { parseEcb } from "./ecb.ts"
 import { storeEcb, storeFixed } from "./store-rates.ts"
 
 const ROUND_MS = 60_000
-/** The ECB publishes once a day; values of the last half hour wait for this. */
+/** The ECB publishes once a day; values may wait half an hour for it. */
 const FETCH_MS = 30 * 60_000
 const TIMEOUT_MS = 20_000
 /** Ninety days are 130 KB; the file of all days since 1999 is 9 MB. */
 const MAX_BYTES = 32 * 1024 * 1024
 
-/** Stores the rates that the setting RATES asks for. Returns in how many milliseconds to do so again. */
+/** Stores the rates that the setting RATES names. Returns in how many milliseconds to run again. */
 export async function ratesRound(ctx: Context): Promise<number> {
   const { rates } = ctx.settings
   if (rates === undefined) return ROUND_MS
@@ -31,7 +31,7 @@ export async function ratesRound(ctx: Context): Promise<number> {
   return ROUND_MS
 }
 
-/** Of several workers, one asks. */
+/** Whether to fetch now; only one of several workers does. */
 async function isDue(ctx: Context): Promise<boolean> {
   const { rows } = await sql`
     insert into rate_sources as s (source, complete_until, next_at) values ('ecb', '1999-01-01', now() + ${FETCH_MS} * interval '1 ms')

@@ -1,4 +1,4 @@
-/** What amounts are worth in a merchant's own currency, at the time of each. */
+/** Values amounts in a merchant's own currency, each at its time. */
 import { type RawBuilder, sql } from "kysely"
 import { Type } from "typebox"
 import { networkOf } from "../../platform/chain/network-facts.ts"
@@ -8,7 +8,7 @@ import { Nullable, Timestamp } from "../../platform/http/schemas.ts"
 import { ifSettlement, timeCell } from "../../platform/http/write-csv-lines.ts"
 import { minorDigits } from "./currencies.ts"
 
-/** A value in lists. */
+/** A value as lists show it. */
 export const Value = Type.Object(
   {
     currency: Type.String({
@@ -31,7 +31,7 @@ export const Value = Type.Object(
   },
 )
 
-/** A row whose amount has a value; `at` is the time that counts. */
+/** A row whose amount has a value; `at` is the time of the rate. */
 interface Valued {
   merchant_id: string
   chain_id: number
@@ -40,18 +40,18 @@ interface Valued {
   at: Date
 }
 
-/** A merchant's currency, and whether each dollar of it is a dollar of the token, so that no rate is looked up. */
+/** A merchant's currency; `isAtPar`: a token is worth exactly a dollar of it, so no rate is looked up. */
 export interface Valuation {
   currency: string
   isAtPar: boolean
 }
 
 const PAR_RATE = "1.00000000"
-/** The token that is worth a dollar by design; `rate_at` has it too. */
+/** The token that is worth a dollar by design; `rate_at` has the same one. */
 const PAR_TOKEN = "USDC"
 const PAR_SOURCE = `${PAR_TOKEN} at par`
 
-/** Reads how a merchant's money is valued. */
+/** Reads how to value a merchant's money. */
 export async function valuationOf(ctx: TxContext, merchantId: string): Promise<Valuation> {
   const { rows } = await sql<Valuation>`
     select currency, currency = 'USD' and not exists (select from rates where unit = ${PAR_TOKEN}) as "isAtPar"
@@ -60,8 +60,8 @@ export async function valuationOf(ctx: TxContext, merchantId: string): Promise<V
 }
 
 /**
- * Returns the value of each row of one merchant, in order. Null: the token is not the network's own, the rate is not known yet, or none was
- * published in the five days before.
+ * Returns the value of each of one merchant's rows, in order. Null if the token is not the network's own, its rate is
+ * not known yet, or none was published in the five days before.
  */
 export async function valuesOf(ctx: TxContext, rows: readonly Valued[]) {
   const [first] = rows
@@ -101,26 +101,26 @@ export async function valuesOf(ctx: TxContext, rows: readonly Valued[]) {
   )
 }
 
-/** Dollars and cents of a token that is worth a dollar, half up. */
+/** Formats an amount of a token worth a dollar as dollars and cents, half up. */
 function inCents(amount: bigint, decimals: number): string {
   const unit = 10n ** BigInt(decimals)
   const cents = (2n * amount * 100n + unit) / (2n * unit)
   return `${cents / 100n}.${`${cents % 100n}`.padStart(2, "0")}`
 }
 
-/** SQL: a value, rounded to the digits of its currency, half away from zero. */
+/** SQL: a value rounded to its currency's digits, half away from zero. */
 export const rounded = (value: RawBuilder<unknown>, currency: RawBuilder<unknown>): RawBuilder<unknown> =>
   sql`round(${value}, case ${sql.join(
     Object.entries(minorDigits).map(([name, n]) => sql`when ${currency} = ${name} then ${sql.lit(n)}`),
     sql` `,
   )} else 2 end)`
 
-/** The names of a file's columns of values. */
+/** The names of the value columns in a file. */
 const valueColumns = ["value", "valueCurrency", "rate", "rateSource", "rateAt"] as const
 
 /**
- * The cells of a file about the value of `r.amount`; {@link withRates} gives `r` its rate. Empty where the rate is not known:
- * never 0.00.
+ * Returns a file's cells for the value of `r.amount`; {@link withRates} gives `r` its rate. Empty if the rate is
+ * unknown, never 0.00.
  */
 export function valueCells(): Record<(typeof valueColumns)[number], RawBuilder<unknown>> {
   return {
@@ -132,7 +132,7 @@ export function valueCells(): Record<(typeof valueColumns)[number], RawBuilder<u
   }
 }
 
-/** SQL: the rows `part` with the columns that {@link valueCells} reads. They need `at`, `chain_id` and `token`. */
+/** SQL: the rows `part`, which need `at`, `chain_id` and `token`, with the columns that {@link valueCells} reads. */
 export function withRates(
   ctx: Pick<TxContext, "chain">,
   { currency, isAtPar }: Valuation,
