@@ -69,10 +69,10 @@ const standingOf = gatherBy(failingPayers)
 type Call = Pick<Row<"payouts">, "id" | "payer" | "merchant_id">
 
 /**
- * Returns the ids of due relays that wait because too many of their payer's are in flight at their merchant. A payer gets
- * {@link FIRST_IN_FLIGHT}, and one more for each relay that succeeded there in the last day, like TCP's slow start. So a
- * payer can waste little more of a merchant's budget than it paid that merchant in a day. A payer that pays doubles its
- * relays in flight in each block.
+ * Returns the ids of due relays that wait because too many of their payer's are in flight at their merchant. A payer may
+ * have {@link FIRST_IN_FLIGHT}, and one more for each success there in the last day, like TCP's slow start. So it can
+ * waste little more of a merchant's budget than it paid that merchant in a day. A payer that pays doubles its relays in
+ * flight with each block.
  *
  * @example
  *   // 32 due relays of a new payer: 8 are signed, 16 when these are mined, and then the rest.

@@ -46,7 +46,7 @@ function companyOf({ now }: Pick<TxContext, "now">, { merchant_id, token, relay_
 }
 
 /**
- * Groups payouts into transactions, ordered by the first payout of each. Payouts for which `mayShare` holds share one if
+ * Groups payouts into transactions, ordered by the first payout of each. Payouts that `mayShare` accepts share one if
  * they have the same merchant and token and their deadlines allow it, at most {@link MAX_IN_BATCH}.
  *
  * @example
