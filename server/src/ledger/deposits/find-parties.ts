@@ -59,8 +59,8 @@ export async function partiesOf(
 }
 
 /**
- * Returns a function that gives the owner and approver of a merchant's new addresses on a network; undefined if the
- * merchant has no payout address there.
+ * Returns a function from a merchant and network to the owner and approver of new addresses; undefined if the merchant
+ * has no payout address there.
  */
 export async function sellersOn(
   ctx: TxContext,

@@ -1,6 +1,6 @@
 /**
- * Compares signed or soon-to-be-signed transactions with the rows. It compares a payout's calldata with its deposit,
- * token, recipient, amount and id; an attempt's bytes with that calldata; and a deposit's address with its terms.
+ * Compares signed or soon-to-be-signed transactions with the rows. A payout's calldata must match its deposit, token,
+ * recipient, amount and id, and an attempt's bytes that calldata. A deposit's address must match its terms.
  */
 import { sql } from "kysely"
 import { type Hex, keccak256, parseTransaction } from "viem"

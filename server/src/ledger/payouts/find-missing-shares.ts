@@ -98,8 +98,8 @@ export async function standingOf(
 }
 
 /**
- * Returns the payments that share money with a payment since a reorg: those that held its transfers and were paid out,
- * and older ones that now hold others of those transfers.
+ * Returns the payments that share money with a payment since a reorg. These held its transfers and were paid out, or
+ * are older and now hold other transfers of such a payment.
  */
 export async function sharersOf(ctx: TxContext, { id, created_at }: Row<"payments">): Promise<string[]> {
   const { rows } = await sql<{ id: string }>`

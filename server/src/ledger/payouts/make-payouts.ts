@@ -51,9 +51,9 @@ export const failedOften = (n: number): string =>
   `it failed on chain ${n} times in a row, and waits until \`sluice wallet retry\` tries it again`
 
 /**
- * Makes a granted payment's payouts: a share for each recipient of its split, otherwise a sweep to the merchant,
- * immediate if the deposit owes more than `SWEEP_ABOVE`. Call it inside the transaction that grants the payment, even
- * if it is granted again.
+ * Makes a granted payment's payouts: a share for each recipient of its split, otherwise a sweep to the merchant. The
+ * sweep is immediate if the deposit owes more than `SWEEP_ABOVE`. Call it inside the transaction that grants the
+ * payment, even if it is granted again.
  */
 export async function makePayouts(ctx: TxContext, paymentId: string, hold?: Hold): Promise<void> {
   const made = await makeAllShares(ctx, paymentId, hold)
@@ -268,9 +268,9 @@ function upTo<P extends { left: bigint }>(most: bigint, parts: readonly P[]): P[
 }
 
 /**
- * Sweeps everything that a deposit owes its owner in a token and has not promised, if it is more than `above` base
- * units; returns whether it did. One sweep takes a limited number of transfers; the rest stays scheduled. `parked` says
- * why the sweep is held for a person.
+ * Sweeps what a deposit owes its owner in a token and has not promised, if more than `above` base units. Returns
+ * whether it did. One sweep takes a limited number of transfers; the rest stays scheduled. `parked` says why the sweep
+ * is held for a person.
  */
 async function sweepDeposit(
   ctx: TxContext,

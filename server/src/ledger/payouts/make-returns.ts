@@ -13,7 +13,7 @@ import { sqlArray } from "../../platform/db/sql-array.ts"
 import { continueTrace } from "../../platform/tracing/trace.ts"
 import { insertPayout } from "./insert-payout.ts"
 
-/** What a wallet has signed for a return; `deadline` is in Unix seconds. */
+/** A wallet's signature for a return; `deadline` is in Unix seconds. */
 interface Approval {
   deadline: number | bigint
   signature: Hex

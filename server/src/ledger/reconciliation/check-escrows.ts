@@ -29,13 +29,13 @@ interface Booked {
   captured: bigint
   voided: bigint
   refunded: bigint
-  /** What the payer reclaimed, according to an earlier answer of the chain. */
+  /** The amount that the payer reclaimed, by an earlier answer of the chain. */
   reclaimed: bigint
   /** Whether the payer may already reclaim what is left. */
   over: boolean
 }
 
-/** What the comparison found. */
+/** The result of the comparison. */
 export interface ComparedEscrows {
   /** The first proven difference for each relay wallet. */
   findings: Map<Address, Finding>

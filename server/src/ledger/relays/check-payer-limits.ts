@@ -1,6 +1,6 @@
 /**
  * Limits what one payer's relays may cost us. A failed relay costs gas, and a payer can make each fail after its
- * simulation succeeded: by moving the money, cancelling, or account code that burns the gas (EIP-7702).
+ * simulation. It can move the money, cancel, or let its account's code burn the gas (EIP-7702).
  */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -42,9 +42,9 @@ export type PayerTrouble = "failed" | "unexplained"
 
 /**
  * Returns the payers whose relays failed on chain too often in a day. A contract wallet can make all its relays fail,
- * at our cost, in any number of sessions. Failures that are not the payer's fault do not count: a nonce used up by an
- * empty transaction, a batch that failed as a whole, or an authorization that someone else submitted first. Only an
- * escrow's collector can submit a reservation.
+ * at our cost, in any number of sessions. Failures that are not the payer's fault do not count. These are nonces used
+ * up by empty transactions, batches that failed as a whole, and authorizations that someone else submitted first. Only
+ * an escrow's collector can submit a reservation.
  */
 export async function failingPayers(ctx: TxContext, payers: readonly Address[]): Promise<Map<Address, PayerTrouble>> {
   const given = [...new Set(payers)].map(payer => ({ payer }))

@@ -100,8 +100,8 @@ async function purseOf(ctx: TxContext, { escrow_id: id }: Payout): Promise<Purse
 }
 
 /**
- * Returns the ids of refunds that must wait for another refund with the same wallet and collector: a signed, unmined
- * one or an earlier one of these. Two at a time could both pass the simulation with an allowance that only one can use.
+ * Returns the ids of refunds that must wait for another with the same wallet and collector: a signed, unmined refund or
+ * an earlier one of these. Two at a time could both pass the simulation with an allowance that only one can use.
  */
 export async function refundsOutOfTurn(ctx: TxContext, payouts: readonly Payout[]): Promise<Set<string>> {
   const ids = payouts.filter(isRefund).map(({ id }) => id)
@@ -122,8 +122,8 @@ export async function refundsOutOfTurn(ctx: TxContext, payouts: readonly Payout[
 export const waitForTurn: Verdict = { kind: "wait", ms: TURN_MS }
 
 /**
- * Holds the due refunds from the same wallet that are at least as large as this one, for the same reason: too little
- * for this one is too little for them. Otherwise each would be simulated, and a wallet may have thousands.
+ * Holds the due refunds from the same wallet that are at least as large as this one, for the same reason. Too little
+ * money for this one is too little for them. Otherwise each would be simulated, and a wallet may have thousands.
  */
 export async function holdAlike(
   ctx: TxContext,

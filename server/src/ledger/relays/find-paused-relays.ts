@@ -8,7 +8,7 @@ import { sqlArray } from "../../platform/db/sql-array.ts"
 import { pausedDeposits } from "../payouts/check-paused.ts"
 
 /**
- * Returns the ids of relays that would sell something while a network's sales are paused: they pay to a paused
+ * Returns the ids of relays that would sell something while a network's sales are paused. They pay to a paused
  * factory's address, or reserve money in the escrow.
  */
 export async function pausedRelays(

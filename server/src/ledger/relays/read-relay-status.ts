@@ -40,8 +40,8 @@ export function replayableUntil(relays: readonly Pick<Row<"payouts">, "data">[])
 }
 
 /**
- * Describes a deposit's relays: whether one may still bring `token` not arrived yet, why the last one failed unless the
- * payer submitted something later, until when anyone can still submit a failed one, and the hashes of all.
+ * Describes a deposit's relays: whether one may still bring `token` that is missing, and why the last one failed. A
+ * later submission clears `failure`; until `replayableUntil` anyone can submit a failed one.
  */
 export async function relayStanding(
   ctx: TxContext,

@@ -92,7 +92,7 @@ export async function thinOut(
 }
 
 /**
- * Reads the balances of due dormant addresses. An address whose balance differs from its rows is scanned again: it
+ * Reads the balances of due dormant addresses. An address whose balance differs from its rows is scanned again. It
  * received more money, or an outflow that is not recorded yet could hide what it received. An old unpaid checkout with
  * an empty address is put away.
  */

@@ -1,5 +1,5 @@
 /**
- * The depth of escrow calls. A height alone proves nothing: a reorg may have displaced a call's block before the rows
+ * The depth of escrow calls. A height alone proves nothing. A reorg may have displaced a call's block before the rows
  * say so, while the scan has passed its height on the new fork.
  */
 import { sql } from "kysely"

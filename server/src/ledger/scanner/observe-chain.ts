@@ -88,7 +88,7 @@ export interface Observation {
   allCompared: boolean
   /** Escrow calls that may be deep enough; their blocks were read. */
   calls: MinedCall[]
-  /** What the round showed about the endpoints themselves. */
+  /** Problems that the round found with the endpoints themselves. */
   troubles: Seen[]
 }
 

@@ -207,7 +207,7 @@ export const confirmSingle = (ctx: TxContext, { id, block_hash }: Row<"transfers
   sql`update transfers set state = 'confirmed', suspect_at = null, run_at = ${ctx.now()}
     where id = ${id} and state = 'seen' and single_source and block_hash = ${block_hash}`.execute(ctx.db)
 
-/** What a round met: due submissions, and transactions with new or changed transfers. */
+/** Due submissions, and transactions with new or changed transfers, of one round. */
 export interface Met {
   submissions: readonly bigint[]
   hashes: ReadonlySet<Hash>

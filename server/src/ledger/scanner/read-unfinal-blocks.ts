@@ -128,7 +128,7 @@ export async function placesIn(ctx: TxContext, chainId: number, blocks: readonly
   return new Set(rows.flatMap(({ hash, places }) => places.split(" ").map(place => `${hash} ${place}`)))
 }
 
-/** What a round changed: ids and transactions of transfers. */
+/** A transfer that a round changed: its id and transaction. */
 export type Changed = Pick<Row<"transfers">, "id" | "tx_hash">
 
 /**

@@ -22,7 +22,7 @@ const MIN_LEFT_S = 600
 /** The most validity left, in seconds: a forgotten signature must not stay usable for longer. */
 const MAX_LEFT_S = 31 * 86_400
 
-/** What a wallet has signed; `deadline` is in Unix seconds. */
+/** A wallet's signature; `deadline` is in Unix seconds. */
 export interface ReturnApproval {
   deadline: number
   signature: Hex

@@ -1,4 +1,4 @@
-/** What events say about a checkout, or about a payment at a paywall. */
+/** The content of events about a checkout, or about a payment at a paywall. */
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 import type { PaymentException } from "../../platform/db/columns.ts"
 import type { Row, SessionStatus } from "../../platform/db/schema.ts"

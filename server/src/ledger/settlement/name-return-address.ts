@@ -13,7 +13,7 @@ import { sellableOf } from "./sellable.ts"
 
 export const RETURN_ADDRESS_PATH = "/api/pay/return-address"
 
-/** What the signature covers: the paid resource and the address, so it is valid for no other. */
+/** Returns the signature's scope: the paid resource and the address, so it is valid for no other. */
 export const returnUse = (resourceId: string, address: Address): Pick<Door, "purpose" | "resource"> => ({
   purpose: "return",
   resource: `${resourceId}:${address}`,

@@ -1,7 +1,7 @@
 /**
- * What settlement needs to know about a resource for sale: how to group its transfers and add them up, what a payment
- * buys, and what a reorg takes away. Everything else about settlement exists once, in this folder. `sales.ts` lists all
- * kinds; docs/contributors/features.md says which files a new kind needs.
+ * Defines what settlement needs to know about a resource for sale: how to sum its transfers, what a payment buys, and
+ * what a reorg takes away. Everything else about settlement exists once, in this folder. `sales.ts` lists all kinds;
+ * docs/contributors/features.md says which files a new kind needs.
  */
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
@@ -73,8 +73,8 @@ export interface Part {
   /** The payer of these payments; undefined if anyone's payments count together. */
   payer: Address | undefined
   /**
-   * The payments that only the chain can change: granted ones that may have lost money, returned ones whose money
-   * moved, and reversed ones that can be granted again.
+   * The payments that only the chain can change. These are granted ones that may have lost money, returned ones whose
+   * money moved, and reversed ones that can be granted again.
    */
   standing: readonly StandingPayment[]
 }

@@ -39,7 +39,7 @@ function apart({ exception, transfers }: WaitingGroup): WaitingGroup[] {
 const amountOf = ({ transfers }: WaitingGroup): bigint => transfers.reduce((sum, row) => sum + row.value, 0n)
 
 /**
- * How many newly opened payments of one resource notify the merchant at a time: with a hundred endpoints, 20 take half
+ * How many newly opened payments of one resource notify the merchant at a time. With a hundred endpoints, 20 take half
  * a second of database time.
  */
 const MAX_NOTIFIED = 20

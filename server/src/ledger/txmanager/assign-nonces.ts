@@ -59,7 +59,7 @@ export async function assignPayouts(
 }
 
 /**
- * Returns the due payouts that fit in flight and in their merchants' budgets, with the fees to bid; undefined if no
+ * Returns the due payouts that fit in flight and in their merchants' budgets, with the fees to bid. Undefined if no
  * payout can get a nonce.
  */
 async function pickDue(

@@ -38,7 +38,7 @@ const cheapTimesOf = (ctx: TxContext) =>
 /** SQL: whether a payout counts for its merchant's budget. */
 const counts = () => sql<boolean>`kind not in ${kindsThat(kind => kind.budget === "free")}`
 
-/** What a merchant's payouts cost in the last 24 hours, and what payouts in flight may cost, in wei. */
+/** A merchant's gas cost in the last 24 hours, and the possible cost of its payouts in flight, in wei. */
 interface Spent {
   past: bigint
   inFlight: bigint
@@ -48,7 +48,7 @@ interface Spent {
   cheap: bigint
 }
 
-/** What is left of a budget, in wei: for everything, for cheap triggers, and for relays that strangers cause. */
+/** The rest of a budget, in wei: for everything, for cheap calls, and for relays that strangers cause. */
 interface Room {
   all: bigint
   cheap: bigint
@@ -282,7 +282,7 @@ async function heldOf(ctx: TxContext, merchantId: string): Promise<{ ahead: bigi
     .executeTakeFirstOrThrow()
 }
 
-/** What is left of several merchants' budgets, locked until the transaction ends. */
+/** The rest of several merchants' budgets, locked until the transaction ends. */
 export interface Budgets {
   /**
    * Takes this many wei from the budget of the payout's merchant. If less is left for this kind of payout, takes

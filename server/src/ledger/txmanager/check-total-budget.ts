@@ -25,7 +25,7 @@ type Relayed = Pick<Row<"payouts">, "kind" | "data" | "gas">
 /** The columns that decide which part of the total it may use. */
 type Totalled = Relayed & Pick<Row<"payouts">, "id" | "escrow_id">
 
-/** What is left of the total budgets, locked until the transaction ends. */
+/** The rest of the total budgets, locked until the transaction ends. */
 export interface Totals {
   /** Whether this many wei are left for a payout. Takes nothing, because another budget may still refuse the payout. */
   holds(row: Totalled, wei: bigint): boolean
@@ -70,7 +70,7 @@ async function spentOn(ctx: TxContext, which: RawBuilder<boolean>, times: RawBui
   return rows[0]?.wei ?? 0n
 }
 
-/** What is left for all merchants together, in wei, and how much of it for relays that strangers cause. */
+/** The rest for all merchants together, in wei, and the part of it for relays that strangers cause. */
 interface Room {
   all: bigint
   relays: bigint

@@ -301,7 +301,7 @@ function isDisplaced(row: OpenPayout, quorum: Quorum): boolean {
 }
 
 /**
- * Halts the wallet if none of our attempts used a finalized nonce, `foreign`: either an old backup was restored, or
+ * Halts the wallet if none of our attempts used a finalized nonce, `foreign`. Either an old backup was restored, or
  * someone else signs with this key.
  */
 async function suspectForeign(

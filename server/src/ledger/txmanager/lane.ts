@@ -1,7 +1,7 @@
 /**
- * What a wallet of the engine works for. A lane names its chain and wallet, and decides what the engine leaves open:
- * whom to screen, which calls to hold or cancel, which budgets apply, and what follows when a call ends. `lanes.ts`
- * lists the lanes. The engine imports none of them.
+ * A lane is the purpose of one of the engine's wallets. It names its chain and wallet, and decides what the engine
+ * leaves open: whom to screen, which calls to hold or cancel, which budgets apply, and what follows. `lanes.ts` lists
+ * the lanes. The engine imports none of them.
  */
 import type { RawBuilder } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"

@@ -17,8 +17,8 @@ const HELD_CALL_MS = 5 * MINUTE_MS
 const SECOND_MS = 1_000
 
 /**
- * Does the same for a call that must be signed within `leftMs`: at most five minutes and a quarter of what is left, at
- * least a second. So it is retried more often as its deadline approaches.
+ * Does the same for a call that must be signed within `leftMs`: at most five minutes and a quarter of it, at least a
+ * second. So it is retried more often as its deadline approaches.
  */
 export const recheckBeforeMs = (checks: number, leftMs: number): number =>
   Math.max(SECOND_MS, Math.min(recheckMs(checks), HELD_CALL_MS, Math.floor(leftMs / 4)))

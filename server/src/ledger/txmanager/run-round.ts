@@ -77,7 +77,7 @@ export async function payoutRound(ctx: Context, lane: Lane, pace: Pace = usualPa
   return after.mined > 0 ? Math.min(FINALIZING_MS, after.nextMs) : after.nextMs
 }
 
-/** What the turns of one round share. */
+/** The state that the turns of one round share. */
 interface Round {
   pace: Pace
   /** When alarms were last determined, by `performance.now()`. */
