@@ -23,9 +23,9 @@ const isSecond = (withQueued: boolean) => sql`exists (select from payouts q wher
     where t.tx_hash = q.tx_hash and t.deposit_id = q.deposit_id and t.state <> 'gone'))`
 
 /**
- * Returns the ids of relays whose amount no longer matches what their session needs. Meanwhile it was paid another way
- * or accepted, or its link is used up or will be by an earlier relay. Such a relay would take money that nobody
- * requested. `isSigning` means that the relays are about to be signed, so earlier unsigned relays count too.
+ * Returns the ids of relays whose amount no longer matches what their session needs. Meanwhile the session was paid
+ * another way or accepted, or its link is used up or will be by an earlier relay. Such a relay would take money that
+ * nobody requested. `isSigning` means that the relays are about to be signed, so earlier unsigned relays count too.
  */
 export async function unneededRelays(
   ctx: TxContext,

@@ -23,8 +23,8 @@ export const holdSurplus = (ctx: TxContext, paymentId: string): Promise<Row<"sur
 /**
  * Writes the surplus of a granted payment, `beyond` base units more than its price, once its transfers are claimed. It
  * is in the last transfer, which was needed to reach the price. A surplus that the merchant has decided about stays. A
- * surplus below the lowest price stays in the payment, so nobody has to decide about dust. A known payment without a
- * surplus gets none. Call it under the payment's lock.
+ * surplus below the lowest price stays in the payment, so nobody has to decide about dust. A payment that is not new
+ * gets none if it had none. Call it under the payment's lock.
  */
 export async function writeSurplus(
   ctx: TxContext,
