@@ -1,4 +1,4 @@
-/** Formats an entry of the audit log for the API, with the names and formats of the API's other routes. */
+/** Formats audit entries for the API, with the names and formats of its other routes. */
 import { checksummed } from "../../platform/chain/hex.ts"
 import { chainName, type NetworkInfo } from "../../platform/chain/network-facts.ts"
 import type { Row } from "../../platform/db/schema.ts"
@@ -8,7 +8,7 @@ import { percentOf } from "../../platform/money/percent.ts"
 /** The columns of a row, as the log stores them. */
 export type Fields = Record<string, unknown>
 
-/** Columns whose name in the API is not their own name in camel case. */
+/** Columns whose API name is not their own name in camel case. */
 const names: Record<string, string> = {
   chain_id: "chain",
   access_duration_s: "accessDuration",
@@ -21,7 +21,7 @@ const nameOf = (column: string): string =>
 
 const addresses = ["address", "pending_address", "recipient", "returned_to"]
 
-/** Formats an entry. Amounts are decimals where the entry's network is one of these, else base units. */
+/** Formats an entry. Amounts are decimals if the entry's network is one of these, otherwise base units. */
 export function entryOf(networks: readonly NetworkInfo[], row: Row<"audit_entries">) {
   const decimals = networks.find(each => each.chainId === row.chain_id)?.token.decimals
   return {
@@ -48,7 +48,7 @@ export const shown = (fields: Fields, decimals: number | undefined): Fields =>
 
 function formOf(column: string, value: unknown, decimals: number | undefined): unknown {
   if (value === null) return null
-  // The log stores a list that is too long as the beginning of its text.
+  // The log stores a too long list as the start of its text.
   if ((column === "recipients" || column === "routes") && Array.isArray(value))
     return value.map(each => shown(each as Fields, decimals))
   if (column === "price" || column === "amount")
@@ -60,8 +60,7 @@ function formOf(column: string, value: unknown, decimals: number | undefined): u
 }
 
 /**
- * A time of the database in the API's format. One that `Date` can't parse (a year of five digits, infinity) is
- * unchanged.
+ * A database time in the API's format. A time that `Date` can't parse (a five-digit year, infinity) stays unchanged.
  */
 function timeOf(text: string): string {
   const at = new Date(text)

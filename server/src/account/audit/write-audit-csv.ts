@@ -1,4 +1,4 @@
-/** The audit log as CSV. The database writes the lines; this process fills in what only it knows how to format. */
+/** The audit log as CSV. The database writes the lines; this process fills in what only it can format. */
 import { randomUUID } from "node:crypto"
 import { type RawBuilder, sql } from "kysely"
 import { checksummed } from "../../platform/chain/hex.ts"
@@ -9,9 +9,7 @@ import { type Fields, shown } from "./entry.ts"
 import { entriesOf } from "./queries.ts"
 import type { AuditFilters } from "./schema.ts"
 
-/**
- * All entries that match the filter as CSV, newest first, with the fields of `entryOf`; text from outside is quoted.
- */
+/** All matching entries as CSV, newest first, with the fields of `entryOf`. Text from outside is quoted. */
 export function auditCsv(ctx: TxContext, merchantId: string, filter: AuditFilters): AsyncGenerator<string | Buffer> {
   // Called first, so that an invalid filter is refused before anything is sent.
   const entries = entriesOf(ctx, merchantId, filter) as never

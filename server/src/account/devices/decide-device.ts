@@ -1,4 +1,4 @@
-/** A person decides about a device: types its code, sees who asks for what, and approves or denies it. */
+/** A person types a device's code, sees who asks for what, and approves or denies it. */
 import type { FastifyRequest } from "fastify"
 import { sql } from "kysely"
 import { withActor } from "../../platform/actor.ts"
@@ -24,18 +24,18 @@ const NO_MERCHANT = "You belong to no merchant, so there is nothing that a devic
 const LOCKED =
   "The wallet lock is on, so a key with `money` or `console` needs the payout wallet's signature. Make it with `POST /api/console/api-keys`, or begin again with other scopes."
 
-/** A device that waits, and the merchants that the person may choose from. */
+/** A waiting device, and the merchants that the person may choose from. */
 export interface Waiting {
   device: Row<"device_sign_ins">
   merchants: Membership[]
 }
 
-/** What came of a code or a decision: the device that waits, what was decided about it, or a sentence that says why neither. */
+/** The result of a code or decision: a waiting device, the decision, or a sentence with the refusal. */
 export type Outcome = { waiting: Waiting } | { decided: "approved" | "denied" } | { refusal: string }
 
 /**
- * Finds the device that waits with a code, and approves or denies it where `decision` is given. Wrong codes are counted, whichever
- * step they are sent with.
+ * Finds the device that waits with a code, and approves or denies it if `decision` is given. Wrong codes are counted in
+ * both steps.
  */
 export async function decideDevice(
   ctx: Context,
@@ -73,7 +73,7 @@ async function findWaiting(
   const code = typedCode(typed)
   const found = code === undefined ? undefined : await lockByUserCode(ctx, hashOf(code))
   if (found) return found
-  // What can't be a code counts too: so nobody learns the form from it.
+  // Malformed codes count too, so that nobody learns the form from the limit.
   await ctx.db
     .insertInto("device_guesses")
     .values({ person_id: by.personId, session_id: by.sessionId, created_at: wallTime(ctx) })
@@ -81,7 +81,7 @@ async function findWaiting(
   return UNKNOWN
 }
 
-/** Why a member may not give the key that a device asks for, as a sentence; undefined where nothing prevents it. */
+/** Why a member may not create the key that a device asks for, as a sentence; undefined if allowed. */
 export async function whyNot(
   ctx: TxContext,
   { role, merchantId }: Pick<Membership, "role" | "merchantId">,

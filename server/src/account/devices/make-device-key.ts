@@ -1,4 +1,4 @@
-/** A device asks for its key: it gets the key once, when its person has approved it, or learns why not yet. */
+/** A device asks for its key. It gets the key once after approval, or learns why not yet. */
 import type { FastifyRequest } from "fastify"
 import { withActor } from "../../platform/actor.ts"
 import { type Context, inTransaction, type TxContext, wallTime } from "../../platform/context.ts"
@@ -18,8 +18,8 @@ type Device = Row<"device_sign_ins">
 type Approved = Device & { for_merchant: string; person_id: string; session_id: string }
 
 /**
- * Makes the key of a device that was approved, and forgets the device. Throws the errors of RFC 8628, and `INVALID_OPERATION` where the
- * merchant has too many keys.
+ * Creates an approved device's key and deletes the device. Throws the errors of RFC 8628, and `INVALID_OPERATION` if
+ * the merchant has too many keys.
  */
 export async function makeDeviceKey(ctx: Context, request: FastifyRequest, deviceCode: string): Promise<ShownKey> {
   const hash = hashOf(deviceCode)
@@ -36,7 +36,7 @@ export async function makeDeviceKey(ctx: Context, request: FastifyRequest, devic
   if (person.role === null) throw new ApiError("access_denied")
   const { for_merchant: merchantId, person_id: personId, session_id: sessionId } = asked
   const { role } = person
-  // The entries of the log name the person who approved, and the address of the device. What the approval was made with must still hold.
+  // The log names the approving person and the device's address. The approval's conditions must still hold.
   const { iss, sub } = person
   const actor = actorOf(request, { iss, sub })
   const held = actor && { ...actor, member: { merchantId, personId, role }, credential: { sessionId } }
@@ -47,7 +47,7 @@ export async function makeDeviceKey(ctx: Context, request: FastifyRequest, devic
   })
 }
 
-/** Notes that a device asks; returns the device if it is approved, and otherwise the error. */
+/** Records that a device asked; returns the device if it is approved, and otherwise the error. */
 async function ask(ctx: TxContext, hash: string): Promise<Approved | ErrorCode> {
   const device = await lockByDeviceCode(ctx, hash)
   if (!device) return "expired_token"
@@ -63,7 +63,7 @@ async function ask(ctx: TxContext, hash: string): Promise<Approved | ErrorCode> 
 
 const isApproved = (device: Device): device is Approved => device.decision === "approved"
 
-/** Takes the device away, so that nobody else gets its key, and makes the key. */
+/** Deletes the device, so that nobody else gets its key, and creates the key. */
 async function take(ctx: TxContext, hash: string, { name, role }: { name: string; role: Role }): Promise<ShownKey> {
   const device = await lockByDeviceCode(ctx, hash)
   if (!device || !isApproved(device)) throw new ApiError("expired_token")
@@ -72,7 +72,7 @@ async function take(ctx: TxContext, hash: string, { name, role }: { name: string
   const refusal = await whyNot(ctx, { role, merchantId }, device)
   if (refusal !== undefined) throw new ApiError("access_denied", undefined, refusal)
   await ctx.db.deleteFrom("device_sign_ins").where("id", "=", device.id).execute()
-  // Those of earlier sign-ins must not fill the places of a merchant's keys for ever.
+  // Keys of earlier sign-ins must not use up the merchant's limit forever.
   await ctx.db
     .deleteFrom("api_keys")
     .where("merchant_id", "=", merchantId)

@@ -1,11 +1,11 @@
-/** The SQL of devices that sign in. Times are wall time: a sandbox's clock ends no sign-in. */
+/** The SQL of devices that sign in. Times are wall time, so a sandbox's clock ends no sign-in. */
 import { type TxContext, wallTime } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { GUESS_MS, GUESSES_PER_HOUR, GUESSES_PER_SESSION } from "./device.ts"
 
 const HOUR_MS = 3_600_000
 
-/** The device with this code that has not been too late, locked until the transaction ends; undefined where there is none. */
+/** The unexpired device with this code, locked until the transaction ends; undefined if none exists. */
 export const lockByDeviceCode = (ctx: TxContext, hash: string): Promise<Row<"device_sign_ins"> | undefined> =>
   ctx.db
     .selectFrom("device_sign_ins")
@@ -15,7 +15,7 @@ export const lockByDeviceCode = (ctx: TxContext, hash: string): Promise<Row<"dev
     .forNoKeyUpdate()
     .executeTakeFirst()
 
-/** The device with this code that waits for a decision, locked; undefined where there is none. */
+/** The device with this code that waits for a decision, locked; undefined if none exists. */
 export const lockByUserCode = (ctx: TxContext, hash: string): Promise<Row<"device_sign_ins"> | undefined> =>
   ctx.db
     .selectFrom("device_sign_ins")
@@ -27,8 +27,8 @@ export const lockByUserCode = (ctx: TxContext, hash: string): Promise<Row<"devic
     .executeTakeFirst()
 
 /**
- * Which limit of wrong codes is reached, if one is. It locks the person until the transaction ends, so that two codes that
- * are typed at the same time are both counted.
+ * Which limit of wrong codes is reached, if any. Locks the person until the transaction ends, so that two concurrent
+ * codes both count.
  */
 export async function reachedLimit(
   ctx: TxContext,
@@ -47,7 +47,7 @@ export async function reachedLimit(
   return guesses.filter(each => each.created_at.getTime() > hour).length >= GUESSES_PER_HOUR ? "hour" : undefined
 }
 
-/** Deletes the devices that were too late, and wrong codes that count no more. */
+/** Deletes expired devices, and wrong codes that no longer count. */
 export async function forgetDevices(ctx: TxContext): Promise<void> {
   const now = wallTime(ctx)
   await ctx.db.deleteFrom("device_sign_ins").where("expires_at", "<=", now).execute()

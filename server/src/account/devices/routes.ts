@@ -1,4 +1,4 @@
-/** `/api/device`: how a program on a machine without a browser gets an API key (RFC 8628). The person decides at `/console/device`. */
+/** `/api/device`: a machine without a browser gets an API key (RFC 8628). The person decides at `/console/device`. */
 import { type Context, wallTime } from "../../platform/context.ts"
 import type { Scope } from "../../platform/http/rights.ts"
 import type { Server } from "../../platform/http/server.ts"
@@ -49,7 +49,7 @@ export function deviceRoutes(app: Server, ctx: Context): void {
         return made === 1n
       }
       let userCode = newUserCode()
-      // Another device may have the code: one in 25 billion for each that waits.
+      // Another device may have the code, with a chance of one in 25 billion per waiting device.
       while (!(await begin(userCode))) userCode = newUserCode()
       void reply.header("cache-control", "no-store")
       return {

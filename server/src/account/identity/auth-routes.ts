@@ -1,4 +1,4 @@
-/** `/api/auth`: a wallet signs in. Also the public keys of all tokens that the service signs. */
+/** `/api/auth`: wallet sign-in, and the public keys of all tokens that the service signs. */
 import { type Context, inTransaction, wallTime } from "../../platform/context.ts"
 import { orEmptyBody, type Server } from "../../platform/http/server.ts"
 import { membershipsOf } from "./find-member.ts"

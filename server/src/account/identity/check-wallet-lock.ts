@@ -1,8 +1,8 @@
 /**
- * The wallet lock. While a merchant has it on, changes of who gets the merchant's money need the signature of its
- * payout wallet, so that a stolen console token changes nothing. A request without the signature is refused with the
- * exact EIP-712 data to sign. The same request with the header `Wallet-Signature: <nonce> <signature>` is carried out.
- * Switching the lock on needs the signature of every payout address, and so proves that they are the merchant's.
+ * The wallet lock. While it is on, a change of who gets the merchant's money needs the payout wallet's signature, so a
+ * stolen console token changes nothing. A request without the signature is refused with the EIP-712 data to sign. The
+ * same request with the header `Wallet-Signature: <nonce> <signature>` succeeds. Every payout address must sign to
+ * switch the lock on, which proves that they belong to the merchant.
  */
 import { createHash } from "node:crypto"
 import { isDeepStrictEqual } from "node:util"
@@ -18,11 +18,11 @@ import { ApiError } from "../../platform/errors.ts"
 import { makeNonce, type NonceUse, nonceExpiry, takeNonce } from "./make-nonces.ts"
 import { payoutAddresses, type Signer } from "./read-payout-addresses.ts"
 
-/** One change, described for the merchant. All of it is signed, so a signature is valid for this change alone. */
+/** One change, described for the merchant. Every field is signed, so a signature is valid only for this change. */
 interface WalletChange {
   /** Such as `Change split`. */
   action: string
-  /** What is changed: an id, or the name of what is created. */
+  /** What changes: an id, or the name of what is created. */
   subject: string
   /** Who is paid before and after, or what else changes. */
   from: string
@@ -41,7 +41,7 @@ const MERCHANT_CHANGE = [
 ] as const
 
 const HEADER = "Wallet-Signature"
-/** A nonce, and signatures of at most 4 KB each: all headers of a request have 16 KB. */
+/** A nonce, and signatures of at most 4 KB each, because all headers of a request share 16 KB. */
 const FORM = /^([A-Za-z0-9]{1,64})((?: 0x(?:[0-9a-fA-F]{2}){0,4096})+)$/
 
 /** The part of a request that the lock protects. */
@@ -49,23 +49,20 @@ export interface ProtectedChange {
   words: WalletChange
   /** Whether it needs the signature even with the lock off. */
   always?: boolean
-  /** Whether every payout address must sign, not only the one that has been in effect longest. */
+  /** Whether every payout address must sign, instead of only the one in effect longest. */
   byAll?: boolean
 }
 
-/** Reads the protected part of a request from the current state; undefined where nothing is protected. */
+/** Reads the protected part of a request from the current state; undefined if nothing is protected. */
 type ReadChange = (ctx: TxContext) => Promise<ProtectedChange | undefined>
 
 export interface Approval {
-  /**
-   * Of the wallets that signed, the one whose address has been in effect longest; undefined where no signature was
-   * needed.
-   */
+  /** The signing wallet whose address has been in effect longest; undefined if no signature was needed. */
   signer: Signer | undefined
   /**
-   * Throws `WALLET_SIGNATURE_REQUIRED` where the change needs an approval that it did not need when it was requested:
-   * the lock was switched on, or the thing to change differs from what was signed. Call it first in the transaction of
-   * the change: it locks the merchant's row, as every such change does.
+   * Throws `WALLET_SIGNATURE_REQUIRED` if the change now needs another approval than when it was requested. Either the
+   * lock was switched on, or the object to change differs from what was signed. Call it first in the change's
+   * transaction, because it locks the merchant's row as every such change does.
    */
   hold(ctx: TxContext): Promise<void>
 }
@@ -76,10 +73,10 @@ export const isLocked = async (ctx: TxContext, merchantId: string): Promise<bool
     .wallet_lock
 
 /**
- * Checks that the payout wallet approves the change that `read` returns, and uses the signature up. It is needed while
- * the lock is on, or where `always` is set. Throws `WALLET_SIGNATURE_REQUIRED` with the data to sign,
- * `PAYOUT_ADDRESS_REQUIRED` without a wallet, `CHAIN_UNAVAILABLE`. It asks nodes about contract wallets, so call it
- * outside any transaction, after all other checks; call `hold` inside the transaction.
+ * Checks that the payout wallet approves the change that `read` returns, and uses the signature up. The signature is
+ * needed while the lock is on, or if `always` is set. Throws `WALLET_SIGNATURE_REQUIRED` with the data to sign,
+ * `PAYOUT_ADDRESS_REQUIRED` without a wallet, or `CHAIN_UNAVAILABLE`. It asks nodes about contract wallets, so call it
+ * outside transactions and after all other checks. Call `hold` inside the transaction.
  */
 export async function approvedByWallet(
   ctx: Context,
@@ -112,8 +109,8 @@ export async function approvedByWallet(
 }
 
 /**
- * Records the wallets that signed to become the only way to their merchant's settings. `relays/find-refund-owners.ts` reads
- * whose they are.
+ * Records that the signing wallets became the only way to their merchant's settings. `relays/find-refund-owners.ts`
+ * reads whose wallets they are.
  */
 async function writeProofs(ctx: TxContext, merchantId: string, signers: readonly Signer[]): Promise<void> {
   const proven = signers.map(({ chainId, address, byKey }) => ({
@@ -135,7 +132,7 @@ async function writeProofs(ctx: TxContext, merchantId: string, signers: readonly
     .execute()
 }
 
-/** The signers of a change: all of `wallets`, in their order. Uses the signatures up. */
+/** The signers of a change, which are all of `wallets` in their order. Uses the signatures up. */
 async function signersOf(
   ctx: Context,
   request: Pick<FastifyRequest, "headers">,
@@ -152,11 +149,11 @@ async function signersOf(
     const expiresAt = await nonceExpiry(ctx, nonce, use)
     if (!expiresAt) return "does not belong to this change, was already used, or is too old"
     const signatures = list.trim().split(" ") as Hex[]
-    // Limited, because each signature may cost a call to a node.
+    // Limited, because each signature may need a call to a node.
     if (signatures.length > wallets.length) return `must be at most one for each of ${wallets.length} wallets`
     const digestOf = (wallet: Wallet) => hashTypedData(typedOf(wallet, nonce, expiresAt)) as Hash
     const { keys, missing, faults } = await checkSignatures(ctx, wallets, signatures, digestOf)
-    // With several wallets and signatures nobody knows which was meant for which.
+    // With several wallets and signatures, it is unknown which signature belongs to which wallet.
     if (wallets.length === 1 && faults[0]) return faults[0]
     if (missing.length > 0) return `is not the signature of ${missing.map(nameOf).join(" and ")} for this change`
     if (!(await takeNonce(ctx, nonce, use))) return "was already used"
@@ -175,8 +172,9 @@ async function signersOf(
 }
 
 /**
- * The addresses whose key signed, the wallets that did not sign, and what is wrong with their signatures. A key signs once for its address on every network.
- * A contract signs for its own network only, since its address may be another contract elsewhere.
+ * Returns the addresses whose key signed, the wallets that did not sign, and the faults of the signatures. A key signs
+ * once for its address on every network. A contract signs only for its own network, because its address may be another
+ * contract elsewhere.
  */
 async function checkSignatures(
   ctx: Context,
@@ -209,10 +207,9 @@ type SigningWallets = readonly [Wallet, ...Wallet[]]
 const nameOf = ({ address, chainId }: Wallet): string => `${checksummed(address)} on ${chainName(chainId)}`
 
 /**
- * The wallets that must sign: the payout address that has been in effect longest; of several, the first in the order of
- * networks. A token alone can add an address on another network at once, and when a token changes an older address,
- * that address counts as the younger one. So for `byAll` the others must sign too, including those on networks that are
- * not served.
+ * The wallets that must sign: the payout address in effect longest, or the first by network order among equals. A token
+ * can add an address on another network immediately, and an older address that a token changes counts as the younger.
+ * For `byAll` the other addresses must therefore sign too, including those on networks that are no longer served.
  */
 async function signingWallets(
   ctx: TxContext,

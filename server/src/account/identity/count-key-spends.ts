@@ -1,8 +1,8 @@
 /**
- * The caps of API keys, and of members with the role support: how much of a token a key, and all keys of a merchant together, may send back
- * in 24 hours, and how much such a member may decide about. Each is counted in the transaction that decides, under the merchant's row, so
- * that requests at the same time can't exceed a cap together. What failed, was withdrawn, or is open again does not count: that is read,
- * never kept.
+ * The daily caps: how much a key, or all keys of a merchant, may send back in 24 hours, and a support member may decide
+ * about. The deciding transaction counts under a lock on the merchant's row, so concurrent requests can't exceed a cap
+ * together. Decisions that failed, were withdrawn or are open again don't count, which is read each time and never
+ * stored.
  */
 import { randomUUID } from "node:crypto"
 import { type RawBuilder, sql } from "kysely"
@@ -16,13 +16,13 @@ import { keyHolds } from "./manage-api-keys.ts"
 
 type Kind = "refund" | "return" | "accept" | "capture" | "void"
 
-/** Who decides: the key, or the member, of a request. */
+/** Who decides: the key or the member of a request. */
 interface Decider {
   apiKey: ApiKey | undefined
   member: Member | undefined
 }
 
-/** Amounts are counted in this many decimals, because a token has others on each network. */
+/** Amounts are counted in this many decimals, because a token's decimals differ between networks. */
 const DECIMALS = 18
 const WHOLE = 10n ** 18n
 const WINDOW_MS = 86_400_000
@@ -30,7 +30,7 @@ const WINDOW_MS = 86_400_000
 const called = (id: string) => sql<Sent>`select p.chain_id, p.token, p.amount, t.symbol, t.decimals from payouts p
   left join tokens t on (t.chain_id, t.address) = (p.chain_id, p.token) where p.id = ${id}::uuid`
 
-/** What is decided about: a refund by its id, a payment, or the surplus of one, by the payment's, and a call of an escrow by its own. */
+/** What is decided, by id: a refund, a payment or its surplus (by the payment's id), or an escrow call. */
 const sent: Record<Kind, (id: string) => RawBuilder<Sent>> = {
   refund: id => sql`select e.chain_id, e.token, r.amount, t.symbol, t.decimals from refunds r
     join escrows e on e.session_id = r.session_id left join tokens t on (t.chain_id, t.address) = (e.chain_id, e.token)
@@ -54,7 +54,7 @@ interface Sent {
   decimals: number | null
 }
 
-/** Locks what the caps are counted under. Call it before any other lock of the transaction; nothing for who has none. */
+/** Locks the rows that the caps are counted under. Call it before any other lock of the transaction. */
 export async function lockCaps(ctx: TxContext, { apiKey, member }: Decider): Promise<void> {
   const capped = apiKey ?? limitedMember(member)
   if (capped) await lockMerchant(ctx.db, capped.merchantId)
@@ -64,8 +64,8 @@ const limitedMember = (member: Member | undefined): Member | undefined =>
   member && isLimited(member.role, "money") ? member : undefined
 
 /**
- * Counts what was just decided by a key, or by a member with a limit; no cap holds other persons. Call it under {@link lockCaps}, in the
- * transaction that decided. Throws `DAILY_LIMIT_REACHED`, with what is left and from when this one fits.
+ * Counts what a key, or a member with a limit, just decided; other people have no cap. Call it under {@link lockCaps},
+ * in the deciding transaction. Throws `DAILY_LIMIT_REACHED`, with what is left and when this decision fits.
  */
 export async function countSpend(ctx: TxContext, { apiKey, member }: Decider, kind: Kind, id: string): Promise<void> {
   const limited = limitedMember(member)
@@ -74,7 +74,7 @@ export async function countSpend(ctx: TxContext, { apiKey, member }: Decider, ki
     await checkCap(ctx, await capOfMember(ctx, limited), spend)
     return await write(ctx, limited.merchantId, { person_id: limited.personId }, spend)
   }
-  // A payment that a key returned, whose return failed, counts for whoever returns it again.
+  // If a key returned a payment and the return failed, it counts for whoever returns it again.
   if (!apiKey) return kind === "return" ? await forget(ctx, id) : undefined
   if (kind !== "refund" && kind !== "return") return
   const spend = await spendOf(ctx, kind, id)
@@ -108,11 +108,11 @@ async function spendOf(ctx: TxContext, kind: Kind, id: string): Promise<Spend> {
   const { chain_id, token, amount } = row
   const known = ctx.chain.networks.find(({ chainId }) => chainId === chain_id)?.token
   if (known?.address === token) return { kind, id, token: known.symbol, amount: scaled(amount, known.decimals) }
-  // Its contract chooses the symbol, so it counts by its address. Without decimals it counts as if it had none, which is the most.
+  // The contract chooses the symbol, so its address counts. Unknown decimals count as zero, the strictest reading.
   return { kind, id, token: `eip155:${chain_id}/${token}`, amount: scaled(amount, row.decimals ?? 0) }
 }
 
-/** Rounds up. */
+/** Rescales an amount to 18 decimals, rounded up. */
 function scaled(amount: bigint, decimals: number): bigint {
   if (decimals <= DECIMALS) return amount * 10n ** BigInt(DECIMALS - decimals)
   const unit = 10n ** BigInt(decimals - DECIMALS)
@@ -121,17 +121,17 @@ function scaled(amount: bigint, decimals: number): bigint {
 
 interface Cap {
   merchantId: string
-  /** What counts against it. */
+  /** SQL: which spends count against the cap. */
   counts: RawBuilder<unknown>
   path: string
   /** Whole tokens. */
   perDay: number
-  /** Who may do how much, as the beginning of a sentence; and what can be done where it never fits. */
+  /** Who may do how much, as the start of a sentence, and the way out if a spend never fits. */
   words: string
   otherwise: string
 }
 
-/** Whether a key has a cap of its own, or shares one with the merchant's others, for refunds and for returns. */
+/** Whether a cap, the key's own or the one of all keys, limits both its refunds and its returns. */
 export async function isCapped(ctx: TxContext, { id, merchantId }: ApiKey): Promise<boolean> {
   const { rows } = await sql<{ capped: boolean }>`
     select coalesce(k.refund_per_day, m.refund_per_day) is not null
@@ -142,7 +142,7 @@ export async function isCapped(ctx: TxContext, { id, merchantId }: ApiKey): Prom
   return rows[0]?.capped ?? false
 }
 
-/** The caps that hold a key now; throws `UNAUTHORIZED` where the key ended since the request began. */
+/** The caps that bind a key now; throws `UNAUTHORIZED` if the key ended since the request started. */
 async function capsOf(ctx: TxContext, { id, merchantId }: ApiKey, kind: "refund" | "return"): Promise<Cap[]> {
   const column = sql.raw(`${kind}_per_day`)
   const { rows } = await sql<{ own: number | null; all: number | null }>`
@@ -160,7 +160,7 @@ async function capsOf(ctx: TxContext, { id, merchantId }: ApiKey, kind: "refund"
   ]
 }
 
-/** The cap of a member with a limit, as it is now, for all decisions together. */
+/** The current cap of a member with a limit, which all kinds of decisions share. */
 async function capOfMember(ctx: TxContext, { merchantId, personId }: Member): Promise<Cap> {
   const { money_per_day: perDay } = await ctx.db
     .selectFrom("members")
@@ -176,7 +176,7 @@ async function capOfMember(ctx: TxContext, { merchantId, personId }: Member): Pr
   return { merchantId, counts, path: "moneyPerDay", perDay, ...words }
 }
 
-/** What counts against a cap in this token. */
+/** SQL: the spends that count against a cap in this token, without this spend itself. */
 const counting = (ctx: TxContext, { merchantId, counts }: Cap, { kind, token, id }: Spend) => sql`
   from key_spends s
     left join refunds r on s.kind = 'refund' and r.id = s.object_id
@@ -206,7 +206,7 @@ async function checkCap(ctx: TxContext, cap: Cap, spend: Spend): Promise<void> {
   throw new ApiError("DAILY_LIMIT_REACHED", [{ path: cap.path, message: said }], said)
 }
 
-/** When so much will have left the window that `needed` more fits. */
+/** When enough has left the window for `needed` more to fit. */
 async function fittingAt(ctx: TxContext, counted: RawBuilder<unknown>, needed: bigint): Promise<Date | undefined> {
   const { rows } = await sql<{ created_at: Date }>`
     select created_at from (
@@ -215,7 +215,7 @@ async function fittingAt(ctx: TxContext, counted: RawBuilder<unknown>, needed: b
   return rows[0] && new Date(rows[0].created_at.getTime() + WINDOW_MS)
 }
 
-/** Writes what counts from now on, and deletes what counts no more. */
+/** Writes a spend, and deletes those that have left the window. */
 async function write(
   ctx: TxContext,
   merchantId: string,
@@ -228,7 +228,7 @@ async function write(
     .where("merchant_id", "=", merchantId)
     .where("created_at", "<=", since(ctx))
     .execute()
-  // A payment can be accepted twice: itself, and later its surplus.
+  // A payment can be accepted twice: first itself, and later its surplus.
   const object_id = kind === "accept" ? randomUUID() : id
   await ctx.db
     .insertInto("key_spends")

@@ -1,6 +1,6 @@
 /**
- * What becomes of a member's API keys when the member leaves, or gets another role: keys that the member could not give any more end in
- * seven days unless somebody adopts them, as servers may work with them. Those of the member's own devices end at once.
+ * Handles a member's API keys when the member leaves or gets another role. Keys that the member can no longer create
+ * end in seven days unless adopted, because servers may use them. Keys of the member's own devices end immediately.
  */
 import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
@@ -11,8 +11,8 @@ import { mayGive } from "../../platform/http/route-access.ts"
 const ADOPTABLE_MS = 7 * 86_400_000
 
 /**
- * Ends the keys that a person can't give any more with this role, which is undefined for who has left; and lets those go on that the person
- * can give again. Call it in the transaction that changes the membership, after the change: a key that was being made has waited for that.
+ * Ends the keys that a person can't give with this role (undefined after leaving), and keeps those that the person can
+ * give again. Call it after the membership change, in its transaction, which keys being created wait for.
  */
 export async function endKeysBeyond(
   ctx: TxContext,
@@ -46,7 +46,7 @@ const setEnd = (ctx: TxContext, id: string, role: Role | undefined) =>
 const goOn = (ctx: TxContext, id: string) =>
   ctx.db.updateTable("api_keys").set({ beyond_until: null, beyond_by: null }).where("id", "=", id).execute()
 
-/** Lets a key go on that was to end, as the adopter's; throws `INVALID_OPERATION` for one that was not. */
+/** Keeps an ending key as the adopter's; throws `INVALID_OPERATION` if it was not ending. */
 export async function adoptApiKey(
   ctx: TxContext,
   { id, beyond_until }: Pick<Row<"api_keys">, "id" | "beyond_until">,
@@ -66,7 +66,7 @@ export async function adoptApiKey(
     .executeTakeFirstOrThrow()
 }
 
-/** Throws `INVALID_OPERATION` for a device's key: who signed the device in holds its secret, whoever would have changed it. */
+/** Throws `INVALID_OPERATION` for a device's key, whose secret stays with the person who signed in. */
 export function refuseDeviceKey({ by_device }: Pick<Row<"api_keys">, "by_device">): void {
   if (by_device)
     throw new ApiError(

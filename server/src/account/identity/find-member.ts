@@ -1,6 +1,6 @@
 /**
- * Persons, known by the issuer and subject of their tokens, and the merchants that each is a member of. Who is a member, and
- * with which role, is read at each request and never remembered.
+ * People, known by the issuer and subject of their tokens, and the merchants they are members of. Memberships and roles
+ * are read at each request and never cached.
  */
 import { sql } from "kysely"
 import type { TxContext } from "../../platform/context.ts"
@@ -21,7 +21,7 @@ export interface Membership extends Member {
   name: string
 }
 
-/** A person's merchants, the oldest membership first; undefined for a person who was never a member of any. */
+/** A person's merchants, oldest membership first; undefined for a person who never was a member. */
 export async function membershipsOf(ctx: TxContext, { iss, sub }: Subject): Promise<Membership[] | undefined> {
   const rows = await ctx.db
     .selectFrom("persons")
@@ -49,8 +49,8 @@ export async function membershipsOf(ctx: TxContext, { iss, sub }: Subject): Prom
 }
 
 /**
- * The membership that a request is for: the one that it names, or the only one. Throws `MERCHANT_REQUIRED`, with the list, where it
- * names none of several, or one that is not the person's.
+ * The membership that a request is for: the one it names, or the only one. Throws `MERCHANT_REQUIRED` with the list if
+ * the request names none of several, or a merchant that is not the person's.
  */
 export function chosenOf(memberships: readonly Membership[], merchantId: string | undefined): Membership {
   const chosen = merchantId === undefined ? memberships : memberships.filter(each => each.merchantId === merchantId)
@@ -64,7 +64,7 @@ export function chosenOf(memberships: readonly Membership[], merchantId: string 
   throw new ApiError("MERCHANT_REQUIRED", details)
 }
 
-/** Records a person who has signed in at the issuer, with the e-mail address that it has verified, or none. */
+/** Records a person who signed in at the issuer, with the e-mail address that the issuer verified, if any. */
 export async function noteSignIn(ctx: TxContext, { iss, sub, email = undefined }: Subject): Promise<void> {
   const row = { iss, sub, email: email ?? null, was_member: false, created_at: ctx.now() }
   await ctx.db
@@ -75,8 +75,8 @@ export async function noteSignIn(ctx: TxContext, { iss, sub, email = undefined }
 }
 
 /**
- * The id of a person who becomes a member, and who is made where there is none, and whose row is locked until the transaction ends. `email` is recorded
- * where the token proves it.
+ * Returns a new member's person id, creates the person if needed, and locks the row until the transaction ends. `email`
+ * is recorded if the token proves it.
  */
 export async function lockPerson(ctx: TxContext, { iss, sub, email }: Subject): Promise<string> {
   const { id } = await ctx.db
@@ -94,8 +94,8 @@ export async function lockPerson(ctx: TxContext, { iss, sub, email }: Subject): 
 }
 
 /**
- * Makes a merchant that the person owns. Call it inside a transaction that has locked the person. Throws `SIGNUP_CLOSED` where the
- * person has no invitation left and needs one, and `INVALID_OPERATION` beyond the twentieth merchant.
+ * Creates a merchant that the person owns. Needs a transaction that locked the person. Throws `SIGNUP_CLOSED` if the
+ * person needs an invitation and has none left, and `INVALID_OPERATION` after the twentieth merchant.
  */
 export async function makeMerchant(
   ctx: TxContext,
@@ -123,17 +123,17 @@ export async function makeMerchant(
 }
 
 /**
- * The membership that a request with a bearer token is for. A person who was never a member of a merchant gets a new one; call it inside
- * a transaction.
+ * The membership that a bearer token's request is for. A person who never was a member of a merchant gets a new
+ * merchant. Call it inside a transaction.
  */
 export async function firstMembership(ctx: TxContext, subject: Subject): Promise<Membership> {
   const personId = await lockPerson(ctx, subject)
-  // Of two first requests at the same time, one has made it.
+  // A concurrent first request may already have created it.
   const [made] = (await membershipsOf(ctx, subject)) ?? []
   return made ?? (await makeMerchant(ctx, subject, personId, ""))
 }
 
-/** Uses up the operator's invitation of a person; false where there is none that was not used. */
+/** Uses up the operator's invitation of a person; false if no unused one exists. */
 async function takeInvitation(ctx: TxContext, { iss, sub }: Subject): Promise<boolean> {
   const taken = await ctx.db
     .updateTable("invitations")
@@ -145,7 +145,7 @@ async function takeInvitation(ctx: TxContext, { iss, sub }: Subject): Promise<bo
   return taken.numUpdatedRows > 0n
 }
 
-/** What is stored of a person; undefined for one who neither signed in at the issuer nor was a member of a merchant. */
+/** The stored person; undefined for a subject who never signed in at the issuer and was never a member. */
 export async function storedPerson(ctx: TxContext, { iss, sub }: Subject): Promise<Row<"persons"> | undefined> {
   const person = ctx.db.selectFrom("persons").selectAll().where("iss", "=", iss).where("sub", "=", sub)
   return await person.executeTakeFirst()

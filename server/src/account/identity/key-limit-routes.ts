@@ -1,4 +1,4 @@
-/** `/api/console/settings/key-limits`: how much all API keys of a merchant together may send back in a day. */
+/** `/api/console/settings/key-limits`: how much all API keys of a merchant may send back in a day. */
 import { type Context, inTransaction, reading, type TxContext } from "../../platform/context.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import { approvedByWallet } from "./check-wallet-lock.ts"

@@ -1,4 +1,4 @@
-/** What an API key may do, until when, and from where: as a request gives it, as a row keeps it, and in words. */
+/** What an API key may do, until when and from where: in requests, in rows and in words. */
 import { isDeepStrictEqual } from "node:util"
 import { cidr } from "../../platform/config/setting-values.ts"
 import type { Row } from "../../platform/db/schema.ts"
@@ -6,13 +6,13 @@ import { ApiError, type ErrorDetail } from "../../platform/errors.ts"
 import { MONEY_SCOPES, type Scope } from "../../platform/http/rights.ts"
 import { timeAt } from "../../platform/http/time.ts"
 
-/** The columns of a key that decide what it may do. */
+/** The key columns that decide what it may do. */
 export type KeyTerms = Pick<
   Row<"api_keys">,
   "scopes" | "expires_at" | "allowed_ips" | "refund_per_day" | "return_per_day"
 >
 
-/** The same in a request: a field that is not there stays as it is, and null takes a limit away. */
+/** The terms in a request: a missing field stays unchanged, and null removes a limit. */
 export interface TermsInput {
   scopes?: readonly Scope[]
   expiresAt?: string | null
@@ -28,7 +28,7 @@ export const NEW_KEY: KeyTerms = {
   return_per_day: null,
 }
 
-/** The terms of a key after a change; throws `VALIDATION_ERROR` for an end that has passed, or an address that is none. */
+/** A key's terms after a change; throws `VALIDATION_ERROR` for a past end or an invalid address. */
 export function changedTerms(before: KeyTerms, change: TermsInput, now: Date): KeyTerms {
   const { scopes = before.scopes, expiresAt, allowedIps, limits = {} } = change
   const { refundPerDay = before.refund_per_day, returnPerDay = before.return_per_day } = limits
@@ -77,7 +77,7 @@ const termsOf = (row: KeyTerms): KeyTerms => ({
   return_per_day: row.return_per_day,
 })
 
-/** Terms in words, for the wallet that has to sign them. */
+/** The terms in words, for the wallet that must sign them. */
 export function termsInWords(terms: KeyTerms): string {
   const { scopes, expires_at: end, allowed_ips: ips, refund_per_day: refunds, return_per_day: returns } = terms
   const parts = [

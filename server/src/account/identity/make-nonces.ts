@@ -1,10 +1,10 @@
-/** Nonces of wallet signatures. Each is for one purpose and resource, valid for ten minutes and one use. */
+/** Nonces of wallet signatures. Each has one purpose and resource, is valid for ten minutes and usable once. */
 import { type Context, type TxContext, wallTime } from "../../platform/context.ts"
 import { randomText } from "../../platform/ids.ts"
 
 /**
- * What a wallet can sign for: to sign in as a merchant, to open a paywall that it paid, to name a return address, to
- * approve a change of who gets a merchant's money, or to see and cancel its subscriptions.
+ * What a wallet can sign for: signing in as a merchant, opening a paywall that it paid, naming a return address,
+ * approving a change of a merchant's payees, or managing its subscriptions.
  */
 type Purpose = "sign-in" | "paywall" | "return" | "wallet-lock" | "subscriptions"
 
@@ -29,11 +29,11 @@ export async function makeNonce(ctx: Context, use: NonceUse): Promise<{ nonce: s
   return { nonce, expiresAt }
 }
 
-/** Whether a nonce is unused and valid for this purpose. Checking does not use it up. */
+/** Whether a nonce is unused and valid for this purpose. The check does not use it up. */
 export const isNonceGood = async (ctx: Context, nonce: string, use: NonceUse): Promise<boolean> =>
   (await nonceExpiry(ctx, nonce, use)) !== undefined
 
-/** When a nonce expires; undefined where it is not valid for this purpose. */
+/** When a nonce expires; undefined if it is not valid for this purpose. */
 export async function nonceExpiry(
   ctx: Context,
   nonce: string,
@@ -50,7 +50,7 @@ export async function nonceExpiry(
   return row?.expires_at
 }
 
-/** Uses a nonce up. Returns false when it is for another purpose, has expired, or another request used it first. */
+/** Uses a nonce up. Returns false if it has another purpose, expired, or was used before. */
 export async function takeNonce(ctx: TxContext, nonce: string, { purpose, resource }: NonceUse): Promise<boolean> {
   const taken = await ctx.db
     .deleteFrom("nonces")
@@ -63,7 +63,7 @@ export async function takeNonce(ctx: TxContext, nonce: string, { purpose, resour
   return taken !== undefined
 }
 
-/** Deletes expired nonces that were not used. */
+/** Deletes expired nonces. */
 export async function forgetExpiredNonces(ctx: Context): Promise<void> {
   await ctx.db.deleteFrom("nonces").where("expires_at", "<=", wallTime(ctx)).execute()
 }

@@ -1,4 +1,4 @@
-/** API keys identify a merchant's server. Only their hashes are stored, and each request looks its key up. */
+/** API keys identify a merchant's server. Only their hashes are stored, and every request looks its key up. */
 import { createHash, timingSafeEqual } from "node:crypto"
 import { sql } from "kysely"
 import type { Mode } from "../../platform/chain/network-facts.ts"
@@ -18,7 +18,7 @@ const RANDOM_CHARACTERS = 40
 const LAST_USED_STEP_MS = 60_000
 const FORM = new RegExp(`^sk_(test|live)_[0-9A-Za-z]{${RANDOM_CHARACTERS}}$`)
 
-/** A new key for this mode: `sk_live_` or `sk_test_`, and 238 random bits. */
+/** Makes a key for this mode: `sk_live_` or `sk_test_`, and 238 random bits. */
 export const newApiKey = (mode: Mode): string =>
   `sk_${mode === "live" ? "live" : "test"}_${randomText(RANDOM_CHARACTERS)}`
 
@@ -29,13 +29,13 @@ export const keptOf = (key: string): { hash: string; prefix: string; last4: stri
   last4: key.slice(-4),
 })
 
-/** A key as its merchant sees it the only time, and its row. */
+/** A key's secret, which its merchant sees only once, and its row. */
 export interface ShownKey {
   key: string
   row: Row<"api_keys">
 }
 
-/** Creates a key. Call it inside a transaction that has locked the merchant. Throws `INVALID_OPERATION` beyond the twentieth. */
+/** Creates a key. Needs a transaction that locked the merchant. Throws `INVALID_OPERATION` if it has twenty. */
 export async function createApiKey(
   ctx: TxContext,
   merchantId: string,
@@ -76,7 +76,7 @@ export async function createApiKey(
   return { key, row }
 }
 
-/** A key of the merchant's; throws `NOT_FOUND`. */
+/** Returns the merchant's key; throws `NOT_FOUND`. */
 export const readApiKey = (ctx: TxContext, merchantId: string, id: string): Promise<Row<"api_keys">> =>
   ctx.db
     .selectFrom("api_keys")
@@ -85,7 +85,7 @@ export const readApiKey = (ctx: TxContext, merchantId: string, id: string): Prom
     .where("merchant_id", "=", merchantId)
     .executeTakeFirstOrThrow(() => new ApiError("NOT_FOUND"))
 
-/** Changes a key; throws `NOT_FOUND`. What it opens counts from the next request on. */
+/** Changes a key; throws `NOT_FOUND`. The change applies from the next request. */
 export const changeApiKey = (
   ctx: TxContext,
   { id, merchant_id }: Pick<Row<"api_keys">, "id" | "merchant_id">,
@@ -97,7 +97,7 @@ export const changeApiKey = (
       ...(change.name === undefined ? {} : { name: change.name }),
       ...change.terms,
       scopes: [...change.terms.scopes],
-      // Who gives it these terms may give all of them, so it does not end because of its maker before.
+      // Whoever gives the key these terms may grant all of them, so it no longer ends because of its former maker.
       ...(change.madeBy === undefined ? {} : { made_by: change.madeBy, beyond_until: null, beyond_by: null }),
     })
     .where("id", "=", id)
@@ -105,7 +105,7 @@ export const changeApiKey = (
     .returningAll()
     .executeTakeFirstOrThrow(() => new ApiError("NOT_FOUND"))
 
-/** Gives a key a new secret. The one that it had stays valid for `graceS`; one from before that ends at once. */
+/** Gives a key a new secret. The current one stays valid for `graceS`; an older one ends immediately. */
 export async function rollApiKey(
   ctx: TxContext,
   { id, hash }: Pick<Row<"api_keys">, "id" | "hash">,
@@ -125,10 +125,7 @@ export async function rollApiKey(
 
 const NO_PREVIOUS = { previous_hash: null, previous_until: null }
 
-/**
- * Revokes a key, which every process refuses from its next request on; throws `NOT_FOUND` for a key of another
- * merchant.
- */
+/** Revokes a key, so that every process refuses its next request. Throws `NOT_FOUND` for another merchant's key. */
 export async function revokeApiKey(ctx: Context, merchantId: string, id: string): Promise<void> {
   const gone = await inTransaction(ctx, ({ db }) =>
     db.deleteFrom("api_keys").where("id", "=", id).where("merchant_id", "=", merchantId).executeTakeFirst(),
@@ -137,8 +134,8 @@ export async function revokeApiKey(ctx: Context, merchantId: string, id: string)
 }
 
 /**
- * The merchant that a key belongs to, or undefined for an unknown key; records at most once a minute that the key was
- * used. No valid key is cached, so that a revoked one stops working at once: the lookup is one row by a unique index.
+ * The merchant of a key, or undefined for an unknown key. Records the key's use at most once a minute. No valid key is
+ * cached, so a revoked one stops immediately. The lookup reads one row by a unique index.
  */
 export async function apiKeyOf(
   ctx: Context,
@@ -154,25 +151,25 @@ export async function apiKeyOf(
     absent.add(hash)
     return undefined
   }
-  // Never cached as absent: its merchant may give it more time.
+  // Not cached as absent, because its merchant may extend it.
   if (!row.holds) throw new ApiError("UNAUTHORIZED", undefined, "This API key has expired.")
   await noteUse(ctx, row)
   const { id, merchant_id: merchantId, scopes, allowed_ips: allowedIps, limits } = row
   return { id, merchantId, scopes: scopes as Scope[], allowedIps, hash, limits }
 }
 
-/** What a request needs to know of its key. */
+/** What a request needs to know about its key. */
 type FoundKey = Pick<Row<"api_keys">, "id" | "merchant_id" | "scopes" | "hash" | "last_used_at" | "allowed_ips"> & {
-  /** Whether it has not expired. */
+  /** Whether the key has not expired. */
   holds: boolean
   limits: Record<string, number> | null
 }
 
-/** Whether a row `k` of `api_keys` still holds: the one definition, for each statement that asks. */
+/** SQL: whether a row `k` of `api_keys` is still valid. Every statement uses this one definition. */
 export const keyHolds = (ctx: TxContext) =>
   sql<boolean>`(least(k.expires_at, k.beyond_until) is null or least(k.expires_at, k.beyond_until) > ${ctx.now()})`
 
-/** The keys with these hashes, keyed by hash; of a rolled key, both of its secrets for as long as the older one is valid. */
+/** The keys with these hashes, keyed by hash. A rolled key has both secrets while the older one is valid. */
 export async function keysByHash(ctx: Context, hashes: readonly string[]): Promise<Map<string, FoundKey>> {
   const columns = sql`k.id, k.merchant_id, k.scopes, k.last_used_at, k.allowed_ips, ${keyHolds(ctx)} as holds,
     (select jsonb_object_agg(l.bucket, l.per_minute) from merchant_limits l where l.merchant_id = k.merchant_id) as limits`
@@ -193,7 +190,7 @@ async function noteUse(ctx: Context, { id, last_used_at }: FoundKey): Promise<vo
     .updateTable("api_keys")
     .set({ last_used_at: now })
     .where("id", "=", id)
-    // Of many concurrent requests, one writes.
+    // Only one of many concurrent requests writes.
     .where(eb => eb.or([eb("last_used_at", "is", null), eb("last_used_at", "<=", before)]))
     .execute()
 }

@@ -23,18 +23,18 @@ import type { TokenIssuer } from "./tokens.ts"
 import { namesUs, signingKeysById, verifyConsoleToken, verifySubscriberToken } from "./use-signing-keys.ts"
 import { openCredentialWatch } from "./watch-credentials.ts"
 
-/** The sessions of browsers, as the folder of sessions reads them. */
+/** The browser sessions, as `sessions/` reads them. */
 export interface SessionSource {
   /**
-   * The hash of what a request's cookie holds; undefined without one, empty where it can't be of a session. Throws
-   * `FOREIGN_REQUEST` for a request of another site's page.
+   * The hash of a request's session cookie; undefined without one, empty if its form is wrong. Throws `FOREIGN_REQUEST`
+   * if another site's page sent the request.
    */
   hashIn(headers: IncomingHttpHeaders): string | undefined
-  /** The sessions with these hashes that have not ended, keyed by hash. */
+  /** The open sessions with these hashes, keyed by hash. */
   byHash(hashes: readonly string[]): Promise<Map<string, Row<"sessions">>>
-  /** Records that a session is used. */
+  /** Records that a session was used. */
   noteSeen(session: Row<"sessions">): Promise<void>
-  /** When each of these sessions ends if nobody uses it any more, keyed by id, of those that have not ended. */
+  /** When each of these open sessions ends if it stays unused, keyed by id. */
   lasting(ids: readonly string[]): Promise<ReadonlyMap<string, Date>>
 }
 
@@ -52,11 +52,11 @@ const isStream = ({ accept }: IncomingHttpHeaders): boolean => accept?.trim().to
 const stranger: Caller = { subject: undefined, apiKey: undefined }
 
 /**
- * Answers the server's questions about callers from the database and the token issuer. Of `Authorization`,
- * `x-api-key` and a session's cookie, the first that is present decides: where it is invalid, no other one is tried, or it
- * would be unclear on whose behalf a request acts. An invalid credential is refused even where none is needed, or a revoked key would seem
- * to work. Credentials from an address that is over its limit are looked up together in one query: a valid one among them
- * must not be refused because of its neighbours.
+ * Answers the server's questions about callers from the database and the token issuer. The first credential present
+ * decides, in the order `Authorization`, `x-api-key`, session cookie. If it is invalid, no other is tried, because the
+ * caller would be ambiguous. An invalid credential is refused even if none is needed, because a revoked key would seem
+ * to work. Credentials from an address over its limit share one query, so that a valid one is not refused because of
+ * its neighbours.
  */
 export function openIdentities(ctx: Context, tokens: TokenIssuer, sessions: SessionSource = noSessions): Identities {
   const absent = negativeCache()
@@ -73,7 +73,7 @@ export function openIdentities(ctx: Context, tokens: TokenIssuer, sessions: Sess
       if (hash !== "") absent.add(hash)
       return { ...stranger, refusal: sessionNeeded() }
     }
-    // A browser connects a stream again and again by itself, which must not keep a session alive that nobody uses.
+    // A browser reconnects a stream automatically, which must not keep an unused session alive.
     if (!isStream(headers)) await sessions.noteSeen(session)
     return { ...stranger, subject: { iss: session.iss, sub: session.sub }, sessionId: session.id }
   }
@@ -98,7 +98,7 @@ export function openIdentities(ctx: Context, tokens: TokenIssuer, sessions: Sess
         const subject = token && (await (namesUs(ctx, token) ? ours(token) : tokens.verify(token, isRefused)))
         return subject ? { ...stranger, subject } : { ...stranger, refusal: new ApiError("UNAUTHORIZED") }
       }
-      // Whoever may be a stranger here is one with a token, too: pages may send theirs with every request.
+      // A request with a token counts as a stranger's here, because pages may send theirs with every request.
       if (credential === "key" && headers.authorization !== undefined) return { ...stranger, refusal: keyAlone() }
       const apiKey = await apiKeyOf(ctx, absent, keys(isRefused), headers["x-api-key"])
       return apiKey ? { ...stranger, apiKey } : { ...stranger, refusal: keyNeeded() }
@@ -111,7 +111,7 @@ export function openIdentities(ctx: Context, tokens: TokenIssuer, sessions: Sess
     watch: openCredentialWatch(ctx, ids => sessions.lasting(ids)),
     memberOf: async (subject, { sessionId, merchantId }) => {
       const memberships = await membershipsOf(ctx, subject)
-      // A browser asks for pages by itself, and must make no merchant by that.
+      // A browser requests pages automatically, and must not create a merchant by that.
       const isMade = memberships === undefined && merchantId === undefined && sessionId === undefined
       return isMade
         ? await inTransaction(ctx, ctx => firstMembership(ctx, subject))
@@ -121,8 +121,8 @@ export function openIdentities(ctx: Context, tokens: TokenIssuer, sessions: Sess
 }
 
 /**
- * Looks a credential up at once, sharing a query with others that come meanwhile; or, for an address that is over its
- * limit, in a batch.
+ * Looks a credential up immediately and shares the query with concurrent lookups. For an address over its limit, the
+ * lookup waits for a batch.
  */
 function lookups<R>(ask: (names: readonly string[]) => Promise<Map<string, R>>): (isRefused: boolean) => Lookup<R> {
   const together = sharedLookup(ask)

@@ -15,24 +15,24 @@ export interface Signed {
 
 /** What a signature is for. */
 export interface Door extends NonceUse {
-  /** A message in the form of EIP-4361; the wallet lock uses typed data instead. */
+  /** The purpose of an EIP-4361 message; the wallet lock uses typed data instead. */
   purpose: Exclude<NonceUse["purpose"], "wallet-lock">
-  /** Path of the route that the signature is for; the message's URI is the base and this. */
+  /** Path of the route that the signature is for. The message's URI is the base URL and this path. */
   path: string
-  /** Whose domain the message names, if not `BASE_URL`'s. */
+  /** The base URL whose domain the message names, if not `BASE_URL`. */
   baseUrl?: string
-  /** Networks whose wallets may sign: a contract at one address can have another owner on each network. */
+  /** Networks whose wallets may sign, because a contract address can have a different owner on each network. */
   networks: readonly Network[]
-  /** The required signer, where it is known. */
+  /** The required signer, if known. */
   address?: Address
 }
 
-/** Where a wallet's signature signs in, and what the message's URI names. */
+/** The path that a wallet's sign-in is sent to, which the message's URI names. */
 export const SIGN_IN_PATH = "/api/auth/verify"
 
 /**
- * What a wallet signs to sign in at this Host. At a host of the console's own, the message names that host: wallets warn
- * of a message for another domain than the page's.
+ * What a wallet signs to sign in at this Host. At the console's own host, the message names that host, because wallets
+ * warn of a message for another domain.
  */
 export function signInDoor({ settings, chain }: Context, host: string | undefined): Door {
   const isConsole = host?.toLowerCase() === new URL(settings.consoleUrl).host
@@ -45,7 +45,7 @@ export function signInDoor({ settings, chain }: Context, host: string | undefine
   }
 }
 
-/** What each purpose's message says to the person who signs it. */
+/** What each purpose's message tells the signer. */
 const statements: Record<Door["purpose"], string> = {
   "sign-in": "Sign in as a merchant.",
   paywall: "Prove that this wallet is yours, to open what it paid for.",
@@ -54,8 +54,8 @@ const statements: Record<Door["purpose"], string> = {
 }
 
 /**
- * Creates a nonce for a purpose, and returns everything that a message for it has to contain; `message` is complete
- * except for the signer's checksummed address, which replaces `{address}`.
+ * Creates a nonce for a purpose and returns everything that its message must contain. `message` is complete except for
+ * `{address}`, which stands for the signer's checksummed address.
  */
 export async function offerNonce(ctx: Context, door: Door) {
   const { purpose, resource } = door
@@ -89,13 +89,12 @@ export interface Proof {
   network: Network
   nonce: string
   /**
-   * Whether the key of the address signed, which is the same on every network; otherwise a contract of this network
-   * did.
+   * Whether the address's key signed, which is the same on every network. Otherwise, a contract of this network did.
    */
   isByKey: boolean
 }
 
-/** A wallet as the subject of a token (CAIP-10), with the checksum that wallets display. */
+/** A wallet as a token's subject (CAIP-10), with the checksum that wallets display. */
 export const caip10Of = ({ address, network }: Pick<Proof, "address" | "network">): string =>
   `eip155:${network.chainId}:${checksummed(address)}`
 
@@ -104,9 +103,8 @@ const resourceOf = ({ purpose, resource }: NonceUse): string =>
 
 /**
  * Verifies that a wallet signed this message for this purpose, and returns the wallet. Throws `VALIDATION_ERROR` for
- * text that is not such a message, `SIGNATURE_REFUSED` that names each fault, and `CHAIN_UNAVAILABLE` when a contract
- * wallet can't be asked. The nonce stays valid until {@link useProof}, so that a network error, or access that is not
- * granted yet, doesn't cost a signature.
+ * text that is no such message, `SIGNATURE_REFUSED` with each fault, and `CHAIN_UNAVAILABLE` if a contract wallet can't
+ * be asked. The nonce stays valid until {@link useProof}, so a network error or missing access costs no signature.
  */
 export async function proveWallet(ctx: Context, door: Door, { message, signature }: Signed): Promise<Proof> {
   const parsed = parseSiwe(message)
@@ -123,7 +121,7 @@ export async function proveWallet(ctx: Context, door: Door, { message, signature
   })
   if (faults.length > 0) throw refused("message", ...faults)
   const network = door.networks.find(each => `${each.chainId}` === parsed.chainId)
-  // Checked before the signature: without a nonce of this service, nobody can make it call a node.
+  // Checked before the signature: without a valid nonce, nobody can make the service call a node.
   if (!network || !(await isNonceGood(ctx, parsed.nonce, door))) throw nonceGone()
   const { address, nonce } = parsed
   const given = { from: address, digest: hashMessage(message) as Hash, signature: signature as Hex }
@@ -132,7 +130,7 @@ export async function proveWallet(ctx: Context, door: Door, { message, signature
   return { address, network, nonce, isByKey: signed.by === "key" }
 }
 
-/** Uses a proof's nonce up; throws `SIGNATURE_REFUSED` for all but the first caller. */
+/** Uses up a proof's nonce; throws `SIGNATURE_REFUSED` for all but the first caller. */
 export async function useProof(ctx: TxContext, door: Door, { nonce }: Proof): Promise<void> {
   if (!(await takeNonce(ctx, nonce, door))) throw nonceGone()
 }

@@ -1,4 +1,4 @@
-/** The addresses that receive a merchant's money, and the wallets that speak for it. */
+/** A merchant's payout addresses, and the wallets that approve its changes. */
 import type { Address } from "../../platform/chain/hex.ts"
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
@@ -10,8 +10,8 @@ export interface Signer {
   chainId: number
   address: Address
   /**
-   * Whether the wallet's key signed: it is the same on every network. A contract can only sign for its address on its
-   * own network.
+   * Whether the wallet's key signed, which is the same on every network. A contract can sign for its address only on
+   * its own network.
    */
   byKey: boolean
 }
@@ -19,7 +19,7 @@ export interface Signer {
 export const payoutAddresses = (ctx: TxContext, merchantId: string): Promise<Row<"payout_addresses">[]> =>
   ctx.db.selectFrom("payout_addresses").selectAll().where("merchant_id", "=", merchantId).execute()
 
-/** The address that receives the merchant's money on a network; throws `PAYOUT_ADDRESS_REQUIRED` when none was set. */
+/** A merchant's payout address on a network; throws `PAYOUT_ADDRESS_REQUIRED` if none is set. */
 export async function payoutAddressOn(ctx: TxContext, merchantId: string, network: NetworkInfo): Promise<Address> {
   const row = (await payoutAddresses(ctx, merchantId)).find(each => each.chain_id === network.chainId)
   if (!row) throw new ApiError("PAYOUT_ADDRESS_REQUIRED")

@@ -1,4 +1,4 @@
-/** Addresses that no money of a merchant or payer must be sent to. */
+/** Addresses that must never receive a merchant's or payer's money. */
 import { sql } from "kysely"
 import { implementationOf } from "../../platform/chain/deposit-terms.ts"
 import { knownEscrows, tokenStoreOf } from "../../platform/chain/escrow-deployments.ts"
@@ -8,7 +8,7 @@ import type { TxContext } from "../../platform/context.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 
 /**
- * Why money must not be sent to some of these addresses: it would be stranded at an address of this service, or at one
+ * Why money must not be sent to some of these addresses. It would be stranded at an address of this service, or at one
  * that nobody controls.
  */
 export async function refusalsOf(ctx: TxContext, addresses: readonly Address[]): Promise<Map<Address, string>> {
@@ -25,7 +25,7 @@ export async function refusalsOf(ctx: TxContext, addresses: readonly Address[]):
   )
   for (const { address } of [...deposits, ...putAway.rows])
     refusals.set(address, "is a receiving address of this service: use a wallet of your own")
-  // Wallets of every network, also earlier ones.
+  // Wallets of every network, including earlier ones.
   const wallets = await ctx.db
     .selectFrom("wallets")
     .select("address")
@@ -52,7 +52,7 @@ export async function refusalsOf(ctx: TxContext, addresses: readonly Address[]):
 }
 
 /**
- * The addresses where escrows keep money that is reserved through this service's relay wallets, also those of earlier
+ * The addresses where escrows hold money that this service's relay wallets reserved, including those of earlier
  * settings.
  */
 async function tokenStores(ctx: TxContext): Promise<Set<Address>> {

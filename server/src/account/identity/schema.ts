@@ -6,7 +6,7 @@ import { TimeInput } from "../../platform/http/time.ts"
 import { idPattern } from "../../platform/ids.ts"
 
 const MESSAGE_CHARACTERS = 8_192
-/** 8 KB: signatures of passkeys and multisignature wallets need a tenth of it. */
+/** 8 KB. Signatures of passkeys and multisignature wallets need a tenth of that. */
 const SIGNATURE_CHARACTERS = 16_386
 
 export const SignedMessage = Type.String({ maxLength: MESSAGE_CHARACTERS })
@@ -27,12 +27,12 @@ const exampleLines = [
   "Resources:",
   "- urn:sluice:sign-in",
 ]
-/** Correct in form; a real message has its own nonce and time. */
+/** Valid only in form: a real message has its own nonce and time. */
 export const signedExample = { message: exampleLines.join("\n"), signature: `0x${"5f".repeat(64)}1b` }
 
 /** An empty body, which may be omitted. */
 export const NoBody = Strict({}, {})
-/** A nonce, and what a message (EIP-4361) that uses it must contain. */
+/** A nonce, and what the message (EIP-4361) with it must contain. */
 export const nonceAnswer = {
   nonce: Type.String(),
   expiresAt: Timestamp,

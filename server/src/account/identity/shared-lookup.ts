@@ -1,18 +1,15 @@
-/**
- * Lookups for callers that are over their limit. They cost the database one query in a tenth of a second, however many
- * there are.
- */
+/** Lookups for callers over their limit. All of them together cost the database one query per tenth of a second. */
 // I/O: waits, and queries through the function that it is given.
 import { setTimeout as sleep } from "node:timers/promises"
 
-/** Finds one thing by its name; undefined where it does not exist. */
+/** Finds one thing by its name; undefined if it does not exist. */
 export type Lookup<R> = (name: string) => Promise<R | undefined>
 
 const GAP_MS = 100
 
 /**
- * A lookup that waits for a tenth of a second and then asks for all names received meanwhile, in one query. A query
- * that hangs delays only the callers in it.
+ * A lookup that waits for a tenth of a second, then asks for all names received so far in one query. A query that hangs
+ * delays only its own callers.
  */
 export function sharedLookup<R>(ask: (names: readonly string[]) => Promise<Map<string, R>>): Lookup<R> {
   let next: { names: Set<string>; found: Promise<Map<string, R>> } | undefined

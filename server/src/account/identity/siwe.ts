@@ -1,10 +1,9 @@
 /**
- * Messages that wallets sign (EIP-4361), parsed by the whole grammar and checked against everything they must contain.
+ * Parses the messages that wallets sign (EIP-4361) by the whole grammar, and checks everything that they must contain.
  * Pure.
  *
- * viem's parser takes each field from its first occurrence, so text in the statement or an extra line can replace what
- * the wallet displayed. This parser rejects a message that does not match the grammar from its first to its last
- * character.
+ * viem's parser takes the first occurrence of each field. Text in the statement or an extra line can then replace what
+ * the wallet displayed. This parser rejects a message that does not match the grammar from start to end.
  */
 import { type Address, checksummed, parseAddress } from "../../platform/chain/hex.ts"
 
@@ -24,21 +23,21 @@ export interface SiweMessage {
 
 /** What a message must contain for one purpose. */
 export interface Expected {
-  /** The base URL of the service, without a slash at the end. */
+  /** The base URL of the service, without a trailing slash. */
   baseUrl: string
   /** The address that the signature is for. */
   uri: string
-  /** The single resource: what the signature is for. */
+  /** The only resource: what the signature is for. */
   resource: string
   chainIds: readonly number[]
-  /** The required signer, where it is known. */
+  /** The required signer, if known. */
   address?: Address
   now: Date
-  /** The maximum age in milliseconds. */
+  /** The maximum age, in milliseconds. */
   maxAgeMs: number
 }
 
-/** Allowed difference between clocks. */
+/** Allowed difference between clocks, in milliseconds. */
 const LEEWAY_MS = 60_000
 
 const TIME = String.raw`\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2})`
@@ -70,7 +69,7 @@ export function parseSiwe(text: string): SiweMessage | undefined {
     expirationTime: time(found.expirationTime),
     notBefore: time(found.notBefore),
   }
-  // A time can match the grammar and still not exist: the 99th hour.
+  // A time can match the grammar without existing, such as hour 99.
   if (!times.issuedAt || Object.values(times).some(each => each && Number.isNaN(each.getTime()))) return undefined
   const { scheme, domain = "", uri = "", version = "", chainId = "", nonce = "", resources = "" } = found
   return {
@@ -87,10 +86,7 @@ export function parseSiwe(text: string): SiweMessage | undefined {
   }
 }
 
-/**
- * Where the message differs from what it must contain, each as the end of a sentence that begins with "message"; empty
- * when it is correct.
- */
+/** The faults of a message, each as the end of a sentence that starts with "message"; empty for a correct one. */
 export function siweFaults(message: SiweMessage, expected: Expected): string[] {
   const { protocol, host } = new URL(expected.baseUrl)
   const now = expected.now.getTime()

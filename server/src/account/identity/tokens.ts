@@ -1,8 +1,8 @@
 /**
- * Bearer tokens of the OIDC issuer. The keys are found by discovery, cached, and fetched again when a token names a new
- * one.
+ * Bearer tokens of the OIDC issuer. Discovery finds the keys, which are cached and fetched again when a token names a
+ * new one.
  */
-// I/O: fetches the issuer's keys. It is created once at the start and holds the keys.
+// I/O: fetches the issuer's keys. It is created once at start and holds the keys.
 import { setTimeout as sleep } from "node:timers/promises"
 import {
   createLocalJWKSet,
@@ -24,35 +24,35 @@ import { boundedText } from "../../platform/net/bounded-body.ts"
 
 export interface TokenIssuer {
   /**
-   * The subject of the token, or undefined when the token is not valid; throws `IDENTITY_UNAVAILABLE` when the keys
-   * can't be fetched. For a caller that is `isRefused` in any case, nothing is fetched while the issuer does not answer.
+   * Returns the token's subject, or undefined for an invalid token. Throws `IDENTITY_UNAVAILABLE` if the keys can't be
+   * fetched. If the caller `isRefused` anyway, nothing is fetched while the issuer does not answer.
    */
   verify(token: string, isRefused?: boolean): Promise<Subject | undefined>
   /** Asks the issuer for its keys once and updates `troubles`. Never rejects. */
   check?(): Promise<void>
-  /** Problems of the issuer, in sentences for a person; empty while it answers. */
+  /** Problems of the issuer, in sentences for a person; empty while the issuer answers. */
   troubles?(): string[]
 }
 
-/** Only signatures with a public key: with HS256 the issuer's public key would be accepted as the secret. */
+/** Only public-key algorithms: HS256 would accept the issuer's public key as the secret. */
 const ALGORITHMS = ["RS256", "ES256", "EdDSA"]
 const LEEWAY_S = 60
 const DISCOVERY_TIMEOUT_MS = 5_000
-/** How long a failure of the issuer is repeated before it is asked again: strangers must not ask it once a request. */
+/** How long a failure is reused, so that strangers can't cause a request to the issuer each time. */
 const FAILED_MS = 2_000
-/** The limit for the document and for the keys; those of large providers have some 10 KB. */
+/** The size limit for the discovery document and for the keys; large providers' have about 10 KB. */
 const MAX_BYTES = 256 * 1024
 /** The longest subject that an issuer may use (OpenID Connect Core 1.0, 2). */
 const SUBJECT_CHARACTERS = 255
 /**
- * Types of access tokens: RFC 9068 has `at+jwt`, most providers `JWT` or none. Other types have other purposes, such as
- * `logout+jwt`, and are refused (RFC 8725, 3.11).
+ * Types of access tokens. RFC 9068 uses `at+jwt`, most providers `JWT` or none. Other types, such as `logout+jwt`, have
+ * other purposes and are refused (RFC 8725, 3.11).
  */
 const ACCESS_TOKEN_TYPE = /^(application\/)?(at\+)?jwt$/i
 
 /**
- * Verifies tokens of one issuer for one audience, by the time `now`, as the service's own tokens are. Fetches nothing
- * before the first token that may be one.
+ * Verifies tokens of one issuer for one audience at time `now`, like the service's own tokens. Fetches nothing until a
+ * token might be valid.
  */
 export function tokenIssuer(issuer: string, audience: string, now: () => Date = () => new Date()): TokenIssuer {
   const keys = issuerKeys(issuer)
@@ -83,12 +83,12 @@ export function tokenIssuer(issuer: string, audience: string, now: () => Date = 
         const { sub, email, email_verified } = payload
         if (!ACCESS_TOKEN_TYPE.test(protectedHeader.typ ?? "JWT") || isForAnotherUse(payload)) return undefined
         if (typeof sub !== "string" || !isSubject(sub)) return undefined
-        // What the issuer has not verified, anybody can have typed.
+        // Anyone can have typed an address that the issuer has not verified.
         const isVerified = email_verified === true && typeof email === "string" && isStorable(email)
         return { iss: issuer, sub, ...(isVerified ? { email } : {}) }
       } catch (error) {
-        // Generic JOSE errors and time-outs concern fetching the keys, all others the token. While the issuer fails, a key
-        // that is not among the known ones may be a new one.
+        // Generic JOSE errors and time-outs come from fetching the keys, all others from the token. While the issuer
+        // fails, an unknown key may be a new one.
         const aboutKeys =
           (known !== undefined && error instanceof errors.JWKSNoMatchingKey) ||
           error instanceof errors.JWKSTimeout ||
@@ -103,8 +103,8 @@ export function tokenIssuer(issuer: string, audience: string, now: () => Date = 
 }
 
 /**
- * Whether a token names our issuer, audience and an algorithm of ours, and has not expired. It says so itself: this only
- * keeps what can't be valid from asking the issuer for anything.
+ * Whether a token claims our issuer, our audience and a supported algorithm, and has not expired. The claims are
+ * unverified. This check only keeps hopeless tokens from causing requests to the issuer.
  */
 function mayBeValid(
   token: string,
@@ -120,12 +120,12 @@ function mayBeValid(
   }
 }
 
-/** The keys of an issuer: discovered once, and again with each `renew`, as an issuer may move them. */
+/** The keys of an issuer. Each `renew` discovers them again, because an issuer may move them. */
 function issuerKeys(issuer: string) {
   let current: { url: string; keys: RemoteJWKSet } | undefined
   let asked: Promise<RemoteJWKSet> | undefined
   let failure: { error: unknown; atMs: number } | undefined
-  /** Whether the issuer answered the last time. */
+  /** Whether the issuer answered last time. */
   let isAnswering = false
   const failed = (error: unknown) => {
     failure = { error, atMs: performance.now() }
@@ -150,8 +150,8 @@ function issuerKeys(issuer: string) {
     failed,
     answered,
     /**
-     * The failure for which nothing is to be fetched now, if there is one: for two seconds after it, and for as long as it
-     * lasts where `isRefused`. With the keys that are known, if they are fresh.
+     * The failure that forbids fetching now, with the known keys if they are fresh. It holds for two seconds, or with
+     * `isRefused` until the issuer answers.
      */
     standing: (isRefused: boolean): { failure?: unknown; known?: JWTVerifyGetKey } => {
       const isRecent = failure !== undefined && performance.now() - failure.atMs < FAILED_MS
@@ -160,11 +160,11 @@ function issuerKeys(issuer: string) {
       const known = jwks && createLocalJWKSet(jwks)
       return { failure: failure?.error ?? new Error("the issuer was not asked yet"), ...(known ? { known } : {}) }
     },
-    /** The present keys, which are fetched where that is due. */
+    /** The current keys, fetched if needed. */
     now: async (): Promise<RemoteJWKSet> => current?.keys ?? (await ask()),
     /**
-     * Discovers and fetches the keys again, though they are fresh. Rejects where the issuer has none; those that are known
-     * stay then. They also stay where they are at the same place: a token of a new key has them fetched.
+     * Discovers and fetches the keys again, even if they are fresh. Rejects if the issuer has none; the known keys then
+     * stay. They also stay if their URL did not change, because a token with a new key causes a fetch.
      */
     renew: async (): Promise<void> => {
       try {
@@ -182,11 +182,11 @@ function issuerKeys(issuer: string) {
   }
 }
 
-/** The pause between two requests to an issuer that answers, and to one that does not. */
+/** The pause between two requests to an issuer that answers, and to one that fails. */
 const WATCH_MS = { answers: 60_000, fails: 10_000 }
 
 /**
- * Asks the issuer periodically until the signal aborts, and logs each change: otherwise a wrong OIDC_ISSUER would stay
+ * Asks the issuer periodically until the signal aborts, and logs each change. Otherwise a wrong OIDC_ISSUER would go
  * unnoticed until a merchant signs in.
  */
 export async function watchIssuer({ check, troubles }: TokenIssuer, log: Logger, signal: AbortSignal): Promise<void> {
@@ -204,9 +204,9 @@ export async function watchIssuer({ check, troubles }: TokenIssuer, log: Logger,
 const isSubject = (sub: string): boolean => sub !== "" && sub.length <= SUBJECT_CHARACTERS && isStorable(sub)
 
 /**
- * Whether the claims of a token with an unspecific type show that it is no access token: an ID token (hashes of other
- * tokens, or the claim that Keycloak and Cognito use), a refresh token of Keycloak, or a security event such as a
- * logout.
+ * Whether the claims of a token with an unspecific type show that it is no access token. An ID token has hashes of
+ * other tokens, or the claim of Keycloak and Cognito. It may also be a Keycloak refresh token, or a security event such
+ * as a logout.
  */
 const isForAnotherUse = ({ at_hash, c_hash, events, token_use, typ }: JWTPayload): boolean =>
   at_hash !== undefined ||
@@ -217,7 +217,7 @@ const isForAnotherUse = ({ at_hash, c_hash, events, token_use, typ }: JWTPayload
 
 /** Returns where an issuer publishes its keys. */
 async function discover(issuer: string): Promise<string> {
-  // "Any terminating / MUST be removed before appending" (OpenID Connect Discovery 1.0, 4.1); some issuers end in one.
+  // "Any terminating / MUST be removed before appending" (OpenID Connect Discovery 1.0, 4.1); some end in one.
   const response = await fetch(`${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`, {
     signal: AbortSignal.timeout(DISCOVERY_TIMEOUT_MS),
   })

@@ -1,7 +1,6 @@
 /**
- * Tokens that the service signs itself, and the keys for them (ES256). A key signs for about thirty days. It is
- * published an hour before its first signature, because verifiers cache the list, and stays published until the last of
- * its tokens has expired.
+ * Tokens that the service signs itself, and their keys (ES256). A key signs for about thirty days. Verifiers cache the
+ * list, so a key is published an hour before its first signature, and until its last token expires.
  */
 import { randomUUID } from "node:crypto"
 import {
@@ -26,20 +25,20 @@ import type { NegativeCache } from "./negative-cache.ts"
 import type { Lookup } from "./shared-lookup.ts"
 
 const ALGORITHM = "ES256"
-/** A thumbprint (RFC 7638) by SHA-256. */
+/** A SHA-256 thumbprint (RFC 7638). */
 const KEY_ID = /^[\w-]{43}$/
 const LEEWAY_S = 60
 const ROTATED_MS = 30 * 86_400_000
 const LEAD_MS = 3_600_000
-/** How long a merchant stays signed in, in milliseconds. No token of this service is valid for longer. */
+/** How long a merchant stays signed in, in milliseconds. No other token of this service is valid for longer. */
 export const CONSOLE_TOKEN_MS = 3_600_000
 /**
- * A key whose successor is this old has no valid token left: the successor's lead, a token's life, and a margin for
- * clocks.
+ * No token of a key is valid once its successor is this old. It adds the successor's lead, a token's life and a margin
+ * for clocks.
  */
 const RETIRED_MS = LEAD_MS + CONSOLE_TOKEN_MS + 3_600_000
 
-/** The header names the purpose of a token, so that one kind is never accepted as another (RFC 8725, 3.11). */
+/** The header names a token's purpose, so one kind is never accepted as another (RFC 8725, 3.11). */
 export const TOKEN_TYPES = {
   console: "console+jwt",
   paywallAccess: "paywall-access+jwt",
@@ -71,9 +70,9 @@ export const didOf = ({ settings: { baseUrl } }: Pick<TxContext, "settings">): s
   `did:web:${encodeURIComponent(new URL(baseUrl).host)}`
 
 /**
- * Signs a statement as a compact JWS whose key is `<did>#<key id>` and whose payload is canonical JSON (RFC 8785) where
- * all values are ASCII text and integers. It has no type and no audience, so it is never a token; it is checked as long
- * as its key is published.
+ * Signs a statement as a compact JWS with the key `<did>#<key id>`. The payload is canonical JSON (RFC 8785) if all
+ * values are ASCII text or integers. It has no type and no audience, so it never passes as a token. It can be checked
+ * for as long as its key is published.
  */
 export async function signStatement(
   ctx: Context,
@@ -93,7 +92,7 @@ async function privateKey(ctx: Context): Promise<{ id: string; key: CryptoKey | 
   return { id, key: await importJWK(jwk, ALGORITHM) }
 }
 
-/** Whether the token names the service itself as its issuer; its signature still has to be verified. */
+/** Whether the token names this service as its issuer. The signature is not verified yet. */
 export function namesUs(ctx: Context, token: string): boolean {
   const { oidcIssuer, baseUrl } = ctx.settings
   // An installation without an identity provider names itself as the issuer.
@@ -105,10 +104,7 @@ export function namesUs(ctx: Context, token: string): boolean {
   }
 }
 
-/**
- * The subject of a console token that this service signed, or undefined when the token is not valid or is for another
- * purpose.
- */
+/** The subject of a console token that this service signed; undefined if it is invalid or has another purpose. */
 export async function verifyConsoleToken(
   ctx: Context,
   absent: NegativeCache,
@@ -120,10 +116,7 @@ export async function verifyConsoleToken(
   return sub ? { iss, sub } : undefined
 }
 
-/**
- * The wallet (CAIP-10) that a subscriber's token names, or undefined when the token is not valid or is for another
- * purpose.
- */
+/** The wallet (CAIP-10) of a subscriber's token; undefined if it is invalid or has another purpose. */
 export async function verifySubscriberToken(
   ctx: Context,
   absent: NegativeCache,
@@ -156,19 +149,19 @@ async function subjectOf(
   }
 }
 
-/** All keys that a valid token can be signed with, as a JWK set; creates the first key. */
+/** All keys whose tokens may be valid, as a JWK set; creates the first key. */
 export async function publishedKeys(ctx: Context): Promise<JWK[]> {
   const keys = await ensuredKeys(ctx, wallTime(ctx))
   return keys.map(({ id, public_key }) => ({ ...public_key, kid: id, alg: ALGORITHM, use: "sig" }))
 }
 
-/** All keys that ever signed receipts, as a JWK set has them: what they signed is to be verified for ever. */
+/** All keys that ever signed receipts, as a JWK set, because receipts must stay verifiable forever. */
 export async function publishedReceiptKeys(ctx: TxContext) {
   const rows = await ctx.db.selectFrom("receipt_keys").select(["id", "public_key"]).orderBy("created_at").execute()
   return rows.map(({ id, public_key }) => ({ ...public_key, kid: id, alg: "EdDSA", use: "sig" }))
 }
 
-/** Deletes the keys whose tokens have all expired. */
+/** Deletes keys whose tokens have all expired. */
 export async function forgetRetiredKeys(ctx: Context): Promise<void> {
   const newest = (await keysOf(ctx)).find(key => key.created_at.getTime() <= wallTime(ctx).getTime() - RETIRED_MS)
   if (newest) await ctx.db.deleteFrom("signing_keys").where("created_at", "<", newest.created_at).execute()
@@ -193,7 +186,7 @@ export async function signingKeysById(ctx: Context, ids: readonly string[]): Pro
   return new Map(rows.map(row => [row.id, row]))
 }
 
-/** The newest key that has been published long enough, or the oldest key while there is none. */
+/** The newest key that was published for long enough, or the oldest one if there is none. */
 async function signingKey(ctx: Context, now: Date): Promise<Row<"signing_keys">> {
   const keys = await ensuredKeys(ctx, now)
   const key = keys.find(each => each.created_at.getTime() <= now.getTime() - LEAD_MS) ?? keys.at(-1)
@@ -201,14 +194,14 @@ async function signingKey(ctx: Context, now: Date): Promise<Row<"signing_keys">>
   return key
 }
 
-/** The keys, newest first. Adds a new one when the last was created thirty days ago. */
+/** The keys, newest first. Adds one if the newest was created thirty days ago. */
 async function ensuredKeys(ctx: Context, now: Date): Promise<Row<"signing_keys">[]> {
   const isDue = ([newest]: Row<"signing_keys">[]) =>
     newest === undefined || newest.created_at.getTime() <= now.getTime() - ROTATED_MS
   const keys = await keysOf(ctx)
   if (!isDue(keys)) return keys
   return await inTransaction(ctx, async ctx => {
-    // Of several processes, one creates the key; this lock does not block readers.
+    // Only one process creates the key; this lock does not block readers.
     await sql`lock table signing_keys in exclusive mode`.execute(ctx.db)
     const keys = await keysOf(ctx)
     return isDue(keys) ? [await makeKey(ctx, now), ...keys] : keys

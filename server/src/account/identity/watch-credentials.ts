@@ -1,7 +1,7 @@
 /**
- * Watches the credentials of answers that last: a stream, a file, a long-poll. Each ends when its API key or session ends or changes, or
- * its person's role is changed or taken: at once by a notification of the change, otherwise at the next check. Nothing is remembered
- * as valid: a notification only says what to read again.
+ * Watches the credentials of long answers: streams, files, long-polls. It ends when its API key, session or role
+ * changes or ends. A notification ends it immediately, otherwise the next check does. Nothing is cached as valid,
+ * because a notification only says what to read again.
  */
 import { sql } from "kysely"
 import { type Context, wallTime } from "../../platform/context.ts"
@@ -9,39 +9,39 @@ import { sqlArray } from "../../platform/db/sql-array.ts"
 import type { Watch, Watched } from "../../platform/http/authenticate.ts"
 import { keyHolds } from "./manage-api-keys.ts"
 
-/** How often all are read again: a notification can be lost. */
+/** How often all credentials are read again, because a notification can be lost. */
 const CHECK_MS = 15_000
 
 const LONGEST_TIMER_MS = 2 ** 31 - 1_000
 
 interface Held extends Watched {
   ended: AbortController
-  /** Until it ends by itself, as far as the last check knows. */
+  /** The timer until the credential expires, as far as the last check knows. */
   end: NodeJS.Timeout | undefined
 }
 
-/** When what holds will end by itself: null if it does not. */
+/** When each valid credential expires; null if it does not. */
 type Ends = ReadonlyMap<string, Date | null>
 
-/** The names that changes of the credential are notified by. */
+/** The names under which changes of the credential are notified. */
 const namesOf = ({ apiKey, member, sessionId }: Watched): string[] =>
   [apiKey?.id, sessionId, member && `${member.merchantId} ${member.personId}`].filter(name => name !== undefined)
 
-/** When each of these sessions ends if nobody uses it any more, keyed by id, of those that have not ended. */
+/** When each of these open sessions ends if it stays unused, keyed by id. */
 type Lasting = (ids: readonly string[]) => Promise<ReadonlyMap<string, Date>>
 
-/** Returns a function that watches the credential of an answer until the answer is closed. */
+/** Returns a function that watches an answer's credential until the answer is closed. */
 export function openCredentialWatch(ctx: Context, lasting: Lasting): (credential: Watched) => Watch {
   const all = new Set<Held>()
   let timer: NodeJS.Timeout | undefined
   const check = async (held: Held[]): Promise<void> => {
     if (held.length === 0) return
-    // Where the database can't be asked, the next check does.
+    // If the database can't be asked, the next check decides.
     const valid = await stillValid(ctx, lasting, held).catch(() => undefined)
     if (!valid) return
     for (const each of held)
       if (textsOf(each).some(text => !valid.has(text))) each.ended.abort()
-      // Its end may have been moved, earlier too.
+      // The expiry may have moved, possibly to an earlier time.
       else if (all.has(each)) {
         clearTimeout(each.end)
         each.end = endTimer(ctx, each, valid, () => void check([each]))
@@ -58,7 +58,7 @@ export function openCredentialWatch(ctx: Context, lasting: Lasting): (credential
     const held: Held = { ...credential, ended, end: undefined }
     all.add(held)
     timer ??= setInterval(checkAll, CHECK_MS).unref()
-    // It may have ended between the check of the request and this.
+    // The credential may have ended since the request was checked.
     void check([held])
     const close = () => {
       all.delete(held)
@@ -71,17 +71,17 @@ export function openCredentialWatch(ctx: Context, lasting: Lasting): (credential
   }
 }
 
-/** Calls `check` when a credential ends by itself; undefined where it does not, or later than a timer can wait. */
+/** Calls `check` when a credential expires; undefined if it doesn't, or later than a timer can wait. */
 function endTimer(ctx: Context, held: Held, ends: Ends, check: () => void): NodeJS.Timeout | undefined {
   const times = textsOf(held).flatMap(text => ends.get(text)?.getTime() ?? [])
   if (times.length === 0) return undefined
-  // The end of a session is wall time, which differs in a sandbox alone, by what its clock was moved.
+  // A session's end is wall time. Only a sandbox's own clock differs from it.
   const now = held.sessionId === undefined ? ctx.now() : wallTime(ctx)
   const ms = Math.min(...times) - now.getTime()
   return ms < LONGEST_TIMER_MS ? setTimeout(check, Math.max(ms, 0) + 1).unref() : undefined
 }
 
-/** What must be found of a credential: a key with its scopes, a session, a membership with its role. */
+/** What a check must find: a key with its scopes, a session, or a membership with its role. */
 const textsOf = ({ apiKey, member, sessionId }: Watched): string[] =>
   [
     apiKey && `${apiKey.id} ${[...apiKey.scopes].sort()} ${apiKey.allowedIps}`,

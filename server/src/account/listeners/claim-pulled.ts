@@ -1,4 +1,4 @@
-/** Gives whoever pulls a listener's deliveries those that are due, under a lease like that of a worker. */
+/** Leases a listener's due deliveries to a puller, like a worker's claim. */
 import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
 import { type Context, inTransaction, type TxContext, wallTime } from "../../platform/context.ts"
@@ -8,15 +8,15 @@ import { lockListener } from "./manage-listeners.ts"
 import type { Pulled } from "./schema.ts"
 
 /**
- * How many deliveries of a listener may be pulled without a result. A puller that is killed gets them again, and may
- * have handled each: of a thousand, one in a hundred. All who pull one listener share them.
+ * How many of a listener's deliveries may be out without a result, for all its pullers together. A killed puller gets
+ * them again and may have handled each: of a thousand deliveries, one in a hundred.
  */
 const MAX_OPEN = 10
 /** A lease outlives the longest exchange and the report of its result by this margin. */
 const LEASE_MARGIN_MS = 30_000
-/** The leases are counted among this many deliveries that are due first. */
+/** Leases are counted among this many of the deliveries that are due first. */
 const COUNTED = 1_000
-/** How often a listener's row says that somebody pulls it, in seconds. */
+/** How often a pull is recorded in the listener's row, in seconds. */
 const NOTED_S = 30
 
 interface Claimed {
@@ -29,13 +29,13 @@ interface Claimed {
 }
 
 /**
- * Claims due deliveries of a listener, the oldest first, and answers each as it is to be sent now. Two who pull at once
- * get different ones. An event of a payment waits until an earlier one was tried once. Throws `NOT_FOUND`.
+ * Claims a listener's due deliveries, oldest first, each as it must be sent now. Concurrent pullers get different ones.
+ * A payment's event waits until the earlier ones were tried once. Throws `NOT_FOUND`.
  */
 export async function claimPulled(ctx: Context, merchantId: string, id: string): Promise<Pulled[]> {
   if (!(await isAnythingDue(ctx, merchantId, id))) return []
   return await inTransaction(ctx, async ctx => {
-    // Locked, so that two who pull at once see each other's leases.
+    // Locked, so that concurrent pullers see each other's leases.
     await lockListener(ctx, merchantId, id)
     await notePull(ctx, id)
     const claimed = await claim(ctx, id)
@@ -46,7 +46,7 @@ export async function claimPulled(ctx: Context, merchantId: string, id: string):
   })
 }
 
-/** Whether a transaction has something to do: a listener that nobody pulls it for is noted half a minute later, too. */
+/** Whether a transaction has anything to do: deliveries are due, or the pull must be recorded again. */
 async function isAnythingDue(ctx: Context, merchantId: string, id: string): Promise<boolean> {
   const { rows } = await sql<{
     due: boolean

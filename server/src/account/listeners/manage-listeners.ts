@@ -1,4 +1,4 @@
-/** Makes and ends listeners: endpoints without a URL, whose deliveries somebody pulls. */
+/** Creates and ends listeners: endpoints without a URL, whose deliveries a client pulls. */
 import { sql } from "kysely"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
 import { lockMerchant } from "../../platform/db/lock-merchant.ts"
@@ -11,21 +11,20 @@ import { ROWS_PER_STATEMENT } from "../webhooks/skip-deliveries.ts"
 import { listenerUrl } from "../webhooks/webhook.ts"
 import type { ListenerCreate } from "./schema.ts"
 
-/** Each event has one row for each of them. */
+/** Every event adds one row per listener. */
 const MAX_LISTENERS = 3
-/** A listener that nobody has asked for its deliveries for this long ends. */
+/** A listener ends if nobody pulls its deliveries for this long. */
 const LEFT_S = 600
 
-/** SQL: a listener that has not ended. */
+/** SQL: whether a listener is open. */
 const isOpen = sql<boolean>`starts_with(id, 'lsn_') and deleted_at is null`
 
-/** The open listeners of a merchant, as a query. */
+/** Query of a merchant's open listeners. */
 export const listenersOf = ({ db }: Pick<TxContext, "db">, merchantId: string) =>
   db.selectFrom("webhooks").selectAll().where("merchant_id", "=", merchantId).where(isOpen)
 
 /**
- * Locks a listener of a merchant until the transaction ends; throws `NOT_FOUND` for one that has ended, and for one of
- * another merchant.
+ * Locks a merchant's listener until the transaction ends. Throws `NOT_FOUND` if it has ended, or is another merchant's.
  */
 export async function lockListener(ctx: TxContext, merchantId: string, id: string): Promise<Row<"webhooks">> {
   const row = await listenersOf(ctx, merchantId).where("id", "=", id).forNoKeyUpdate().executeTakeFirst()
@@ -34,8 +33,8 @@ export async function lockListener(ctx: TxContext, merchantId: string, id: strin
 }
 
 /**
- * Makes a listener, and notifies every endpoint. Call it inside a transaction. Throws `INVALID_OPERATION` in live mode
- * unless the merchant allows it there, and `VALIDATION_ERROR` for callbacks in live mode and beyond the third.
+ * Creates a listener and notifies every endpoint. Call it inside a transaction. Throws `INVALID_OPERATION` in live mode
+ * unless the merchant allows it, and `VALIDATION_ERROR` for callbacks in live mode or a fourth listener.
  */
 export async function createListener(
   ctx: TxContext,
@@ -93,7 +92,7 @@ async function checkLive(ctx: TxContext, merchantId: string, callbacks: boolean)
     )
 }
 
-/** Ends a listener; what is open of it is skipped. Throws `NOT_FOUND` where it has ended. */
+/** Ends a listener and skips its open deliveries. Throws `NOT_FOUND` if it has ended. */
 export async function endListener(ctx: Context, merchantId: string, id: string): Promise<void> {
   await inTransaction(ctx, async ctx => {
     await lockListener(ctx, merchantId, id)
@@ -108,8 +107,8 @@ export async function endListenersOf(ctx: TxContext, merchantId: string): Promis
 }
 
 /**
- * Ends the listeners that nobody has asked for their deliveries for ten minutes, by the database's clock: in the sandbox
- * somebody moves the service's own.
+ * Ends listeners that nobody pulled from for ten minutes. It uses the database's clock, because a sandbox moves the
+ * service's own.
  */
 export async function endLeftListeners(ctx: Context): Promise<void> {
   const isLeft = sql<boolean>`pulled_at < clock_timestamp() - make_interval(secs => ${LEFT_S})`
@@ -125,7 +124,7 @@ export async function endLeftListeners(ctx: Context): Promise<void> {
     })
 }
 
-/** Ends a listener that this transaction has locked. What is left of many deliveries, `skipRest` skips. */
+/** Ends a listener that this transaction locked. If many deliveries are left, `skipRest` skips them. */
 async function end(ctx: TxContext, { merchantId, id }: { merchantId: string; id: string }): Promise<void> {
   const now = ctx.now()
   await ctx.db
@@ -134,10 +133,10 @@ async function end(ctx: TxContext, { merchantId, id }: { merchantId: string; id:
     .where("id", "=", id)
     .execute()
   await retireSecrets(ctx, { merchantId, webhookId: id })
-  // Also what was pulled and has no result: nobody can report one any more.
+  // This includes pulled deliveries without a result: nobody can report one any more.
   await sql`update deliveries set status = 'skipped', claim_id = null, lease_until = null, updated_at = ${now}
     where id in (select id from deliveries where lane = ${id} and status = 'pending' limit ${ROWS_PER_STATEMENT}
       for no key update)`.execute(ctx.db)
-  // Those who wait for its deliveries leave.
+  // Wakes the requests that wait for its deliveries, so that they end.
   ctx.onCommit(() => ctx.wakes.wakeSoon("deliveries"))
 }

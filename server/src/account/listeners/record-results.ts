@@ -1,4 +1,4 @@
-/** Records what receivers answered, as whoever pulled the deliveries reports it. */
+/** Records receivers' answers, as the pullers report them. */
 import { type Context, inTransaction } from "../../platform/context.ts"
 import { writeAttempts } from "../webhooks/record-attempts.ts"
 import { faultOf } from "../webhooks/webhook.ts"
@@ -6,9 +6,9 @@ import { lockListener } from "./manage-listeners.ts"
 import type { ResultReported } from "./schema.ts"
 
 /**
- * Records results of one listener; returns how many. One of a delivery that was not pulled, or whose attempt was reported
- * before, changes nothing. A result that comes after its lease is still taken, unless somebody else reported first: it
- * says what happened. Throws `NOT_FOUND` where the listener has ended.
+ * Records results of one listener and returns how many. A result of a delivery that was not pulled, or of an attempt
+ * reported before, changes nothing. A result after its lease still counts if it is the first report, because it says
+ * what happened. Throws `NOT_FOUND` if the listener has ended.
  */
 export async function recordResults(
   ctx: Context,
@@ -26,13 +26,13 @@ export async function recordResults(
       .where("id", "in", [...byDelivery.keys()])
       .where("status", "=", "pending")
       .where("claim_id", "is not", null)
-      // In one order, so that no two reports wait for each other.
+      // In one order, so that concurrent reports don't deadlock.
       .orderBy("id")
       .forNoKeyUpdate()
       .execute()
     const ours = pulled.flatMap(delivery => {
       const result = byDelivery.get(delivery.id)
-      // Sent again by hand meanwhile, its count began again, so `attempt` may be greater; a smaller one was reported.
+      // A manual resend restarts the count, so `attempt` may be greater. A smaller one was reported before.
       if (!result || result.attempt <= delivery.attempts) return []
       const startedAt = new Date(ctx.now().getTime() - result.durationMs)
       return [
@@ -46,7 +46,7 @@ export async function recordResults(
     })
     return ours.length === 0 ? 0 : (await writeAttempts(ctx, ours)).size
   })
-  // There is room for others.
+  // There is room for more deliveries.
   if (recorded > 0) ctx.wakes.wakeSoon("deliveries")
   return recorded
 }
@@ -59,7 +59,7 @@ function attemptOf({ error, durationMs, answer, ...given }: ResultReported) {
     retryAfterMs: undefined,
     durationMs,
     answer: answer ?? null,
-    // Whoever pulled it has them.
+    // The puller has them.
     headers: null,
   }
 }

@@ -1,4 +1,4 @@
-/** `/api/console/listeners`: endpoints without a URL, for a developer's machine and for tests. */
+/** `/api/console/listeners`: endpoints without a URL, for developer machines and tests. */
 import type { FastifyRequest } from "fastify"
 import type { Context } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
@@ -86,7 +86,7 @@ function pullRoutes(app: Server, ctx: Context): void {
   app.get(
     "/api/console/listeners/:id/deliveries",
     {
-      // A HEAD would take deliveries, and give them to nobody.
+      // A HEAD request would claim deliveries and return them to nobody.
       exposeHeadRoute: false,
       schema: {
         operationId: "pullDeliveries",

@@ -5,9 +5,9 @@ import { Described, ListEnd, Matching, Nullable, Strict, Timestamp } from "../..
 import { idPattern } from "../../platform/ids.ts"
 import { subscribable } from "../webhooks/webhook.ts"
 
-/** The most results of one request. */
+/** The most results in one request. */
 const MAX_RESULTS = 100
-/** How much of what a receiver answered is kept, in characters. */
+/** How much of a receiver's answer is kept, in characters. */
 const MAX_ANSWER = 4_096
 
 const named = subscribable.filter(each => each !== "*")
@@ -64,7 +64,7 @@ export const PullQuery = Type.Object({
   ),
 })
 
-/** One that was pulled. */
+/** A pulled delivery. */
 const Pulled = Type.Object({
   deliveryId: Type.String({ pattern: idPattern("dlv") }),
   attempt: Type.Integer({ description: "Counts from 1. It goes back into the result" }),

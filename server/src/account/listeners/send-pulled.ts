@@ -1,4 +1,4 @@
-/** Answers with a listener's deliveries: at once, after a wait, or for as long as the caller stays. */
+/** Answers with a listener's deliveries: immediately, after a wait, or for as long as the caller stays. */
 import { setTimeout as sleep } from "node:timers/promises"
 import type { FastifyReply, FastifyRequest } from "fastify"
 import type { Context } from "../../platform/context.ts"
@@ -8,11 +8,11 @@ import { waitsOf } from "../../platform/http/open-waits.ts"
 import { claimPulled } from "./claim-pulled.ts"
 import type { Pulled } from "./schema.ts"
 
-/** Streams and waits of one merchant in a process: three listeners, some pullers each. */
+/** Streams and waits of one merchant in one process: three listeners with a few pullers each. */
 const MAX_BY_MERCHANT = 12
-/** Without a wake-up, what is due is looked for this often. Retries become due without one. */
+/** How often due deliveries are looked for without a wake-up. Retries become due without one. */
 const POLL_MS = 5_000
-/** Between two looks: a busy service wakes a thousand times a second. */
+/** The shortest pause between two looks, because a busy service wakes a thousand times a second. */
 const MIN_PAUSE_MS = 50
 const HEARTBEAT_MS = 10_000
 /** A caller that reads nothing for this long is disconnected. */
@@ -25,7 +25,7 @@ interface From {
   id: string
 }
 
-/** Where a request waits; undefined where there is no place. */
+/** Takes a waiting slot for a request; undefined if none is free. */
 function takePlace(ctx: Context, { raw }: Pick<FastifyReply, "raw">, { merchantId }: From) {
   const left = new AbortController()
   const leave = () => left.abort()
@@ -48,7 +48,7 @@ function takePlace(ctx: Context, { raw }: Pick<FastifyReply, "raw">, { merchantI
   }
 }
 
-/** Returns what is due of a listener, or after `waitS` seconds nothing; at once where no place is free. */
+/** Returns a listener's due deliveries, or none after `waitS` seconds, or immediately if no slot is free. */
 export async function waitForPulled(
   ctx: Context,
   request: FastifyRequest,
@@ -73,7 +73,7 @@ export async function waitForPulled(
   }
 }
 
-/** Sends what is due of a listener as events of a stream, until the caller leaves or the listener ends. Throws `RATE_LIMITED`. */
+/** Streams a listener's due deliveries until the caller leaves or it ends. Throws `RATE_LIMITED`. */
 export async function streamPulled(
   ctx: Context,
   request: FastifyRequest,
@@ -89,14 +89,14 @@ export async function streamPulled(
       "Too many of your programs pull deliveries already. End some of them.",
     )
   try {
-    // The first is answered like any request, such as with 404.
+    // An error of the first claim, such as a 404, is answered like any request's.
     const first = await claimPulled(ctx, from.merchantId, from.id)
     reply.hijack()
     raw.writeHead(200, {
       ...(reply.getHeaders() as Record<string, string>),
       "content-type": "text/event-stream; charset=utf-8",
       "cache-control": "no-store",
-      // A proxy that buffers the answer would hold the deliveries back.
+      // A proxy that buffers the answer would delay the deliveries.
       "x-accel-buffering": "no",
     })
     raw.write(`retry: ${RETRY_MS}\n\n`)

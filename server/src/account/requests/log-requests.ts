@@ -1,6 +1,6 @@
 /**
- * Writes the log of requests, after their answers. Only routes of a merchant's people and API keys have its hooks: a payer's
- * request passes none.
+ * Writes the request log after each answer. Only routes of a merchant's members and API keys have these hooks, so a
+ * payer's request runs none.
  */
 import type { FastifyReply, FastifyRequest, RouteOptions } from "fastify"
 import type { Context } from "../../platform/context.ts"
@@ -9,19 +9,19 @@ import type { Server } from "../../platform/http/server.ts"
 import { requestsUnlogged } from "../../platform/metrics.ts"
 import { type Entry, writeRequests } from "./queries.ts"
 
-/** How long an entry waits for others, in milliseconds, and how many are written at once. */
+/** How long an entry waits to be batched, in milliseconds, and the batch size. */
 const GATHER_MS = 500
 const BATCH = 500
-/** How many wait at most, about 10 MB, and how many of them of one caller. Others are counted and dropped. */
+/** The most entries that wait, about 10 MB, and the most of one caller. More are counted and dropped. */
 const MOST = 10_000
 const MOST_OF_ONE = 2_000
 const REFUSAL_BYTES = 1_024
-/** A longer error's code is not looked for. */
+/** A longer error is not searched for its code. */
 const PARSED_CHARACTERS = 100_000
 
 declare module "fastify" {
   interface FastifyRequest {
-    /** The answer, where it is an error. */
+    /** The answer's body, if it is an error. */
     refusal?: string
     /** What the log names it by in place of its route, such as a tool of an assistant. */
     loggedAs?: string
@@ -47,7 +47,7 @@ export function logRequests(app: Server, ctx: Context): void {
   app.addHook("onClose", () => queue.close())
 }
 
-/** What is open to strangers, such as a check of access with an API key or without, payers call too. */
+/** Whether only members or API keys may call a route. Payers also call the routes that strangers may use. */
 const isLogged = (access: RouteAccess | undefined): boolean =>
   access?.by === "member" || access?.by === "key" || access?.by === "bearer key"
 
@@ -84,7 +84,7 @@ function entryOf(ctx: Context, request: FastifyRequest, reply: FastifyReply): En
 
 const namedOf = (header: string | string[] | undefined): string | null => (typeof header === "string" ? header : null)
 
-/** One text that JSON in the database can't have would cost the whole batch. */
+/** Replaces text that JSON in the database can't hold, because it would cost the whole batch. */
 const storable = (text: string | undefined): string | null => text?.toWellFormed().replaceAll("\0", "\ufffd") ?? null
 
 function codeOf(answer: string): string | null {
@@ -97,7 +97,7 @@ function codeOf(answer: string): string | null {
   }
 }
 
-/** Its first kilobyte, without half of a character, and storable. */
+/** The first kilobyte, with no half character, and storable. */
 const headOf = (text: string): string =>
   Buffer.from(text.slice(0, REFUSAL_BYTES))
     .subarray(0, REFUSAL_BYTES)
@@ -105,7 +105,7 @@ const headOf = (text: string): string =>
     .replace(/\ufffd+$/, "")
     .replaceAll("\0", "\ufffd")
 
-/** Entries that wait to be written. While a batch is being written, or the database fails, up to ten thousand wait. */
+/** Queues entries to be written. While a batch is being written or the database fails, up to ten thousand wait. */
 function openQueue(ctx: Context) {
   let waiting: Entry[] = []
   const byCaller = new Map<string, number>()

@@ -7,13 +7,13 @@ import type { RequestFilters } from "./schema.ts"
 
 /** How long an entry is kept, in milliseconds. */
 const KEPT_MS = 30 * 86_400_000
-/** How many entries one statement removes, and how long a round does so, in milliseconds. */
+/** How many entries one statement deletes, and how long a round may take, in milliseconds. */
 const BATCH = 5_000
 const FORGET_MS = 20_000
-/** A caller may give each of its requests one id. */
+/** The most entries that an id finds, because a caller may reuse one id for all its requests. */
 const FOUND_AT_MOST = 100
 
-/** What is known of a request when it was answered. */
+/** What is known about a request when it was answered. */
 export interface Entry {
   at: Date
   requestId: string
@@ -24,17 +24,17 @@ export interface Entry {
   refusal: string | null
   durationMs: number
   keyId: string | null
-  /** The merchant, where it was found out while the request was answered. */
+  /** The merchant, if answering the request found it. */
   merchantId: string | null
-  /** The person, and the merchant that the request named, of which they may be no member. */
+  /** The person, and the merchant that the request named, which may not be the person's. */
   iss: string | null
   sub: string | null
   named: string | null
 }
 
 /**
- * Writes entries. Of a person's request that was refused before its merchant was known, the merchant is the one that it named or
- * the person's only one; of whoever is a member of none, nothing is written.
+ * Writes entries. If a person's request was refused before its merchant was known, the merchant is the one that it
+ * named, or the person's only one. A request of someone who is no member of it is not written.
  */
 export async function writeRequests({ db }: TxContext, entries: readonly Entry[]): Promise<void> {
   await sql`/* named: write_requests */
@@ -50,7 +50,7 @@ export async function writeRequests({ db }: TxContext, entries: readonly Entry[]
     where coalesce(g."merchantId", whose.merchant_id) is not null`.execute(db)
 }
 
-/** A merchant's entries that match, unordered; throws `VALIDATION_ERROR` for a time that does not exist. */
+/** A merchant's matching entries, unordered; throws `VALIDATION_ERROR` for a non-existent time. */
 export function requestsOf({ db }: TxContext, merchantId: string, filters: RequestFilters) {
   const { status, key, person, route, from, to } = filters
   let query = db.selectFrom("requests").selectAll().where("merchant_id", "=", merchantId)
@@ -59,7 +59,7 @@ export function requestsOf({ db }: TxContext, merchantId: string, filters: Reque
     const hundred = Number.parseInt(status, 10) * 100
     query = query.where("status", ">=", hundred).where("status", "<", hundred + 100)
   }
-  // Named, so that the index of what was refused can be used.
+  // Names the condition of the index of refused requests, so that the planner can use it.
   if (status === "4xx" || status === "5xx") query = query.where(sql<boolean>`status >= 400`)
   if (key !== undefined) query = query.where("api_key_id", "=", key)
   if (person !== undefined) query = query.where("person_id", "=", person)
@@ -69,7 +69,7 @@ export function requestsOf({ db }: TxContext, merchantId: string, filters: Reque
   return query
 }
 
-/** A merchant's entries with an id, newest first, at most 100. */
+/** A merchant's entries with a request id, newest first, at most 100. */
 export const requestsById = ({ db }: TxContext, merchantId: string, id: string): Promise<Row<"requests">[]> =>
   db
     .selectFrom("requests")
@@ -95,7 +95,7 @@ export const entryOf = (row: Row<"requests">) => ({
   refusal: row.refusal,
 })
 
-/** Removes the entries of more than 30 days ago, for some seconds at most. */
+/** Deletes entries older than 30 days, for a limited time. */
 export async function forgetOldRequests(ctx: TxContext & { signal?: AbortSignal }): Promise<void> {
   const before = new Date(ctx.now().getTime() - KEPT_MS)
   const endsAt = performance.now() + FORGET_MS

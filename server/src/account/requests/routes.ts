@@ -1,4 +1,4 @@
-/** `/api/console/requests`: what the merchant's people and API keys asked for, and how it was answered. */
+/** `/api/console/requests`: what a merchant's members and API keys requested, and the answers. */
 import { type Context, reading } from "../../platform/context.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { listRoute } from "../../platform/http/list-route.ts"

@@ -45,7 +45,7 @@ const request = Type.Object({
   refusal: Described(Nullable(Type.String()), "The first 1 KB of the answer, where that is an error"),
 })
 
-/** As the documents' examples name it. */
+/** The request id in the documents' examples. */
 export const EXAMPLE_REQUEST_ID = "order-1001"
 
 export const RequestId = Type.Object({

@@ -1,4 +1,4 @@
-/** Begins a sign-in at the identity provider: a row, a cookie that names it, and the provider's address to go to. */
+/** Starts a sign-in: stores a row, and returns a cookie and the identity provider's address. */
 import * as oidc from "openid-client"
 import { type Context, wallTime } from "../../platform/context.ts"
 import { setCookie } from "../../platform/http/cookies.ts"
@@ -7,13 +7,13 @@ import { findProvider } from "./find-provider.ts"
 import { newSecret } from "./open-sessions.ts"
 import { hashOf, SIGN_IN_MS } from "./session.ts"
 
-/** Where the provider sends a browser back to. */
+/** The address to which the provider sends a browser back. */
 export const callbackUrl = ({ settings }: Pick<Context, "settings">): string =>
   `${settings.consoleUrl}/console/callback`
 
 /**
- * Stores a sign-in that ends at a path of the console, and returns the provider's address for it with the `Set-Cookie`
- * header of the browser that began it. Throws as {@link findProvider}.
+ * Stores a sign-in that returns to a console path. Returns the provider's address and the `Set-Cookie` header for this
+ * browser. Throws the errors of {@link findProvider}.
  */
 export async function beginSignIn(ctx: Context, returnTo: string): Promise<{ url: string; cookie: string }> {
   const provider = await findProvider(ctx)
@@ -44,8 +44,8 @@ export async function beginSignIn(ctx: Context, returnTo: string): Promise<{ url
 }
 
 /**
- * The cookie of a sign-in. It is `Lax`: the browser must send it when the provider, another site, sends the person back.
- * Without a secret it is removed.
+ * The cookie of a sign-in, removed if there is no secret. It is `Lax`, because the browser must send it when the
+ * provider, another site, sends the person back.
  */
 export const signInCookie = ({ settings }: Pick<Context, "settings">, secret = "", maxAgeS = 0): string =>
   setCookie({

@@ -1,4 +1,4 @@
-/** Finishes a sign-in: the browser is back from the identity provider, with a code that says who its person is. */
+/** Finishes a sign-in when the browser returns from the identity provider with a code. */
 import type { FastifyRequest } from "fastify"
 import * as oidc from "openid-client"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
@@ -19,9 +19,9 @@ import { hashOf } from "./session.ts"
 const SUBJECT_CHARACTERS = 255
 
 /**
- * Begins the session of the person whom the provider names, for the sign-in that this browser began; returns its secret
- * and the path to continue at. Throws `UNAUTHORIZED` with a sentence for the person, or `IDENTITY_UNAVAILABLE`. Each
- * sign-in is used once, whatever comes of it.
+ * Starts the session of the person whom the provider names, for this browser's sign-in. Returns its secret and the path
+ * to continue at. Throws `UNAUTHORIZED` with a sentence for the person, or `IDENTITY_UNAVAILABLE`. Each sign-in is used
+ * once, whatever its result.
  */
 export async function finishSignIn(
   ctx: Context,
@@ -40,7 +40,7 @@ export async function finishSignIn(
   return { secret: session.secret, returnTo: begun.return_to }
 }
 
-/** Exchanges the code of the answer for the ID token, and returns whom it names. */
+/** Exchanges the answer's code for the ID token and returns its subject. */
 async function askProvider(ctx: Context, request: FastifyRequest, begun: Row<"sign_ins">): Promise<Subject> {
   const provider = await findProvider(ctx)
   const answer = new URL(callbackUrl(ctx))
@@ -60,14 +60,14 @@ async function askProvider(ctx: Context, request: FastifyRequest, begun: Row<"si
   const { iss, sub, email, email_verified }: Record<string, unknown> = claims ?? {}
   const isKnown = iss === ctx.settings.oidcIssuer && typeof sub === "string" && isSubject(sub)
   if (!isKnown) throw refused("The identity provider named nobody whom this console can know.")
-  // What the provider has not verified, anybody can have typed.
+  // Anyone can have typed an address that the provider has not verified.
   const isVerified = email_verified === true && typeof email === "string" && isStorable(email)
   return { iss, sub, ...(isVerified ? { email } : {}) }
 }
 
 const isSubject = (sub: string): boolean => sub !== "" && sub.length <= SUBJECT_CHARACTERS && isStorable(sub)
 
-/** What to answer for an error of the library: that the provider refused, can't be asked, or answered wrongly. */
+/** Maps an error of the library: the provider refused, can't be reached, or answered wrongly. */
 function failureOf(ctx: Context, error: Error): ApiError {
   if (error instanceof oidc.AuthorizationResponseError)
     return refused(

@@ -1,4 +1,4 @@
-/** Finds out whose session a request has, by its cookie; begins and ends sessions. */
+/** Finds a request's session by its cookie; starts and ends sessions. */
 import type { IncomingHttpHeaders } from "node:http"
 import type { FastifyReply, FastifyRequest } from "fastify"
 import { type Context, type TxContext, wallTime } from "../../platform/context.ts"
@@ -15,17 +15,17 @@ import { cookieNames, isSecure, placeOf } from "./console-place.ts"
 import { endSessionWith, insertSession, lastingSessions, noteSeen, sessionsByHash } from "./queries.ts"
 import { hashOf, isFromConsole, isSameHash, LONGEST_MS, SECRET_CHARACTERS } from "./session.ts"
 
-/** A person who was made so recently signs in for the first time. */
+/** A person created this recently is signing in for the first time. */
 const FIRST_MS = 60_000
 
 const FORM = new RegExp(`^[0-9A-Za-z]{${SECRET_CHARACTERS}}$`)
 
-/** A new secret of a cookie: 256 random bits. */
+/** Generates a cookie's secret: 256 random bits. */
 export const newSecret = (): string => randomText(SECRET_CHARACTERS)
 
 /**
- * The hash of the secret in a request's session cookie; undefined where it has none, or has it at an address where the
- * console is not; empty where it can't be one.
+ * The hash of a request's session secret. It is undefined without a cookie, or if the console is not at this address,
+ * and empty if the secret has a wrong form.
  */
 export function sessionHash(
   { settings }: Pick<TxContext, "settings">,
@@ -36,12 +36,12 @@ export function sessionHash(
   return FORM.test(secret) ? hashOf(secret) : ""
 }
 
-/** Answers the server's questions about cookies. No session is remembered: each request reads its own. */
+/** Answers the server's questions about session cookies. Each request reads its session; none is cached. */
 export function openSessions(ctx: Context): SessionSource {
   return {
     hashIn: headers => {
       const hash = sessionHash(ctx, headers)
-      // Refused before it is read: else any page could use up its visitor's requests.
+      // Refused before any read. Otherwise, any page could use up its visitor's request quota.
       if (hash !== undefined && !isFromConsole(headers)) throw new ApiError("FOREIGN_REQUEST")
       return hash
     },
@@ -51,7 +51,7 @@ export function openSessions(ctx: Context): SessionSource {
   }
 }
 
-/** The session of a request for a page, which a person may also open from another site; undefined without a valid one. */
+/** The session of a page request, which other sites may link to; undefined without a valid session. */
 export async function sessionOf(ctx: TxContext, { headers }: FastifyRequest): Promise<Row<"sessions"> | undefined> {
   const hash = sessionHash(ctx, headers)
   const row = hash ? (await sessionsByHash(ctx, [hash])).get(hash) : undefined
@@ -59,8 +59,8 @@ export async function sessionOf(ctx: TxContext, { headers }: FastifyRequest): Pr
 }
 
 /**
- * Begins a session of a person in the browser of this request, with a new secret, and ends the one that the browser had.
- * The answer sets the cookie; call it in a transaction, and {@link giveCookie} when that is committed.
+ * Starts a person's session in this browser with a new secret, and ends the browser's earlier one. The answer sets the
+ * cookie. Call it in a transaction, and {@link giveCookie} after the commit.
  */
 export async function beginSession(
   ctx: TxContext,
@@ -90,7 +90,7 @@ export async function beginSession(
   return { row, secret }
 }
 
-/** Mails a person who signs in with a browser that none of their sessions has. Their first sign-in is not mailed. */
+/** Mails a person who signs in with a browser that none of their sessions has. A first sign-in is not mailed. */
 async function mailNewDevice(
   ctx: TxContext,
   { iss, sub, user_agent, address }: Pick<Row<"sessions">, "iss" | "sub" | "user_agent" | "address">,
@@ -115,7 +115,7 @@ async function mailNewDevice(
     ctx,
     { merchantId: null, notice: "sign_in", addresses: [person.email] },
     {
-      // Sessions that ended are forgotten: one mail for each browser in 30 days.
+      // Ended sessions are deleted, so this key limits the mails to one per browser in 30 days.
       key: `sign_in ${sub} ${hashOf(user_agent ?? "")}`,
       subject: "A new browser signed in to your console",
       lines: [
@@ -129,7 +129,7 @@ async function mailNewDevice(
   )
 }
 
-/** Gives the browser the cookie of its session; without a secret, takes it away. */
+/** Sets the browser's session cookie, or removes it if there is no secret. */
 export function giveCookie({ settings }: Pick<TxContext, "settings">, reply: FastifyReply, secret?: string): void {
   const cookie = {
     name: cookieNames(settings).session,

@@ -1,20 +1,20 @@
-/** The SQL of sessions and of sign-ins that have begun. Times are wall time: a sandbox's clock ends no session. */
+/** The SQL of sessions and started sign-ins. Times are wall time, so a sandbox's clock ends no session. */
 import { sql } from "kysely"
 import { type TxContext, wallTime } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import type { Subject } from "../../platform/http/authenticate.ts"
 import { endOf, IDLE_MS, SESSIONS_PER_PERSON } from "./session.ts"
 
-/** A session is noted as used at most this often. */
+/** A session's use is recorded at most this often. */
 const SEEN_STEP_MS = 60_000
 
-/** The condition of every read and change of sessions: that they have not ended. */
+/** The condition of every read and change of sessions: the session has not ended. */
 const lasting = (ctx: TxContext) => {
   const now = wallTime(ctx)
   return { now, idleSince: new Date(now.getTime() - IDLE_MS) }
 }
 
-/** The sessions with these hashes that have not ended, keyed by hash. */
+/** The open sessions with these hashes, keyed by hash. */
 export async function sessionsByHash(ctx: TxContext, hashes: readonly string[]): Promise<Map<string, Row<"sessions">>> {
   const { now, idleSince } = lasting(ctx)
   const rows = await ctx.db
@@ -27,7 +27,7 @@ export async function sessionsByHash(ctx: TxContext, hashes: readonly string[]):
   return new Map(rows.map(row => [row.hash, row]))
 }
 
-/** When each of these sessions ends if nobody uses it any more, keyed by id, of those that have not ended. */
+/** When each of these open sessions ends if it stays unused, keyed by id. */
 export async function lastingSessions(ctx: TxContext, ids: readonly string[]): Promise<Map<string, Date>> {
   const { now, idleSince } = lasting(ctx)
   const rows = await ctx.db
@@ -40,7 +40,7 @@ export async function lastingSessions(ctx: TxContext, ids: readonly string[]): P
   return new Map(rows.map(row => [row.id, endOf(row)]))
 }
 
-/** Records that a session is used, at most once a minute; never one that has ended meanwhile. */
+/** Records a session's use at most once a minute, and never for one that has ended in the meantime. */
 export async function noteSeen(ctx: TxContext, { id, last_seen_at }: Row<"sessions">): Promise<void> {
   const { now, idleSince } = lasting(ctx)
   const before = new Date(now.getTime() - SEEN_STEP_MS)
@@ -50,12 +50,12 @@ export async function noteSeen(ctx: TxContext, { id, last_seen_at }: Row<"sessio
     .set({ last_seen_at: now })
     .where("id", "=", id)
     .where("last_seen_at", ">", idleSince)
-    // Of many concurrent requests, one writes.
+    // Only one of many concurrent requests writes.
     .where("last_seen_at", "<=", before)
     .execute()
 }
 
-/** A person's sessions that have not ended, newest first. */
+/** A person's open sessions, newest first. */
 export async function sessionsOf(ctx: TxContext, { iss, sub }: Subject): Promise<Row<"sessions">[]> {
   const { now, idleSince } = lasting(ctx)
   return await ctx.db
@@ -70,7 +70,7 @@ export async function sessionsOf(ctx: TxContext, { iss, sub }: Subject): Promise
     .execute()
 }
 
-/** Adds a session, and ends the oldest ones of a person who has more than may be. */
+/** Adds a session, and ends the person's oldest ones beyond the limit. */
 export async function insertSession(ctx: TxContext, row: Row<"sessions">): Promise<void> {
   await ctx.db.insertInto("sessions").values(row).execute()
   const kept = ctx.db
@@ -90,7 +90,7 @@ export async function insertSession(ctx: TxContext, row: Row<"sessions">): Promi
   for (const { id } of ended) await notifyEnded(ctx, id)
 }
 
-/** The name of a person's merchant, the oldest membership's, which may be empty; undefined where the person belongs to none. */
+/** The name, possibly empty, of the merchant of a person's oldest membership; undefined without a membership. */
 export async function merchantNameOf(ctx: TxContext, { iss, sub }: Subject): Promise<string | undefined> {
   const found = ctx.db
     .selectFrom("persons")
@@ -103,7 +103,7 @@ export async function merchantNameOf(ctx: TxContext, { iss, sub }: Subject): Pro
   return (await found.executeTakeFirst())?.name
 }
 
-/** Ends a session of this person; false where there is none with this id. */
+/** Ends a session of this person; false if the person has none with this id. */
 export async function endSession(ctx: TxContext, { iss, sub }: Subject, id: string): Promise<boolean> {
   const ended = await ctx.db
     .deleteFrom("sessions")
@@ -116,19 +116,19 @@ export async function endSession(ctx: TxContext, { iss, sub }: Subject, id: stri
   return ended !== undefined
 }
 
-/** What the session's browser is being sent ends too (`identity/watch-credentials.ts`). */
+/** Also ends the streams to the session's browser (`identity/watch-credentials.ts`). */
 const notifyEnded = async (ctx: TxContext, id: string): Promise<void> =>
   void (await sql`select pg_notify('sluice', ${`credential ${id}`})`.execute(ctx.db))
 
-/** Ends the session with this hash, if there is one. */
+/** Ends the session with this hash, if it exists. */
 export async function endSessionWith(ctx: TxContext, hash: string): Promise<void> {
   const ended = await ctx.db.deleteFrom("sessions").where("hash", "=", hash).returning("id").executeTakeFirst()
   if (ended) await notifyEnded(ctx, ended.id)
 }
 
 /**
- * Takes the sign-in that a browser comes back from, so that nobody else can; undefined where none has this hash and
- * state, or it has expired. With another state it stays: any site can open the address of the return.
+ * Takes the sign-in of a returning browser, so that nobody else can. Returns undefined if none has this hash and state,
+ * or if it expired. A wrong state leaves it, because any site can open the return address.
  */
 export async function takeSignIn(
   ctx: TxContext,
@@ -143,7 +143,7 @@ export async function takeSignIn(
     .executeTakeFirst()
 }
 
-/** Deletes the sessions and the sign-ins that have ended. */
+/** Deletes ended sessions and sign-ins. */
 export async function forgetEnded(ctx: TxContext): Promise<void> {
   const { now, idleSince } = lasting(ctx)
   await ctx.db

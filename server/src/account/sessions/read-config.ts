@@ -1,11 +1,11 @@
-/** What a console has to know before anyone is signed in: the ways to sign in, and the networks. */
+/** What a console needs before sign-in: the ways to sign in, and the networks. */
 import { checksummed } from "../../platform/chain/hex.ts"
 import { networkFacts } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
 import type { SignInWay } from "../../platform/db/schema.ts"
 import { isLoopbackHost } from "../../platform/http/hosts.ts"
 
-/** The public facts of this installation for its console. */
+/** This installation's public facts for its console. */
 export async function consoleConfig(ctx: TxContext) {
   const { mode, baseUrl, consoleUrl } = ctx.settings
   const hasButtons = mode === "sandbox" && isLoopbackHost(new URL(consoleUrl).host)
@@ -30,11 +30,11 @@ export async function consoleConfig(ctx: TxContext) {
   }
 }
 
-/** The host of the identity provider at which people sign in to the console; null where there is none. */
+/** The host of the console's identity provider; null without one. */
 const providerOf = ({ settings }: Pick<TxContext, "settings">): string | null =>
   settings.oidcClient ? new URL(settings.oidcIssuer).host : null
 
-/** The merchants that the sandbox made, each known to its identity provider by its own id. */
+/** The merchants that the sandbox created. Its identity provider knows each by its id. */
 export const sandboxMerchants = (ctx: TxContext): Promise<{ id: string; name: string }[]> =>
   ctx.db
     .selectFrom("persons")

@@ -1,4 +1,4 @@
-/** `/api/console/config`, and the sessions of browsers: their beginning, their list and their end. */
+/** `/api/console/config`, and browser sessions: starting, listing and ending them. */
 import type { FastifyRequest } from "fastify"
 import { withActor } from "../../platform/actor.ts"
 import { type Context, inTransaction } from "../../platform/context.ts"
@@ -117,15 +117,15 @@ export function sessionRoutes(app: Server, ctx: Context): void {
   )
 }
 
-/** The person of a console request; throws `UNAUTHORIZED` where nobody is known. */
+/** The person of a console request; throws `UNAUTHORIZED` if the caller is unknown. */
 function personOf({ subject }: FastifyRequest): Subject {
   if (!subject) throw new ApiError("UNAUTHORIZED")
   return subject
 }
 
 /**
- * Throws `FOREIGN_REQUEST` for a sign-in that the console's own page did not send: a page that could sign its visitors in
- * as somebody else would see what they then enter.
+ * Throws `FOREIGN_REQUEST` for a sign-in that the console's own page did not send. Otherwise a page could sign its
+ * visitors in to another account and see what they enter.
  */
 function checkOrigin({ settings }: Context, { headers }: FastifyRequest): void {
   const isHere = placeOf(settings, headers.host) === "here"
@@ -156,7 +156,7 @@ async function begin(ctx: Context, request: FastifyRequest, { message, signature
   )
 }
 
-/** Who a merchant of the sandbox is; throws `VALIDATION_ERROR` for all others, and where this is no sandbox. */
+/** The subject of a sandbox merchant; throws `VALIDATION_ERROR` for any other merchant, and outside a sandbox. */
 async function sandboxMerchant(ctx: Context, { headers }: FastifyRequest, id: string): Promise<Subject> {
   if (ctx.settings.mode !== "sandbox") throw invalid("merchantId", "works only in the sandbox")
   if (!isLoopbackHost(headers.host)) throw new ApiError("FOREIGN_REQUEST")

@@ -1,4 +1,4 @@
-/** The wire contract of the console's sign-in: what a browser knows before it, sessions, and their end. */
+/** The wire contract of the console's sign-in: its public configuration, sessions, and their end. */
 import { Type } from "typebox"
 import { networkNames } from "../../platform/chain/network-facts.ts"
 import { AddressText, Described, Nullable, Strict, Timestamp } from "../../platform/http/schemas.ts"

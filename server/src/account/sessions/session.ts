@@ -3,30 +3,30 @@ import { hash, timingSafeEqual } from "node:crypto"
 import type { IncomingHttpHeaders } from "node:http"
 import type { Row } from "../../platform/db/schema.ts"
 
-/** A session that nobody uses for this long has ended. */
+/** A session ends after this long without use. */
 export const IDLE_MS = 3_600_000
-/** A session ends this long after it began, however much it is used. */
+/** A session ends this long after it started, however much it is used. */
 export const LONGEST_MS = 12 * 3_600_000
 /** How long a sign-in at the identity provider may take. */
 export const SIGN_IN_MS = 10 * 60_000
-/** How many sessions a person may have at a time; one more ends the oldest. */
+/** How many sessions a person may have at a time. One more ends the oldest. */
 export const SESSIONS_PER_PERSON = 50
-/** The characters of a secret: 256 random bits. */
+/** The length of a secret in characters: 256 random bits. */
 export const SECRET_CHARACTERS = 43
 
-/** The stored hash of what a cookie holds. A fast hash is enough: nobody can try 2²⁵⁶ values. */
+/** The stored hash of a cookie's secret. A fast hash is enough, because nobody can try 2²⁵⁶ values. */
 export const hashOf = (secret: string): string => hash("sha256", secret, "hex")
 
-/** Whether two hashes are the same, in a time that depends on neither. */
+/** Whether two hashes are equal, in a time that depends on neither. */
 export const isSameHash = (one: string, other: string): boolean =>
   timingSafeEqual(Buffer.from(one, "hex"), Buffer.from(other, "hex"))
 
-/** When a session ends if nobody uses it any more. */
+/** When a session ends if it stays unused. */
 export const endOf = ({ last_seen_at, expires_at }: Pick<Row<"sessions">, "last_seen_at" | "expires_at">): Date =>
   new Date(Math.min(last_seen_at.getTime() + IDLE_MS, expires_at.getTime()))
 
 /**
- * Whether a request with a session's cookie comes from a page of the console itself. A browser that does not say it counts
- * as another site's; so does the address bar, as a redirect of another site is sent for it too.
+ * Whether a page of the console itself sent a request with a session's cookie. A browser that does not say counts as
+ * another site's page. The address bar does too, because redirects from other sites look the same.
  */
 export const isFromConsole = ({ "sec-fetch-site": site }: IncomingHttpHeaders): boolean => site === "same-origin"

@@ -1,6 +1,6 @@
 /**
- * Invitations to become a member. An invitation names a verified e-mail address or a wallet, and only that person accepts it, once,
- * within seven days, with the token that was shown when it was made.
+ * Invitations to become a member. An invitation names a verified e-mail address or a wallet. Only that person can
+ * accept it, once within seven days, with the token that was shown at creation.
  */
 import { createHash, randomBytes } from "node:crypto"
 import { sql } from "kysely"
@@ -19,20 +19,20 @@ import { isGuarded, MEMBERS_PER_MERCHANT, mailRole, roleOf } from "./manage-memb
 const LIFE_MS = 7 * 86_400_000
 const TOKEN_BYTES = 32
 
-/** Who may accept an invitation: one of the two. */
+/** Who may accept an invitation: an e-mail address or a wallet. */
 export type Invited = { email: string; wallet: null } | { email: null; wallet: string }
 
 const hashOf = (token: string): string => createHash("sha256").update(token).digest("hex")
 
 /**
- * An address as it is compared. Letters of ASCII alone are lowered: some other letters become one of these, and would let somebody else
- * in.
+ * The form of an e-mail address for comparison. Only ASCII letters are lowered. Some other letters lower to ASCII, so a
+ * different address would match.
  */
 export const comparedEmail = (email: string): string => email.replaceAll(/[A-Z]/g, letter => letter.toLowerCase())
 
 /**
- * Makes an invitation, and returns its token for the only time. Call it inside a transaction that holds the right `team`. Throws
- * `INVALID_OPERATION` where the team has a hundred members, with those who are invited.
+ * Creates an invitation and returns its token, which is shown only once. Needs a transaction that holds the right
+ * `team`. Throws `INVALID_OPERATION` if the team, with pending invitations, has a hundred members.
  */
 export async function createInvitation(
   ctx: TxContext,
@@ -64,7 +64,7 @@ export async function createInvitation(
       {
         key: `invitation ${row.id}`,
         subject: "You are invited to a team",
-        // The token is in the fragment, which no server on the way gets. The page asks before it uses it.
+        // Browsers send the fragment, and so the token, to no server. The page asks before using it.
         lines: [
           `You are invited with the role ${role}, until ${row.expires_at.toISOString().slice(0, 10)}. Sign in with this address to accept.`,
         ],
@@ -90,7 +90,7 @@ async function checkRoom(ctx: TxContext, merchantId: string, now: Date): Promise
   )
 }
 
-/** Revokes an invitation; call it inside a transaction. Throws `NOT_FOUND` for what is not there, or another merchant's. */
+/** Revokes an invitation. Needs a transaction. Throws `NOT_FOUND` for an unknown or another merchant's id. */
 export async function revokeInvitation(ctx: TxContext, merchantId: string, id: string): Promise<void> {
   const gone = await ctx.db
     .deleteFrom("team_invitations")
@@ -101,13 +101,13 @@ export async function revokeInvitation(ctx: TxContext, merchantId: string, id: s
 }
 
 /**
- * Makes a person a member by an invitation's token, which is used up; returns the merchant. Call it inside a transaction. Throws
- * `NOT_FOUND` for a token of no open invitation, `INVITATION_REFUSED` where it can't count for this person now, and
- * `INVALID_OPERATION` for a member.
+ * Makes a person a member by an invitation's token, uses the token up and returns the merchant's id. Call it inside a
+ * transaction. Throws `NOT_FOUND` if no open invitation has the token, `INVITATION_REFUSED` if this person can't accept
+ * it now, and `INVALID_OPERATION` for a member.
  */
 export async function acceptInvitation(ctx: TxContext, subject: Subject, token: string): Promise<string> {
   const named = await openInvitation(ctx, token)
-  // Before anything is locked: a stranger with somebody else's token must hold nobody up.
+  // Checked before any lock, so that a stranger with a leaked token can't block anyone.
   checkAddressee(ctx, subject, named)
   const merchantId = named.merchant_id
   await lockMerchant(ctx.db, merchantId)
@@ -124,7 +124,7 @@ export async function acceptInvitation(ctx: TxContext, subject: Subject, token: 
       undefined,
       "You are a member of this merchant already. An owner can change your role.",
     )
-  // With those that were sent before it: a member who is removed must not come back with one of them.
+  // Earlier invitations go too. Otherwise a removed member could come back with one of them.
   await ctx.db
     .deleteFrom("team_invitations")
     .where("merchant_id", "=", merchantId)
@@ -169,7 +169,7 @@ function checkAddressee(ctx: TxContext, subject: Subject, { email, wallet }: Row
 
 const refused = (message: string) => new ApiError("INVITATION_REFUSED", undefined, message)
 
-/** Deletes the invitations that have expired. */
+/** Deletes expired invitations. */
 export async function forgetExpiredInvitations(ctx: Context): Promise<void> {
   await ctx.db.deleteFrom("team_invitations").where("expires_at", "<=", ctx.now()).execute()
 }

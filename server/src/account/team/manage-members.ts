@@ -1,4 +1,4 @@
-/** The members of a merchant: their roles, and how they leave. A merchant always has an owner. */
+/** A merchant's members: their roles, and how they leave. A merchant always has an owner. */
 import { sql } from "kysely"
 import type { TxContext } from "../../platform/context.ts"
 import { lockMerchant } from "../../platform/db/lock-merchant.ts"
@@ -10,28 +10,28 @@ import type { ProtectedChange } from "../identity/check-wallet-lock.ts"
 import { endKeysBeyond } from "../identity/end-keys-beyond.ts"
 import { isMailing, mailMembers, mailTo } from "../notifications/write-mails.ts"
 
-/** How many members a merchant may have, with those who are invited. */
+/** How many members a merchant may have, including invited ones. */
 export const MEMBERS_PER_MERCHANT = 100
 
-/** The roles that decide about money, or about who does: with the wallet lock on the payout wallet signs for them. */
+/** Roles that decide about money or roles; under the wallet lock, the payout wallet signs for them. */
 const GUARDED: readonly Role[] = ["owner", "admin", "finance"]
 
-/** Whether a new role needs the payout wallet's signature while the lock is on: it decides about money, and may do more than before. */
+/** Whether a new role needs the payout wallet under the lock: it is guarded and may do more than before. */
 export const isGuarded = (role: Role, before?: Role): boolean =>
   GUARDED.includes(role) &&
   (Object.keys(rightTable) as Right[]).some(
     right => hasRight(role, right) && !(before !== undefined && hasRight(before, right)),
   )
 
-/** The role of a person at a merchant; undefined where there is none. */
+/** The role of a person at a merchant; undefined if the person is no member. */
 export async function roleOf(ctx: TxContext, merchantId: string, personId: string): Promise<Role | undefined> {
   const row = ctx.db.selectFrom("members").select("role").where("person_id", "=", personId)
   return (await row.where("merchant_id", "=", merchantId).executeTakeFirst())?.role
 }
 
 /**
- * Locks a member's row until the transaction ends: it waits for the transactions that the member has begun. Call it before the
- * merchant's row is locked, as those may wait for that one.
+ * Locks a member's row until the transaction ends, after the member's open transactions. Call it before the merchant's
+ * row is locked, because those transactions may wait for that row.
  */
 export async function lockMember(ctx: TxContext, merchantId: string, personId: string): Promise<void> {
   await ctx.db
@@ -44,8 +44,8 @@ export async function lockMember(ctx: TxContext, merchantId: string, personId: s
 }
 
 /**
- * Locks the merchant's row, and checks again that who asks has a right: the role may have changed since the request began. Throws
- * `ROLE_REQUIRED`, or `MERCHANT_REQUIRED` for who is no member any more.
+ * Locks the merchant's row and checks the caller's right again, because the role may have changed since the request
+ * started. Throws `ROLE_REQUIRED`, or `MERCHANT_REQUIRED` for a former member.
  */
 export async function holdRight(ctx: TxContext, { merchantId, personId }: Member, right: Right): Promise<void> {
   await lockMerchant(ctx.db, merchantId)
@@ -54,13 +54,13 @@ export async function holdRight(ctx: TxContext, { merchantId, personId }: Member
   checkRight({ role }, right)
 }
 
-/** A member's role, and how much a member with the role support may decide about in a day. */
+/** A member's role, and the daily amount that a support member may decide about. */
 interface MemberTerms {
   role: Role
   moneyPerDay: number
 }
 
-/** What a member has after a change: a limit stays as it is where the change does not name it, and is 0 in another role. */
+/** A member's terms after a change. A limit stays if the change does not name it, and is 0 in other roles. */
 const changedTerms = (before: MemberTerms, { role, moneyPerDay }: MemberChange): MemberTerms => ({
   role,
   moneyPerDay: role === "support" ? (moneyPerDay ?? before.moneyPerDay) : 0,
@@ -80,7 +80,7 @@ async function termsOf(ctx: TxContext, merchantId: string, personId: string): Pr
   return await row.executeTakeFirst()
 }
 
-/** What a change of a member is to the wallet lock; undefined where the lock does not protect it. */
+/** How the wallet lock describes a change of a member; undefined if the lock does not protect it. */
 export async function guardedChange(
   ctx: TxContext,
   merchantId: string,
@@ -104,8 +104,8 @@ const inWords = ({ role, moneyPerDay }: MemberTerms): string =>
   `Role: ${role}${role === "support" ? `; decides about ${moneyPerDay} of a token a day` : ""}`
 
 /**
- * Changes a member's role, and the limit of one with the role support; call it inside a transaction that holds the right. Throws
- * `NOT_FOUND`, and `INVALID_OPERATION` for the last owner.
+ * Changes a member's role, and a support member's limit. Needs a transaction that holds the right. Throws `NOT_FOUND`,
+ * or `INVALID_OPERATION` for the last owner.
  */
 export async function changeMember(
   ctx: TxContext,
@@ -133,8 +133,8 @@ export async function changeMember(
 }
 
 /**
- * Removes a member, or lets one leave: who is the member may always, others need the right `team`. Call it inside a transaction. Throws
- * `ROLE_REQUIRED`, `NOT_FOUND`, and `INVALID_OPERATION` for the last owner.
+ * Removes a member. Members may always leave themselves; removing someone else needs the right `team`. Call it inside a
+ * transaction. Throws `ROLE_REQUIRED`, `NOT_FOUND`, or `INVALID_OPERATION` for the last owner.
  */
 export async function removeMember(ctx: TxContext, by: Member, personId: string): Promise<void> {
   const { merchantId } = by
@@ -153,8 +153,8 @@ export async function removeMember(ctx: TxContext, by: Member, personId: string)
 }
 
 /**
- * Mails a change of a member to that person, and one of an owner to the owners and admins; call it before the change is written. In the
- * sentence, NAME stands for the person.
+ * Mails a member's change to that person, or an owner's change to all owners and admins. Call it before the change is
+ * written. NAME in the sentence stands for the person.
  */
 export async function mailRole(
   ctx: TxContext,

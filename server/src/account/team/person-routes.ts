@@ -1,4 +1,4 @@
-/** `/api/console/me` and `/api/console/merchants`: who somebody is, and the merchants that a person starts. */
+/** `/api/console/me` and `/api/console/merchants`: who the person is, and the merchants that a person creates. */
 import type { FastifyRequest } from "fastify"
 import { type Context, inTransaction } from "../../platform/context.ts"
 import { ApiError } from "../../platform/errors.ts"
@@ -83,8 +83,8 @@ function callingPerson({ subject }: { subject: Subject | undefined }): Subject {
 }
 
 /**
- * The person of a request with the verified e-mail address: a token names it, and of a session it was recorded at the sign-in. A token
- * without one does not count for an address of before.
+ * A request's person with the verified e-mail address, which a token names, or for a session the sign-in recorded. If a
+ * token names none, an earlier address does not count.
  */
 async function withEmail(ctx: Context, request: FastifyRequest): Promise<Subject> {
   const subject = callingPerson(request)

@@ -1,4 +1,4 @@
-/** Who a person is and where a member, as `GET /api/console/me` answers it and the console's page begins with it. */
+/** Who a person is and their memberships, for `GET /api/console/me` and the console page. */
 import type { TxContext } from "../../platform/context.ts"
 import type { Subject } from "../../platform/http/authenticate.ts"
 import { hasRight, type Right, type Role, rightTable } from "../../platform/http/rights.ts"
@@ -6,7 +6,7 @@ import { type Membership, membershipsOf, storedPerson } from "../identity/find-m
 
 const rightsOf = (role: Role): Right[] => (Object.keys(rightTable) as Right[]).filter(right => hasRight(role, right))
 
-/** A membership with its rights, as it is shown. */
+/** Formats a membership with its rights for the API. */
 export const shownMembership = ({ merchantId, name, role, moneyPerDay = 0 }: Membership) => ({
   merchantId,
   name,
@@ -15,7 +15,7 @@ export const shownMembership = ({ merchantId, name, role, moneyPerDay = 0 }: Mem
   moneyPerDay: role === "support" ? moneyPerDay : null,
 })
 
-/** The person and the memberships. `email` is the verified address of this sign-in; undefined takes that of the last one. */
+/** The person and memberships. `email` is this sign-in's verified address; undefined uses the last one's. */
 export async function readMe(ctx: TxContext, subject: Subject, email?: string | null) {
   const merchants = (await membershipsOf(ctx, subject)) ?? []
   const stored = await storedPerson(ctx, subject)

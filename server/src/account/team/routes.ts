@@ -1,4 +1,4 @@
-/** `/api/console/team`: the members of a merchant, and the invitations to become one. */
+/** `/api/console/team`: a merchant's members and its invitations. */
 
 import { addressField } from "../../platform/chain/address-field.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
@@ -188,7 +188,7 @@ function callingMember({ member }: { member: Member | undefined }): Member {
   return member
 }
 
-/** Whom an invitation names; throws `VALIDATION_ERROR`. */
+/** The e-mail address or wallet that an invitation names; throws `VALIDATION_ERROR`. */
 function invitedOf({ chain, settings }: Context, given: { email?: string; wallet?: string; chain?: string }): Invited {
   if ((given.email === undefined) === (given.wallet === undefined))
     throw invalid("", "must name an `email` or a `wallet`, and not both")

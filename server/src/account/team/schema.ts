@@ -1,4 +1,4 @@
-/** The wire contract of persons, members and invitations. */
+/** The wire contract of people, members and invitations. */
 import { Type } from "typebox"
 import { type Right, ROLES, type Role, rightTable } from "../../platform/http/rights.ts"
 import { AddressInput, Described, ListEnd, Matching, Nullable, Strict, Timestamp } from "../../platform/http/schemas.ts"

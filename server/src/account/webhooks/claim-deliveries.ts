@@ -1,10 +1,10 @@
-/** Claims due deliveries so that every endpoint gets its turn, however many deliveries another endpoint has. */
+/** Claims due deliveries so that every endpoint gets its turn, however large another endpoint's backlog is. */
 import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
 import { type Db, undurable } from "../../platform/db/open.ts"
 import type { Row } from "../../platform/db/schema.ts"
 
-/** The columns that a worker needs. Without dates: parsing one costs more than all of these. */
+/** The columns that a worker needs. There are no dates, because parsing one costs more than all of these. */
 const columnNames = [
   "id",
   "event_id",
@@ -19,9 +19,9 @@ const columnNames = [
 
 /** A claimed delivery, with the columns that its worker needs. */
 export type ClaimedDelivery = Pick<Row<"deliveries">, (typeof columnNames)[number]> & {
-  /** The event's body, as it is sent. */
+  /** The event's body, as sent. */
   body: string
-  /** The event's. */
+  /** The event's type. */
   type: string
   traceparent: string | null
   target: Target
@@ -29,9 +29,9 @@ export type ClaimedDelivery = Pick<Row<"deliveries">, (typeof columnNames)[numbe
 
 /** The destination. Claimed rows of one endpoint share the object. */
 interface Target {
-  /** Null where there is none, or where it was deleted. */
+  /** Null if the delivery has no endpoint, or if it was deleted. */
   endpoint: (Pick<Row<"webhooks">, "url" | "active"> & { failing: boolean }) | null
-  /** The secrets that sign now, newest first: the endpoint's, or without an endpoint the account's; null for none. */
+  /** The current signing secrets, newest first: the endpoint's, or without an endpoint the account's; null for none. */
   sealed: string[] | null
 }
 
@@ -42,9 +42,9 @@ interface ClaimJob {
   limit: number
   perLane: number
   taken: ReadonlyMap<string, number>
-  /** How many of each lane are held now. */
+  /** How many deliveries of each lane are held now. */
   inFlight: ReadonlyMap<string, number>
-  /** How many deliveries of a merchant may be claimed; `rooms` by the merchant's id. */
+  /** How many deliveries of a merchant may be claimed; `rooms` holds exceptions by merchant id. */
   room: number
   rooms: ReadonlyMap<string, number>
   afterLane: string
@@ -54,21 +54,21 @@ interface ClaimJob {
 
 /**
  * Claims due deliveries round-robin over their lanes: the first of each lane, then the second of each, counting those
- * `inFlight`, up to `limit` in all, up to `perLane` less `taken` of one lane, and of one merchant up to its entry in `rooms` or else `room`. Merchants
- * take turns too, so that many lanes of one do not delay the others. A delivery waits for an earlier one of its lane and `order_key`
- * that was never attempted. The next call passes `nextLane` as `afterLane`; it is "" when all lanes were visited.
+ * `inFlight`. It takes up to `limit` in all, and up to `perLane` less `taken` of one lane. A merchant gets up to its
+ * entry in `rooms`, or else `room`. Merchants take turns too, so many lanes of one don't delay others. A delivery waits
+ * for an earlier one of its lane and `order_key` that was never attempted. The next call passes `nextLane` as
+ * `afterLane`; it is "" when all lanes were visited.
  *
- * The lanes are found by hops through the index, one for each lane, so 100,000 deliveries of one lane cost the others
- * nothing. A plain `order by run_at` would read all of them whenever that lane is full. The earlier delivery is found
- * with a `limit 1`: a `not exists` is planned as a join that reads the whole lane (66 ms beside 100,000 rows, not 3).
- * A listener's lane is passed over: its deliveries are pulled. Only the lease is written: `run_at` is indexed, and an update that changes no indexed column costs a third
- * (measured). The lease alone keeps other workers from the row. The claim returns everything that sending needs, as
- * each further read would delay it by a round trip; what deliveries share is returned once.
+ * The query hops through the index once per lane, so a lane with 100,000 deliveries costs the other lanes nothing. A
+ * plain `order by run_at` would read all of them whenever that lane is full. A `limit 1` finds the earlier delivery: a
+ * `not exists` becomes a join over the whole lane (66 ms instead of 3 at 100,000 rows). A listener's lane is skipped,
+ * because its deliveries are pulled. Only the lease is written, and it keeps other workers away. `run_at` is indexed,
+ * and an update that changes no indexed column costs a third (measured). The claim returns everything that sending
+ * needs, because each read adds a round trip, and shared data once.
  *
- * The claim's commit does not wait for the disk: a crash of the database can only lose the lease, and the delivery is
- * then due again. Each connection keeps the statement's plan, possibly from a time when the tables were nearly empty
- * and reading all of them was cheapest. The planner takes a limit that is a parameter as a tenth of the rows. With two
- * of them it expects one row, and uses the index.
+ * The claim's commit does not wait for the disk. A database crash can only lose the lease, and the delivery is then due
+ * again. Each connection keeps the plan, possibly from when nearly empty tables made a full scan cheapest. The planner
+ * estimates a limit parameter as a tenth of the rows. With two of them it expects one row and uses the index.
  */
 export async function claimDeliveries(db: Db, job: ClaimJob): Promise<{ rows: ClaimedDelivery[]; nextLane: string }> {
   const held = sql`lease_until >= clock_timestamp()`
@@ -120,17 +120,17 @@ export async function claimDeliveries(db: Db, job: ClaimJob): Promise<{ rows: Cl
   let body = ""
   const rows: ClaimedDelivery[] = []
   for (const row of result.rows) {
-    // When nothing is claimed, one row without an id says where the next call continues.
+    // If nothing was claimed, one row without an id says where the next call continues.
     if ((row.id as string | null) === null) continue
-    // Deliveries of one event follow each other, and only the first of them carries the body.
+    // Deliveries of one event are adjacent, and only the first carries the body.
     body = row.body ?? body
-    // The row itself and no copy: at ten thousand a second, each copy counts.
+    // The row is reused instead of copied: at ten thousand a second, each copy counts.
     rows.push(Object.assign(row, { body, target: targets[row.webhook_id ?? row.merchant_id] ?? NOWHERE }))
   }
   return { rows, nextLane: first?.next_lane ?? "" }
 }
 
-/** The endpoint and secrets of each destination with a claimed delivery, in one row. */
+/** SQL: one row with the endpoint and secrets of each claimed delivery's destination. */
 const targetsOfClaimed = (now: Date) => sql`
   select jsonb_object_agg(coalesce(t.webhook_id, t.merchant_id), jsonb_build_object('sealed', s.sealed,
     'endpoint', case when w.id is not null and w.deleted_at is null then
@@ -143,7 +143,7 @@ const targetsOfClaimed = (now: Date) => sql`
         select id, sealed, expires_at from webhook_secrets where webhook_id is null and merchant_id = t.merchant_id) x
       where x.expires_at is null or x.expires_at > ${now}) s on true`
 
-/** Keyed by the id of the endpoint, or without one of the merchant. */
+/** Keyed by the endpoint's id, or without an endpoint by the merchant's. */
 type Targets = Record<string, Target> | null
 
 const NOWHERE: Target = { endpoint: null, sealed: null }

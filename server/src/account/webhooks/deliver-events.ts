@@ -1,6 +1,6 @@
 /**
- * Delivers events: claims due deliveries in turn, sends them and records the results. A crash loses nothing: a delivery
- * that was claimed but not recorded is due again when its lease expires, with the same key.
+ * Delivers events: claims due deliveries, sends them and records the results. A crash loses nothing. If a claimed
+ * delivery was not recorded, it is due again when its lease expires, with the same idempotency key.
  */
 import { sql } from "kysely"
 import type { Context } from "../../platform/context.ts"
@@ -22,37 +22,33 @@ const LANES = 200
 /** The longest sleep: a lost wake-up costs at most this much. */
 const MAX_SLEEP_MS = 5_000
 /**
- * An endpoint that took this long gets one request at a time until it is fast again, so that it does not fill all
- * places.
+ * An endpoint whose answer took this long gets one request at a time until it is fast again. Otherwise it would fill
+ * all slots.
  */
 const SLOW_MS = 5_000
-/** An endpoint whose last delivery succeeded this recently gets prefetched deliveries, up to its concurrency limit. */
+/** An endpoint gets prefetched deliveries, up to its concurrency limit, if its last success took at most this long. */
 const QUICK_MS = 250
 /**
- * A prefetched row that has not started within this time is given back: its endpoint may have been paused, or its
- * secret rolled.
+ * A prefetched row that has not started within this time is given back, because its endpoint may have been paused or
+ * its secret rolled.
  */
 const AHEAD_MS = 1_000
-/** Rows are prefetched only while this share of the places is free; otherwise rows of other lanes need the places. */
+/** Rows are prefetched only while this share of the slots is free. Below that, other lanes need the slots. */
 const AHEAD_FREE = 0.25
 /**
- * The next claim waits one millisecond for each row that a claim found, and at most this long. Where thousands of new
- * ones come each second, each statement then claims, and records, several times as many. A single new delivery delays
- * no other.
+ * The next claim waits one millisecond for each row found, and at most this long. With thousands of new rows a second,
+ * each statement then claims and records several times as many. A single new delivery delays no other.
  */
 const MAX_GAP_MS = 10
-/** How many lanes that are not quick are remembered: 2,000 made a claim take 13 ms instead of 3 (measured). */
+/** How many lanes that are not quick are remembered. With 2,000, a claim took 13 ms instead of 3 (measured). */
 const MAX_REMEMBERED = 500
-/** How long a stopping process waits for answers. Another process then retries the deliveries that are still open. */
+/** How long a stopping process waits for answers. Other processes retry the deliveries that are still open. */
 const STOP_GRACE_MS = 10_000
 
 export interface Deliverer {
-  /**
-   * Claims due deliveries as far as there is room, prefetches some, and starts to send them; returns how many were
-   * claimed.
-   */
+  /** Claims due deliveries while there is room, prefetches some, and starts sending. Returns how many were claimed. */
   round(): Promise<number>
-  /** The least time from the start of the last round to the start of the next, in milliseconds. */
+  /** The shortest time between the starts of two rounds, in milliseconds. */
   gapMs(): number
   /**
    * Resolves when nothing is being sent or recorded. After the signal, deliveries that have not started are given back.
@@ -71,15 +67,15 @@ interface EndpointLane {
   sending: number
   /** Oldest first. */
   waiting: WaitingDelivery[]
-  /** Whether the last claim took as many rows as there was room for, so that more may be due. */
+  /** Whether the last claim filled the room that there was, which means that more rows may be due. */
   hasMore: boolean
 }
 
-/** The deliveries of one process; `cut` aborts those being sent. */
+/** Opens one process's deliverer; `cut` aborts the deliveries being sent. */
 // long: claiming, starting and finishing share the lanes and the places, and every step frees room for another
 export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): Deliverer {
   const { concurrency, concurrencyPerEndpoint } = ctx.settings.webhooks
-  /** Further rows of a lane are claimed when this many prefetched ones are left. */
+  /** Claims more rows of a lane when this many prefetched ones are left. */
   const refillAt = Math.ceil(concurrencyPerEndpoint / 2)
   const lanes = new Map<string, EndpointLane>()
   const pace = openPace()
@@ -89,7 +85,7 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
   let gapMs = 0
   const recorder = openRecorder(ctx, cut, recorded => {
     for (const { delivery } of recorded) places.give(delivery.merchant_id)
-    // A place is free, so a row that waited for an earlier one's first attempt may start.
+    // A slot is free, so a row that waited for an earlier one's first attempt may start.
     ctx.wakes.wakeHere("deliveries")
   })
 
@@ -126,7 +122,7 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
     return rows.length
   }
 
-  /** Starts as many rows of a lane as there is room for, and gives back those that have waited too long. */
+  /** Starts as many of a lane's rows as there is room for, and gives back rows that waited too long. */
   function advance(name: string): void {
     const held = lanes.get(name)
     if (!held) return
@@ -160,12 +156,12 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
       result = await exchange(ctx, sender, row, cut)
       if (result) pace.answered(row.lane, result.attempt)
     } finally {
-      // A delivery keeps its place until it is recorded: if the database stalls, the sending must stop.
+      // A delivery keeps its slot until it is recorded. If the database stalls, sending must stop.
       if (!result) places.give(row.merchant_id)
       lane.sending--
       deliveriesInFlight.dec()
       advance(row.lane)
-      // The next rows are claimed while the prefetched ones are being sent, not only after these are recorded.
+      // The next rows are claimed while the prefetched ones are being sent, not after they are recorded.
       if (lane.hasMore && lane.waiting.length <= refillAt) {
         lane.hasMore = false
         ctx.wakes.wakeHere("deliveries")
@@ -183,11 +179,11 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
   return { round, gapMs: () => gapMs, idle }
 }
 
-/** Remembers how fast the endpoints of the last lanes that were not quick answered last. */
+/** Remembers the lanes that were slow, or not quick, at their last delivery. */
 function openPace() {
   const slow = new Set<string>()
   const notQuick = new Set<string>()
-  /** The newest are at the end. Each is sent with every claim, so the oldest are forgotten. */
+  /** The newest lanes are at the end. Every claim sends all of them, so the oldest are dropped. */
   const addTo = (lanes: Set<string>, lane: string) => {
     lanes.delete(lane)
     lanes.add(lane)
@@ -196,7 +192,7 @@ function openPace() {
   }
   return {
     isSlow: (lane: string) => slow.has(lane),
-    /** The lane's rows waited too long in this process. */
+    /** This process held the lane's rows for too long. */
     gaveBack: (lane: string) => addTo(notQuick, lane),
     answered: (lane: string, { durationMs, error }: Attempt) => {
       if (durationMs >= SLOW_MS) addTo(slow, lane)
@@ -205,8 +201,7 @@ function openPace() {
       else addTo(notQuick, lane)
     },
     /**
-     * How many places a claim leaves empty in a lane: the prefetched ones where it is not quick, all but one where it
-     * is slow.
+     * How many slots a claim leaves empty per lane: the prefetch if the lane is not quick, all but one if it is slow.
      */
     reserved: (ahead: number, perLane: number) =>
       new Map([...notQuick].map(lane => [lane, ahead + (slow.has(lane) ? perLane - 1 : 0)])),
@@ -215,7 +210,7 @@ function openPace() {
 
 type Room = Pick<Parameters<typeof claimDeliveries>[1], "limit" | "perLane" | "taken" | "inFlight" | "room" | "rooms">
 
-/** Claims due deliveries, from the lanes after `lane` on, until some are found or all lanes were checked. */
+/** Claims due deliveries from the lanes after `lane`, until it finds some or has checked all lanes. */
 async function claimFrom(ctx: Context, lane: string, room: Room): ReturnType<typeof claimDeliveries> {
   const leaseMs = AHEAD_MS + ctx.settings.webhooks.timeoutMs + LEASE_MARGIN_MS
   for (let afterLane = lane; ; ) {
@@ -225,9 +220,7 @@ async function claimFrom(ctx: Context, lane: string, room: Room): ReturnType<typ
   }
 }
 
-/**
- * Sends one delivery. Undefined where there is nothing to record: it was skipped, or `cut` ended it without an answer.
- */
+/** Sends one delivery. Returns undefined if it was skipped, or if `cut` ended it without an answer. */
 async function exchange(
   ctx: Context,
   sender: Sender,
@@ -247,8 +240,7 @@ async function exchange(
     sender.send({ ...message, traceparent }, { timeoutMs: ctx.settings.webhooks.timeoutMs, signal: cut }),
   )
   if (cut?.aborted && attempt.status === null) {
-    // It is due at once for the next worker. The receiver may have got it, and then recognises it by its idempotency
-    // key.
+    // The delivery is due immediately for the next worker. If the receiver already got it, the idempotency key tells.
     await releaseLease(ctx.db, "deliveries", row)
     return undefined
   }
@@ -262,8 +254,8 @@ interface Destination {
 }
 
 /**
- * The destination of a delivery: its endpoint, or the URL that it is bound to, with the secrets that sign. A deleted
- * endpoint has no URL; a delivery that was bound to one still goes there while the endpoint's secrets sign.
+ * A delivery's destination: its endpoint, or the URL that it is bound to, with the signing secrets. A deleted endpoint
+ * has no URL, but a delivery bound to one still goes there while the endpoint's secrets sign.
  */
 async function destinationOf(ctx: Context, row: ClaimedDelivery): Promise<Destination | undefined> {
   const { merchant_id: merchantId, webhook_id: webhookId, url } = row
@@ -273,11 +265,11 @@ async function destinationOf(ctx: Context, row: ClaimedDelivery): Promise<Destin
     webhookId !== null && endpoint ? { id: webhookId, url: endpoint.url, failing: endpoint.failing } : undefined
   if (url === null) return endpoint ? { url: endpoint.url, secrets: secrets ?? [], webhook } : undefined
   if (webhookId === null) return { url, secrets: secrets ?? [await accountSecret(ctx, merchantId)], webhook }
-  // An answer from a URL that the endpoint has left says nothing about the endpoint.
+  // An answer from an endpoint's old URL says nothing about the endpoint.
   return secrets && { url, secrets, webhook: endpoint?.url === url ? webhook : undefined }
 }
 
-/** Marks a delivery as skipped: its endpoint was paused or deleted after it was emitted. */
+/** Marks a delivery as skipped because its endpoint was paused or deleted after the event was emitted. */
 async function skip(ctx: Context, delivery: ClaimedDelivery): Promise<void> {
   await ctx.db
     .updateTable("deliveries")
@@ -301,7 +293,7 @@ export async function runDeliveries(ctx: Context, sender: Sender): Promise<void>
   await sender.close()
 }
 
-/** How many old events one statement deletes, and how long a round does so, in milliseconds. */
+/** How many old events one statement deletes, and how long a round may take, in milliseconds. */
 const OLD_EVENTS = 1_000
 const FORGET_MS = 20_000
 
@@ -312,8 +304,8 @@ export async function forgetOldEvents(ctx: Context): Promise<void> {
 }
 
 /**
- * Deletes some of them; returns how many. An event stays if one of its deliveries has been sent again meanwhile, or is
- * being changed: what is locked here is read as it is by then. Other processes take other events.
+ * Deletes a batch of old events and returns how many. An event stays if one of its deliveries was resent or is being
+ * changed, because the row lock reads its current state. Other processes take other events.
  */
 async function forgetSome(ctx: Context): Promise<number> {
   const before = new Date(ctx.now().getTime() - ctx.settings.webhooks.retentionMs)

@@ -1,4 +1,4 @@
-/** `/api/console/deliveries` and `/api/console/events`: which events there are, what was sent where, every attempt, and resending. */
+/** `/api/console/deliveries` and `/api/console/events`: events, deliveries, attempts, and resending. */
 import { sql } from "kysely"
 import { type Context, reading } from "../../platform/context.ts"
 import { ApiError } from "../../platform/errors.ts"

@@ -1,19 +1,19 @@
 /**
- * The places of one process for deliveries that are claimed and not recorded. A tenth is a reserve for merchants that
- * hold few. Of the others a merchant may take as many as it leaves free, so alone it gets half of them ("dynamic
- * thresholds", Choudhury and Hahne, 1998). Without the reserve, merchants whose receivers begin to hang one after the
- * other would halve what is free until nothing is left.
+ * One process's slots for claimed deliveries that are not recorded yet. A tenth is reserved for merchants that hold
+ * few. A merchant may hold as many of the rest as it leaves free, so alone it gets half ("dynamic thresholds",
+ * Choudhury and Hahne, 1998). Without the reserve, merchants whose receivers hang one after the other would halve the
+ * free slots until none is left.
  */
 interface Slots {
   free(): number
   take(merchantId: string): void
   give(merchantId: string): void
-  /** How many more each merchant may take now: `rooms` for those that hold some, and `room` for the others. */
+  /** How many more each merchant may take now: `rooms` for merchants that hold some, `room` for all others. */
   shares(): { room: number; rooms: Map<string, number> }
 }
 
 /**
- * Opens places, all free.
+ * Opens slots, all free.
  *
  * @example const slots = openSlots(4)
  * slots.take("mer_1")
@@ -22,7 +22,7 @@ interface Slots {
 export function openSlots(total: number): Slots {
   let free = total
   const reserve = Math.floor(total / 10)
-  /** Up to here a merchant takes from the reserve too. */
+  /** A merchant that holds at most this many also takes from the reserve. */
   const few = Math.max(1, Math.floor(total / 100))
   const taken = new Map<string, number>()
   return {
@@ -38,7 +38,7 @@ export function openSlots(total: number): Slots {
       else taken.delete(merchantId)
     },
     shares: () => {
-      // With n more, n + held are held and free - n are left: they are equal at half of the difference.
+      // After n more, n + held are held and free - n are left. They are equal at half of the difference.
       const share = (held: number) => Math.ceil((free - reserve - held) / 2)
       const roomOf = (held: number) => Math.max(0, share(held), Math.min(few - held, free))
       return { room: roomOf(0), rooms: new Map([...taken].map(([merchantId, held]) => [merchantId, roomOf(held)])) }

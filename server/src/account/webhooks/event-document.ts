@@ -1,4 +1,4 @@
-/** The requests that the service sends for events, as the API document has them. */
+/** The event requests that the service sends, for the API document. */
 import { Type } from "typebox"
 import { Described, Timestamp } from "../../platform/http/schemas.ts"
 import { exampleOf } from "./event-examples.ts"
@@ -77,7 +77,7 @@ const bodySchema = (type: EventType) =>
     data: dataSchemas[type],
   })
 
-/** Every event: its name, when it is sent and to whom, the schema of its body, and an example. */
+/** Every event: its name, when it is sent and to whom, its body's schema, and an example. */
 export const eventCatalogue = eventTypes.map(type => ({
   type,
   summary: summaries[type],

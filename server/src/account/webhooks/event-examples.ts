@@ -1,4 +1,4 @@
-/** An example of what is sent for each event, for the API document and for receivers' tests. */
+/** An example body for each event, for the API document and receivers' tests. */
 import type { EventData } from "./events.ts"
 import type { EventType } from "./webhook.ts"
 
@@ -174,7 +174,7 @@ const data: EventData = {
   ping: { webhookId: `c${ID}` },
 }
 
-/** The data of an event's example, of this merchant. */
+/** The example data of an event, with this merchant's id. */
 export function exampleDataOf<T extends EventType>(event: T, merchantId: string): EventData[T] {
   const example = data[event]
   return "merchantId" in example ? { ...example, merchantId } : example

@@ -1,4 +1,4 @@
-/** What a merchant does with its webhooks and their deliveries. */
+/** Registers, changes and deletes webhooks, and resends their deliveries. */
 import { type RawBuilder, sql } from "kysely"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
 import { lockMerchant } from "../../platform/db/lock-merchant.ts"
@@ -16,12 +16,12 @@ import type { Sender } from "./send.ts"
 import { ROWS_PER_STATEMENT, skipWaiting } from "./skip-deliveries.ts"
 import { type EventType, isNoReceiver, originOf, PING, receiverFault } from "./webhook.ts"
 
-/** Limited, because each event has one row for each endpoint. */
+/** Every event adds one delivery row per endpoint, so the number of endpoints is limited. */
 const MAX_WEBHOOKS = 100
-/** How long a request sends deliveries again, in milliseconds: half of what its statements may take. */
+/** The longest that one recover request resends deliveries, in milliseconds: half of the statement timeout. */
 const RECOVER_MS = 5_000
 
-/** The merchant's webhook; throws `NOT_FOUND` for a deleted one, for a listener and for one of another merchant. */
+/** Returns the merchant's webhook. Throws `NOT_FOUND` for a deleted one, a listener or another merchant's. */
 export async function readWebhook(ctx: TxContext, merchantId: string, id: string): Promise<Row<"webhooks">> {
   return found(await own(ctx, merchantId, id).executeTakeFirst())
 }
@@ -59,7 +59,7 @@ export async function tryWebhook(ctx: Context, sender: Sender, body: WebhookCrea
   return { id, secret, body }
 }
 
-/** Registers an endpoint that {@link tryWebhook} has tried. Call it inside a transaction. Throws `VALIDATION_ERROR` beyond the hundredth. */
+/** Registers an endpoint that {@link tryWebhook} tried. Needs a transaction. Throws `VALIDATION_ERROR` after 100. */
 export async function createWebhook(
   ctx: TxContext,
   merchantId: string,
@@ -96,8 +96,8 @@ export async function createWebhook(
 }
 
 /**
- * Changes the given fields; a new URL is tried first. Activating the endpoint clears the reason why it was inactive.
- * Its old URL is notified that it was moved or paused, or that its subscriptions changed.
+ * Changes the given fields and tries a new URL first. Activating the endpoint clears the reason why it was inactive.
+ * The old URL is notified of a move, a pause or changed subscriptions.
  */
 export async function changeWebhook(
   ctx: Context,
@@ -123,7 +123,7 @@ export async function changeWebhook(
       .updateTable("webhooks")
       .set({
         updated_at: ctx.now(),
-        // The failures were those of the URL before.
+        // The old URL's failures say nothing about the new one.
         ...(body.url === undefined || body.url === before.url ? {} : { url: body.url, failing_since: null }),
         ...(body.events === undefined ? {} : { events: JSON.stringify([...new Set(body.events)]) }),
         ...(body.description === undefined ? {} : { description: body.description }),
@@ -136,7 +136,7 @@ export async function changeWebhook(
   })
 }
 
-/** Whether two lists of subscriptions name the same events. */
+/** Whether two subscription lists name the same events. */
 const isSame = (some: readonly string[], others: readonly string[]): boolean =>
   new Set(some).symmetricDifference(new Set(others)).size === 0
 
@@ -144,9 +144,8 @@ type WebhookChanged = EventData["settings.webhook_changed"]
 type Changed = Pick<Row<"webhooks">, "id" | "merchant_id" | "url">
 
 /**
- * Notifies every endpoint that one was changed, and that endpoint at its URL before the change: the holder of a stolen
- * token must not be able to silence it first. Call it inside the transaction of the change, before the change is
- * written.
+ * Notifies every endpoint that one changed, and the changed one at its old URL. Otherwise an attacker with a stolen
+ * token could silence that endpoint first. Call it inside the change's transaction, before the change is written.
  */
 async function notifyChange(
   ctx: TxContext,
@@ -161,7 +160,7 @@ async function notifyChange(
 }
 
 /**
- * Notifies all endpoints but this one. They get only origins, in an event of their own: paths and queries may contain
+ * Notifies all endpoints except this one. The event carries only origins, because paths and queries may contain
  * secrets, such as those of a chat's incoming webhook.
  */
 export async function notifyOthers(
@@ -182,8 +181,8 @@ const changed = (merchantId: string, what: string) => ({
 })
 
 /**
- * Removes a webhook. It is notified, and nothing else is sent to it that was not claimed before. Its deliveries can still be read. Its
- * secrets sign for 24 more hours, for deliveries in progress.
+ * Deletes a webhook and notifies it. Only deliveries that were already claimed are still sent. Its deliveries stay
+ * readable, and its secrets sign for 24 more hours for deliveries in progress.
  */
 export async function deleteWebhook(ctx: Context, merchantId: string, id: string): Promise<void> {
   await inTransaction(ctx, async ctx => {
@@ -200,7 +199,7 @@ export async function deleteWebhook(ctx: Context, merchantId: string, id: string
 }
 
 /**
- * Creates a new secret for the webhook and returns it, once. The webhook is notified with a signature of the old secret
+ * Creates a new secret for the webhook and returns it once. The notice to the webhook is signed with the old secret
  * too. Call it inside a transaction.
  */
 export async function rollWebhookSecret(ctx: TxContext, merchantId: string, id: string): Promise<string> {
@@ -208,7 +207,7 @@ export async function rollWebhookSecret(ctx: TxContext, merchantId: string, id: 
   return await rollSecret(ctx, { merchantId, webhookId: id })
 }
 
-/** Creates a new secret for the account and returns it, once. Every endpoint is notified. Call it inside a transaction. */
+/** Creates a new account secret and returns it once. Every endpoint is notified. Call it inside a transaction. */
 export async function rollAccountSecret(ctx: TxContext, merchantId: string): Promise<string> {
   await lockMerchant(ctx.db, merchantId)
   const data = { merchantId, webhookId: null, change: "account_secret_rolled" as const, url: null, newUrl: null }
@@ -217,8 +216,7 @@ export async function rollAccountSecret(ctx: TxContext, merchantId: string): Pro
 }
 
 /**
- * Sends a `ping`, or the example of another event, the same way as any event, to a paused webhook too; returns the
- * delivery's id.
+ * Sends a `ping` or another event's example like any event, even to a paused webhook, and returns the delivery's id.
  */
 export async function sendTest(
   ctx: TxContext,
@@ -242,9 +240,9 @@ export async function sendTest(
 }
 
 /**
- * Sends a delivery again now, also to a paused webhook. This replaces a planned retry and has its own count of
- * attempts; a delivery that is being sent right now starts to count again. Throws `NOT_FOUND` for one of another
- * merchant, and when its webhook was deleted.
+ * Resends a delivery now, even to a paused webhook. The resend replaces a planned retry and counts its own attempts. If
+ * the delivery is being sent right now, its count restarts. Throws `NOT_FOUND` for another merchant's delivery, or if
+ * its webhook was deleted.
  */
 export async function resend(ctx: TxContext, merchantId: string, deliveryId: string): Promise<void> {
   const { numUpdatedRows } = await ctx.db
@@ -260,7 +258,7 @@ export async function resend(ctx: TxContext, merchantId: string, deliveryId: str
   ctx.onCommit(() => ctx.wakes.wakeSoon("deliveries"))
 }
 
-/** SQL: whether a delivery's event has no data any more. */
+/** SQL: whether a delivery's event was erased. */
 const isOfErased = sql`exists (select from events e where e.id = deliveries.event_id and e.erased_at is not null)`
 
 async function isErased(ctx: TxContext, merchantId: string, deliveryId: string): Promise<boolean> {
@@ -272,8 +270,8 @@ async function isErased(ctx: TxContext, merchantId: string, deliveryId: string):
 }
 
 /**
- * Sends again every delivery that failed or was skipped since a time, the oldest first, as far as a request has time
- * for. `more`: whether there are others, for the next request.
+ * Resends every delivery that failed or was skipped since a time, oldest first, within the time of one request. `more`
+ * says whether another request is needed.
  */
 export async function recover(
   ctx: Context,
@@ -316,8 +314,8 @@ export async function recover(
 }
 
 /**
- * A process that is sending it keeps the claim until the result is recorded. A delivery in progress keeps the URL that
- * it was bound to; a finished one goes to the endpoint's current URL.
+ * The process that is sending it keeps the claim until the result is recorded. A delivery in progress keeps the URL
+ * that it was bound to. A finished one goes to the endpoint's current URL.
  */
 const again = (ctx: TxContext) => ({
   url: ifEnded(sql`null`, sql`url`),
@@ -348,7 +346,7 @@ async function probe(
   const message = { url, secrets, eventId, idempotencyKey: newId("dlv"), body: JSON.stringify(event) }
   const timeoutMs = ctx.settings.webhooks.probeTimeoutMs
   const { status, error } = await sender.send(message, { timeoutMs, signal: ctx.signal })
-  // An answer that never ends still comes from a receiver, only too late.
+  // An answer that never ends still shows that there is a receiver.
   const reached = status !== null && !isNoReceiver(status) && (error === null || error === `answered ${status}`)
   if (!reached)
     throw new ApiError("URL_UNREACHABLE", undefined, `The webhook's URL could not be reached: ${error ?? status}.`)

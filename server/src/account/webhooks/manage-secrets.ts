@@ -1,4 +1,4 @@
-/** Signing secrets of each webhook, and of the account for addresses that are not webhooks. Encrypted at rest. */
+/** Signing secrets of each webhook, and of the account for URLs that are no webhooks. Encrypted at rest. */
 import { randomBytes } from "node:crypto"
 import { sql } from "kysely"
 import type { Context, TxContext } from "../../platform/context.ts"
@@ -6,21 +6,21 @@ import { ApiError } from "../../platform/errors.ts"
 import { dueNow } from "../../platform/jobs/due-now.ts"
 import { seal, unseal } from "../../platform/secrets.ts"
 
-/** A rolled secret still signs for this long, beside the new one. */
+/** A rolled secret still signs for this long, together with the new one. */
 export const OVERLAP_MS = 24 * 3_600_000
 /**
- * However often a secret is rolled, at most this many sign, because a header has a limited size. The one that has
- * signed longest stays among them, so that frequent rolls lock out no receiver that checks signatures.
+ * At most this many secrets sign, because a header's size is limited. The oldest signing secret is among them, so that
+ * frequent rolls lock out no receiver that checks signatures.
  */
 const MAX_SECRETS = 4
 
-/** The owner of a secret: a webhook, or the account where `webhookId` is null. */
+/** The owner of a secret: a webhook, or the account if `webhookId` is null. */
 export interface Owner {
   merchantId: string
   webhookId: string | null
 }
 
-/** A secret in the form of Standard Webhooks. */
+/** Generates a secret in the form of Standard Webhooks. */
 export const newSecret = (): string => `whsec_${randomBytes(32).toString("base64")}`
 
 const sealedFor = ({ merchantId, webhookId }: Owner): string => webhookId ?? merchantId
@@ -28,7 +28,7 @@ const sealedFor = ({ merchantId, webhookId }: Owner): string => webhookId ?? mer
 const ofOwner = ({ merchantId, webhookId }: Owner) =>
   sql<boolean>`merchant_id = ${merchantId} and webhook_id is not distinct from ${webhookId}`
 
-/** The row of a new secret, for the caller to insert. */
+/** Returns the row of a new secret, for the caller to insert. */
 export function newSecretRow(ctx: TxContext, owner: Owner, secret = newSecret()) {
   return {
     merchant_id: owner.merchantId,
@@ -39,8 +39,8 @@ export function newSecretRow(ctx: TxContext, owner: Owner, secret = newSecret())
 }
 
 /**
- * Makes a new secret the newest one, for the caller to show. The previous ones sign for 24 more hours. Call it inside a
- * transaction that has locked the owner's row: otherwise two concurrent calls would both create the newest.
+ * Makes a new secret the newest one and returns it. The previous ones sign for 24 more hours. Call it in a transaction
+ * that locked the owner's row. Otherwise, two concurrent calls would both create the newest.
  */
 export async function rollSecret(ctx: TxContext, owner: Owner, secret = newSecret()): Promise<string> {
   const now = ctx.now()
@@ -57,7 +57,7 @@ export async function rollSecret(ctx: TxContext, owner: Owner, secret = newSecre
   return secret
 }
 
-/** Lets an owner's newest secret sign for 24 more hours, and no longer. */
+/** Keeps an owner's newest secret signing for 24 more hours, and no longer. */
 export async function retireSecrets(ctx: TxContext, owner: Owner): Promise<void> {
   await ctx.db
     .updateTable("webhook_secrets")
@@ -68,8 +68,8 @@ export async function retireSecrets(ctx: TxContext, owner: Owner): Promise<void>
 }
 
 /**
- * The account's newest secret. It is created with the merchant; a merchant older than this feature gets it here. No
- * lock is taken: of two concurrent callers, one inserts.
+ * The account's newest secret. It is created with the merchant, or here for a merchant older than this feature. There
+ * is no lock, because only one of two concurrent callers inserts.
  */
 export async function accountSecret(ctx: TxContext, merchantId: string): Promise<string> {
   const owner = { merchantId, webhookId: null }
@@ -85,7 +85,7 @@ export async function accountSecret(ctx: TxContext, merchantId: string): Promise
   return made
 }
 
-/** The account's newest secret if it was never shown; throws `INVALID_OPERATION` when it was. Call it inside a transaction. */
+/** The account's newest secret. Throws `INVALID_OPERATION` if it was shown before. Needs a transaction. */
 export async function revealAccountSecret(ctx: TxContext, merchantId: string): Promise<string> {
   await accountSecret(ctx, merchantId)
   const owner = { merchantId, webhookId: null }
@@ -118,13 +118,13 @@ export async function secretsOf(ctx: TxContext, owner: Owner): Promise<string[]>
   return rows.map(({ sealed }) => opened(ctx, owner, sealed))
 }
 
-/** Deriving a key and decrypting costs 20 times as much as a signature; recently decrypted secrets are cached. */
+/** Recently decrypted secrets are cached, because key derivation and decryption cost as much as 20 signatures. */
 const known = new Map<string, string>()
 const MAX_KNOWN = 10_000
 
-/** Decrypts a secret that was stored as `sealed` for this owner; throws where it is another's. */
+/** Decrypts a secret that was stored as `sealed` for this owner; throws if it belongs to another. */
 export function opened(ctx: TxContext, owner: Owner, sealed: string): string {
-  // The key contains the owner: a row copied over another merchant's must throw here, as it does when it is decrypted.
+  // The cache key names the owner. A row copied over another merchant's must throw here, as it does in decryption.
   const key = `${sealedFor(owner)} ${sealed}`
   const before = known.get(key)
   if (before !== undefined) return before
@@ -134,12 +134,12 @@ export function opened(ctx: TxContext, owner: Owner, sealed: string): string {
   return secret
 }
 
-/** The part of a secret that may be shown: enough to distinguish two secrets. */
+/** The part of a secret that may be shown, enough to tell two secrets apart. */
 export const masked = (secret: string): string => `whsec_…${secret.slice(-5)}`
 
 /** Deletes the expired secrets. */
 export async function forgetExpiredSecrets(ctx: Context): Promise<void> {
-  // The first condition is the index's.
+  // The first condition lets the index be used.
   const isExpired = sql<boolean>`expires_at <= ${ctx.now()} and expires_at <= ${dueNow(ctx.now())}`
   await ctx.db.deleteFrom("webhook_secrets").where(isExpired).execute()
 }

@@ -3,14 +3,14 @@ import { sql } from "kysely"
 import type { Context } from "../../platform/context.ts"
 import { webhookBacklog, webhookOldest } from "../../platform/metrics.ts"
 
-/** The count stops here: 100,000 entries of the index take about 20 ms. */
+/** The count stops here, because 100,000 index entries take about 20 ms. */
 const MAX_COUNTED = 100_000
 const EVERY_MS = 15_000
 
-/** SQL: whether workers send it. A listener's are pulled, and no worker makes them fewer. */
+/** SQL: whether workers send a delivery. A listener's deliveries are pulled, so workers don't reduce them. */
 const isSent = sql`not starts_with(lane, 'lsn_')`
 
-/** Measures the pending deliveries. Returns in how many milliseconds to measure again. */
+/** Measures the pending deliveries. Returns the milliseconds until the next measurement. */
 export async function measureBacklog(ctx: Context): Promise<number> {
   const now = ctx.now()
   const { rows } = await sql<{ due: number; later: number; since: Date | null }>`

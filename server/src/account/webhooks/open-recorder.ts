@@ -1,4 +1,4 @@
-/** Records the results of one process in batches: those that arrive while one batch is written make up the next. */
+/** Records one process's results in batches. Results that arrive during a write form the next batch. */
 import type { Context } from "../../platform/context.ts"
 import { type Result, recordAttempts } from "./record-attempts.ts"
 
@@ -6,13 +6,11 @@ const WRITE_AGAIN_MS = 1_000
 const WRITE_TRIES = 20
 
 export interface Recorder {
-  /** Adds a result. Returns the work of recording, unless it is already in progress. */
+  /** Adds a result. Returns the recording work, unless it is already in progress. */
   add(result: Result): Promise<void> | undefined
 }
 
-/**
- * A recorder that tries each batch for 20 seconds, or until `cut`. `recorded` is called with the results of each batch.
- */
+/** Opens a recorder that retries each batch for 20 seconds, or until `cut`. `recorded` gets each batch's results. */
 export function openRecorder(
   ctx: Context,
   cut: AbortSignal | undefined,
@@ -28,13 +26,13 @@ export function openRecorder(
   }
 
   async function writeBatch(): Promise<void> {
-    // Results of the same turn of the event loop join this batch.
+    // Results of the same event-loop turn join this batch.
     await new Promise(resolve => setImmediate(resolve))
     const batch = results.splice(0)
     try {
       await persistently(batch)
     } catch (error) {
-      // The leases of these deliveries expire, and they are retried.
+      // These deliveries' leases expire, and the deliveries are retried.
       ctx.log.error({ err: error, deliveries: batch.length }, "attempts could not be recorded")
     } finally {
       recorded(batch)

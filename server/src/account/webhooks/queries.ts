@@ -8,11 +8,11 @@ import { type ListSource, newestFirst } from "../../platform/http/send-lists.ts"
 import { timeAt } from "../../platform/http/time.ts"
 import type { DeliveryFilters } from "./schema.ts"
 
-/** Deliveries of all merchants, with their events and destinations. */
+/** Query of all merchants' deliveries, with their events and destinations. */
 const deliveries = (ctx: TxContext) =>
   ctx.db
     .selectFrom("deliveries")
-    // Every delivery has an event. A left join keeps the planner from beginning with the events.
+    // Every delivery has an event. A left join keeps the planner from starting with the events.
     .leftJoin("events", "events.id", "deliveries.event_id")
     .leftJoin("webhooks", "webhooks.id", "deliveries.webhook_id")
     .select(eb => [
@@ -51,7 +51,7 @@ export const deliveryOf = (row: DeliveryRow) => ({
   eventId: row.event_id,
   event: row.type,
   webhookId: row.webhook_id,
-  // In events, a paywall's payment counts as a session of its own.
+  // In events, a paywall payment counts as its own session.
   sessionId: /^(cs|pay)_/.test(row.order_key) ? row.order_key : null,
   url: row.url ?? "",
   status: row.status,
@@ -61,10 +61,7 @@ export const deliveryOf = (row: DeliveryRow) => ({
   updatedAt: row.updated_at.toISOString(),
 })
 
-/**
- * A merchant's deliveries that match all filters, newest first; throws `VALIDATION_ERROR` for a time that does not
- * exist.
- */
+/** A merchant's deliveries that match all filters, newest first; throws `VALIDATION_ERROR` for a non-existent time. */
 export function filteredDeliveries(
   ctx: TxContext,
   merchantId: string,
@@ -83,24 +80,24 @@ export function filteredDeliveries(
   if (until !== undefined) conditions.push(eb("deliveries.created_at", "<", timeAt("until", until)))
   const query = deliveries(ctx).where(eb.and(conditions))
   const order = { at: "deliveries.created_at", id: "deliveries.id" }
-  // The merchant must be named here too, or the index of a merchant's types can't be used: the join does not show that
-  // it is the same merchant.
+  // The merchant is repeated here, because the planner does not learn from the join that it is the same one. Without
+  // it, the index of a merchant's types can't be used.
   if (event !== undefined)
     return newestFirst(query.where("events.type", "=", event).where("events.merchant_id", "=", merchantId), order)
-  // Counted without the joins: the planner leaves them out, but then reads no index alone.
+  // Counted without the joins. The planner would drop them, but then would not use an index-only scan.
   const all = ctx.db.selectFrom("deliveries").select(sql<number>`1`.as("one")).where(eb.and(conditions))
   return { ...newestFirst(query, order), all: sql`${all}` }
 }
 
 /**
- * SQL: the ids of a merchant's events about one of these. Older events do not have what they are about, and are found by
- * their deliveries.
+ * SQL: the ids of a merchant's events about one of these. Older events don't store their subject, so their deliveries
+ * find them.
  */
 export const eventIdsOf = (merchantId: string, keys: readonly string[]): RawBuilder<unknown> => sql`
   select e.id from events e where e.merchant_id = ${merchantId} and e.order_key = any(${sqlArray("text", keys)})
   union select d.event_id from deliveries d where d.merchant_id = ${merchantId} and d.order_key = any(${sqlArray("text", keys)})`
 
-/** The merchant's delivery; throws `NOT_FOUND` for one of another merchant. */
+/** The merchant's delivery; throws `NOT_FOUND` for another merchant's. */
 export async function readDelivery(ctx: TxContext, merchantId: string, id: string) {
   const row = await deliveries(ctx)
     .where("deliveries.id", "=", id)
@@ -110,10 +107,10 @@ export async function readDelivery(ctx: TxContext, merchantId: string, id: strin
   return deliveryOf(row)
 }
 
-/** A delivery can be resent without end, and each attempt keeps up to 4 KB of what its receiver answered. */
+/** A delivery can be resent any number of times, and each attempt keeps up to 4 KB of the answer. */
 const MAX_ATTEMPTS = 100
 
-/** The newest attempts of a delivery, at most 100, oldest first. */
+/** The newest 100 attempts of a delivery, oldest first. */
 export async function attemptsOf(ctx: Context, deliveryId: string) {
   const rows = await ctx.db
     .selectFrom("delivery_attempts")

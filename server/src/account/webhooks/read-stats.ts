@@ -1,11 +1,11 @@
-/** What became of an endpoint's deliveries, by the hour or the day. */
+/** The results of an endpoint's deliveries, by hour or day. */
 import { sql } from "kysely"
 import type { TxContext } from "../../platform/context.ts"
 import { STATS_AT_MOST } from "./webhook.ts"
 
 const HOUR_MS = 3_600_000
 const periods = { hour: { ms: HOUR_MS, count: 48 }, day: { ms: 24 * HOUR_MS, count: 30 } }
-/** A delivery can be sent again without end. */
+/** The most attempts read per delivery, which can be resent any number of times. */
 const ATTEMPTS_AT_MOST = 100
 
 export type Period = keyof typeof periods
@@ -25,15 +25,15 @@ interface PeriodRow {
 const nothing = { delivered: 0, failed: 0, pending: 0, skipped: 0, attempts: 0, p50Ms: null, p95Ms: null }
 
 /**
- * The last 48 hours or 30 days of an endpoint, the oldest first; of more than {@link STATS_AT_MOST} deliveries the newest. A
- * delivery counts in the period in which it was made, with all its attempts.
+ * An endpoint's last 48 hours or 30 days, oldest first, from at most its newest {@link STATS_AT_MOST} deliveries. A
+ * delivery counts in the period of its creation, with all its attempts.
  */
 export async function statsOf(ctx: TxContext, webhookId: string, by: Period = "hour") {
   const { ms, count } = periods[by]
   const last = Math.floor(ctx.now().getTime() / ms) * ms
   const begins = Array.from({ length: count }, (_, n) => last - (count - 1 - n) * ms)
   const first = new Date(begins[0] ?? last)
-  // The limit in `tried` keeps the planner from reading all attempts of everybody.
+  // The limit in `tried` keeps the planner from reading the attempts of all merchants.
   const { rows } = await sql<PeriodRow>`/* named: webhook_stats */
     with counted as materialized (select id, status, created_at, date_trunc(${by}, created_at, 'UTC') as period
       from deliveries where webhook_id = ${webhookId} and created_at >= ${first}

@@ -1,6 +1,6 @@
 /**
- * Records the results of deliveries. Every write names the claim: a process that lost its lease changes nothing, and
- * the process that holds it now will record the result.
+ * Records the results of deliveries. Every write names the claim. A process that lost its lease changes nothing,
+ * because the lease's new holder will record the result.
  */
 import { sql } from "kysely"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
@@ -10,7 +10,7 @@ import type { Attempt } from "./send.ts"
 import { skipWaiting } from "./skip-deliveries.ts"
 import { afterAttempt } from "./webhook.ts"
 
-/** An endpoint that only failed for this long is paused. */
+/** An endpoint that has only failed for this long is paused. */
 const FAILING_MS = 5 * 24 * 3_600_000
 const BARE_ADDRESS = ""
 
@@ -24,17 +24,17 @@ interface SentTo {
 export interface Result {
   delivery: Pick<Row<"deliveries">, "id" | "merchant_id" | "claim_id" | "attempts">
   /**
-   * The endpoint as it was when the delivery was claimed; undefined for a callback. What `url` answers says nothing about
-   * an endpoint that was moved since.
+   * The endpoint when the delivery was claimed; undefined for a callback. The answer of `url` says nothing about an
+   * endpoint that moved since.
    */
   webhook: SentTo | undefined
   startedAt: Date
   attempt: Attempt
 }
 
-/** Records attempts in a batch; returns how many deliveries this process still held. */
+/** Records attempts in a batch and returns how many deliveries this process still held. */
 export async function recordAttempts(ctx: Context, results: readonly Result[]): Promise<number> {
-  // For endpoints that succeeded before and now, there is no second statement, so no transaction is needed.
+  // Endpoints that succeed again need no second statement, so no transaction is needed.
   const plain = results.every(({ attempt, webhook }) => attempt.error === null && !webhook?.failing)
   const held = plain ? await writeAttempts(ctx, results) : await inTransaction(ctx, ctx => writeAll(ctx, results))
   return held.size
@@ -45,7 +45,7 @@ async function writeAll(ctx: TxContext, results: readonly Result[]): Promise<Set
   const ours = results.filter(({ delivery }) => held.has(delivery.id))
   const endpoints = Map.groupBy(ours, ({ webhook }) => (webhook ? `${webhook.id} ${webhook.url}` : BARE_ADDRESS))
   endpoints.delete(BARE_ADDRESS)
-  // In the order of their ids: otherwise workers whose batches contain the same failing endpoints would deadlock.
+  // In id order. Otherwise workers whose batches share failing endpoints would deadlock.
   for (const [, results] of [...endpoints].sort(([a], [b]) => (a < b ? -1 : 1))) {
     const [endpoint] = results.flatMap(({ webhook }) => webhook ?? [])
     if (!endpoint) continue
@@ -57,7 +57,7 @@ async function writeAll(ctx: TxContext, results: readonly Result[]): Promise<Set
 }
 
 /**
- * Writes the deliveries' next states and their attempts in one statement; returns the ids of those that this process
+ * Writes the deliveries' next states and attempts in one statement. Returns the ids of deliveries that this process
  * held.
  */
 export async function writeAttempts(ctx: TxContext, results: readonly Result[]): Promise<Set<string>> {
@@ -71,7 +71,7 @@ export async function writeAttempts(ctx: TxContext, results: readonly Result[]):
       counted: delivery.attempts,
       state: next.status,
       in_ms: next.inMs ?? 0,
-      // For a delivery that was resent while it was being sent: its count has started again.
+      // For a delivery that was resent while it was being sent, so its count has restarted.
       state_anew: again.status,
       in_ms_anew: again.inMs ?? 0,
       started_at: startedAt,
@@ -101,7 +101,7 @@ export async function writeAttempts(ctx: TxContext, results: readonly Result[]):
   return new Set(written.rows.map(({ id }) => id))
 }
 
-/** SQL: an endpoint that still has the URL of an attempt. */
+/** SQL: whether an endpoint still has the URL of an attempt. */
 const stillAt = ({ id, url }: SentTo) => sql<boolean>`id = ${id} and url = ${url}`
 
 /** One success ends a series of failures. */
@@ -127,8 +127,8 @@ async function failed(ctx: TxContext, endpoint: SentTo): Promise<void> {
 }
 
 /**
- * Whether an endpoint got anything since a time. Where several of its deliveries are sent at once, a success may have been
- * recorded by a process that had not seen the failure before it, and so did not end it.
+ * Whether an endpoint received anything since a time. With several concurrent deliveries, a success may be recorded by
+ * a process that had not seen the earlier failure. That success then did not end the series of failures.
  */
 async function hasSucceeded(ctx: TxContext, { id, url }: SentTo, since: Date): Promise<boolean> {
   const found = await ctx.db
@@ -143,7 +143,7 @@ async function hasSucceeded(ctx: TxContext, { id, url }: SentTo, since: Date): P
   return found !== undefined
 }
 
-/** Pauses an endpoint that asks for no more events, or can't receive any. Its pending deliveries become `skipped`. */
+/** Pauses an endpoint that wants no more events or can't receive any. Its pending deliveries become `skipped`. */
 async function switchOff(ctx: TxContext, endpoint: SentTo, reason: DisabledReason): Promise<void> {
   const off = await ctx.db
     .updateTable("webhooks")

@@ -64,7 +64,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
           return { data: { id, url, secret: tried.secret, events, active } }
         },
       })
-      // Whether an address is private is known once it was tried.
+      // Trying the URL reveals whether its address is private.
       reply.headers(noticeOf(sender, request.body.url))
       return made
     },
@@ -231,7 +231,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
       const merchantId = await callingMerchant(request)
       const since = timeAt("since", request.body.since)
       return await idempotentlyPrepared(ctx, request, reply, merchantId, {
-        // It commits as it goes. After a kill, a repeated request recovers the rest.
+        // Recovery commits as it proceeds. If the process is killed, a repeated request recovers the rest.
         prepare: async () => await recover(ctx, merchantId, request.params.id, since),
         work: async (_, data) => ({ data }),
       })
@@ -288,7 +288,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
   )
 }
 
-/** A header and not a field, as the shapes of the answers are fixed. */
+/** A header instead of a field, because the response schemas are fixed. */
 const noticeOf = (sender: Sender, url: string | undefined): Record<string, string> => {
   if (url === undefined || !sender.isPrivate(url)) return {}
   return { "x-webhook-notice": "points to a private address that is allowed only by WEBHOOK_ALLOW_CIDRS" }

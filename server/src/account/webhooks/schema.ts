@@ -4,7 +4,7 @@ import { Described, ListEnd, Matching, Nullable, Strict, Timestamp } from "../..
 import { idPattern } from "../../platform/ids.ts"
 import { eventTypes, STATS_AT_MOST, subscribable } from "./webhook.ts"
 
-/** One schema for a list of words, so that one fault names them all. */
+/** One schema for a list of words, so that a single error names all of them. */
 const Words = <const T extends readonly string[]>(words: T, description: string) =>
   Type.Unsafe<T[number]>({ type: "string", enum: words, description })
 

@@ -1,4 +1,4 @@
-/** One exchange with a receiver: a signed POST, and its result in words. The same for all destinations. */
+/** One exchange with a receiver: a signed POST and its result in words. It is the same for all destinations. */
 // I/O: sends one request to a receiver; needs no context, only the settings.
 import type { IncomingHttpHeaders } from "node:http"
 import { Agent, type Dispatcher } from "undici"
@@ -8,7 +8,7 @@ import { memoize } from "../../platform/net/memoize.ts"
 import { addressRule, isPublicAddress } from "../../platform/net/public-address.ts"
 import { faultOf, type Outcome, retryAfterOf, signatureHeaders } from "./webhook.ts"
 
-/** How many bytes of an answer are stored, and how many are read at most. */
+/** How many bytes of an answer are stored, and the most that are read. */
 const KEPT_BYTES = 4 * 1024
 const READ_BYTES = 64 * 1024
 /** How long a connection may be idle between two deliveries, in milliseconds. */
@@ -31,7 +31,7 @@ export interface Attempt extends Outcome {
   durationMs: number
   /** The first 4 KB of the answer's body; null when no answer came. */
   answer: string | null
-  /** What was sent, as {@link shownHeaders}; null where nothing was. */
+  /** The headers that were sent, as {@link shownHeaders}; null if nothing was sent. */
   headers: Record<string, string> | null
 }
 
@@ -39,14 +39,14 @@ export interface Sender {
   /** Sends and never rejects: errors are part of the result. The deadline covers the whole exchange. */
   send(message: Message, options: { timeoutMs: number; signal?: AbortSignal | undefined }): Promise<Attempt>
   /**
-   * Whether this URL's host resolved to a private address at the last connection; only an allowed range permits that.
+   * Whether this URL's host resolved to a private address at the last connection, which only an allowed range permits.
    */
   isPrivate(url: string): boolean
   close(): Promise<void>
 }
 
 /**
- * A sender for these settings. `now` is the time that signatures have; `resolve` and `ca` replace the system's name
+ * Opens a sender for these settings. `now` gives the time of signatures. `resolve` and `ca` replace the system's name
  * resolution and root certificates.
  */
 export function openSender(
@@ -66,10 +66,10 @@ export function openSender(
       },
     }),
     allowH2: false,
-    // The deadline of `exchange` covers the whole exchange; undici's apply between two bytes.
+    // `exchange` has a deadline for the whole exchange. Undici's time-outs apply between two bytes.
     headersTimeout: 0,
     bodyTimeout: 0,
-    // A receiver may ask for more. Undici would keep its sockets open for ten minutes.
+    // A receiver may ask for a longer time, and undici would keep its sockets open for ten minutes.
     keepAliveMaxTimeout: MAX_IDLE_MS,
   })
   return {
@@ -80,8 +80,8 @@ export function openSender(
 }
 
 /**
- * One request, with undici's handlers: its promises, streams and signals took half of the time that a delivery takes in
- * this process (measured).
+ * Sends one request with undici's handlers. Its promises, streams and signals took half of the time that a delivery
+ * takes in this process (measured).
  */
 function exchange(
   { agent, now }: { agent: Agent; now: () => Date },
@@ -123,7 +123,7 @@ function exchange(
     agent.dispatch(request, {
       onRequestStart: controller => {
         connection = controller
-        // The exchange ended while the connection was being made.
+        // The exchange ended during the connection set-up.
         if (isOver) abort()
       },
       onResponseStart: (_, statusCode, given) => {
@@ -135,7 +135,7 @@ function exchange(
         answer ??= []
         if (read < KEPT_BYTES) answer.push(chunk.subarray(0, KEPT_BYTES - read))
         read += chunk.length
-        // The status is known; the rest of a gigabyte would not change it.
+        // The status is known, and the rest of a gigabyte would not change it.
         if (read < READ_BYTES || status === null) return
         answered(status)
         abort()
@@ -155,7 +155,7 @@ function exchange(
 const lateness = (status: number | null, timeoutMs: number): string =>
   `${status === null ? "no answer" : `answered ${status}, but did not finish its answer`} within ${timeoutMs / 1_000} s`
 
-/** Cached: most deliveries go where others went just before. */
+/** Cached, because most deliveries go where earlier ones just went. */
 const addressOf = memoize(url => {
   const { origin, pathname, search } = new URL(url)
   return { origin, path: pathname + search }
@@ -174,8 +174,8 @@ export const deliveryHeaders = (
 })
 
 /**
- * The headers of a delivery for its log. Eight characters of a signature show whether a receiver computed the same one;
- * a whole one would let whoever reads the log send the event again.
+ * A delivery's headers for its log. Eight characters of a signature show whether a receiver computed the same one. With
+ * a whole signature, a reader of the log could send the event again.
  */
 const shownHeaders = (headers: Record<string, string>): Record<string, string> =>
   Object.fromEntries(
@@ -185,7 +185,7 @@ const shownHeaders = (headers: Record<string, string>): Record<string, string> =
     ]),
   )
 
-/** Signatures are made and verified by wall time, whatever the service's clock says. */
+/** Signatures use wall time, whatever the service's clock says. */
 const requestOf = (message: Message, now: Date) => ({
   ...addressOf(message.url),
   method: "POST" as const,
@@ -231,16 +231,16 @@ const words: Record<string, string> = {
 const isCertificate = (code: string): boolean =>
   /CERT|ALTNAME|UNABLE_TO_(GET|VERIFY|DECODE)|SELF_SIGNED|CRL|INVALID_(CA|PURPOSE)|HOSTNAME_MISMATCH/.test(code)
 
-/** Why an exchange failed, in words without an address. `status` is that of an answer that began. */
+/** Why an exchange failed, in words without an address. `status` is set if an answer had started. */
 export function wordsOf(
   error: Error & { code?: string; cause?: unknown; errors?: Error[] },
   status: number | null,
 ): string {
-  // Either all addresses of a name failed, or the error was wrapped: the first cause is reported.
+  // Either all addresses of a name failed, or the error was wrapped. Only the first cause is reported.
   const inner = error.errors?.[0] ?? (error.code === undefined ? error.cause : undefined)
   if (inner instanceof Error && inner !== error) return wordsOf(inner, status)
   const code = error.code ?? ""
-  // What undici says of an interim answer that only a request with `Expect` may get.
+  // Undici reports this for an interim answer that only a request with `Expect` may get.
   if (error.message === "bad response") return "it answered 100 Continue, which was not asked for"
   if (code === "DNS" || code === "REFUSED") return error.message
   // The error's own message would contain the address.

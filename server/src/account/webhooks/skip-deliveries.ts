@@ -1,14 +1,14 @@
-/** Skips what is pending of endpoints that are paused or deleted, in steps: an endpoint may have 200,000 deliveries. */
+/** Skips pending deliveries of paused or deleted endpoints in steps: an endpoint may have 200,000 of them. */
 import { sql } from "kysely"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
 
-/** Some tenths of a second of work for the database. */
+/** A few tenths of a second of database work. */
 export const ROWS_PER_STATEMENT = 5_000
 
 /**
- * Skips pending deliveries of an endpoint, except those being sent right now: at most as many as fit a request, since a
- * statement over 200,000 took longer than a request may (measured). {@link skipRest} skips the others; a worker that
- * claims one before sends nothing. Returns whether there may be more. `evenByHand`: also what the merchant had sent again.
+ * Skips an endpoint's pending deliveries, except those being sent right now. One call skips only as many as fit a
+ * request, because a statement over 200,000 took longer (measured). {@link skipRest} skips the others; a worker that
+ * claims one first sends nothing. Returns whether more may be left. `evenByHand`: also skips manual resends.
  */
 export async function skipWaiting(ctx: TxContext, webhookId: string, evenByHand = true): Promise<boolean> {
   const { rows } = await sql`update deliveries set status = 'skipped', updated_at = ${ctx.now()}
@@ -19,8 +19,8 @@ export async function skipWaiting(ctx: TxContext, webhookId: string, evenByHand 
 }
 
 /**
- * Skips what is still pending of endpoints that are paused or deleted. What a merchant sends again by hand reaches a
- * paused endpoint, so it stays.
+ * Skips the remaining pending deliveries of paused or deleted endpoints. A merchant's manual resends still reach a
+ * paused endpoint, so they stay.
  */
 export async function skipRest(ctx: Context): Promise<void> {
   const { rows } = await sql<{
@@ -30,7 +30,7 @@ export async function skipRest(ctx: Context): Promise<void> {
   for (const { id } of rows) while (!ctx.signal.aborted && (await inTransaction(ctx, ctx => skipPaused(ctx, id))));
 }
 
-/** The same for an endpoint that is still inactive; it can't be activated meanwhile. */
+/** Does the same for an endpoint that is still inactive, and locks it against activation. */
 async function skipPaused(ctx: TxContext, id: string): Promise<boolean> {
   const paused = await ctx.db
     .selectFrom("webhooks")

@@ -1,10 +1,10 @@
-/** The span of an attempt to deliver an event, in the trace of the payment that the event is about. */
+/** The span of a delivery attempt, in the trace of the payment that the event is about. */
 import type { Context } from "../../platform/context.ts"
 import { traced } from "../../platform/tracing/trace.ts"
 import type { ClaimedDelivery } from "./claim-deliveries.ts"
 import type { Attempt } from "./send.ts"
 
-/** Sends inside a span, whose `traceparent` the request carries. Without a trace it only sends. */
+/** Sends inside a span, whose `traceparent` the request carries. Without a trace, it only sends. */
 export const traceDelivery = (
   ctx: Context,
   { id, event_id, webhook_id, attempts, type, traceparent }: ClaimedDelivery,
@@ -25,7 +25,7 @@ export const traceDelivery = (
           "http.request.method": "POST",
           "http.request.resend_count": attempts === 0 ? undefined : attempts,
           "http.response.status_code": attempt.status ?? undefined,
-          // Without the path: a receiver's path may be its secret.
+          // The path is left out, because a receiver's path may be its secret.
           "server.address": hostname,
           "server.port": Number.parseInt(port, 10) || (protocol === "https:" ? 443 : 80),
           "sluice.delivery.id": id,

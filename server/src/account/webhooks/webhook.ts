@@ -1,24 +1,21 @@
-/**
- * The rules of webhooks, pure: which events exist and who gets them, which URLs can be registered, when a delivery is
- * retried, what a signature covers.
- */
+/** The pure rules of webhooks: the events and who gets them, valid URLs, retry times, and what a signature covers. */
 import { createHmac } from "node:crypto"
 import { isIP } from "node:net"
 import type { Settings } from "../../platform/config/settings.ts"
 import type { DeliveryStatus } from "../../platform/db/schema.ts"
 import { addressRule, notPublic } from "../../platform/net/public-address.ts"
 
-/** How many deliveries the numbers of an endpoint count at most, the newest: so many are read in a third of a second. */
+/** The most deliveries that an endpoint's statistics count, newest first. Reading them takes a third of a second. */
 export const STATS_AT_MOST = 20_000
 
-/** What `*` means, besides reversals of events that were sent. */
+/** The events that `*` covers, in addition to reversals of events that were sent. */
 export const standardEvents = [
   "checkout.session.completed",
   "payment.refunded",
   "subscription.renewal.created",
 ] as const
 
-/** Events for endpoints that subscribe to them by name. */
+/** Events only for endpoints that subscribe to them by name. */
 export const namedEvents = [
   "checkout.confirmed",
   "checkout.failed",
@@ -33,14 +30,13 @@ export const namedEvents = [
 ] as const
 
 /**
- * Events that reverse an earlier event: for endpoints that name them, for `*`, and for everyone who was sent the
- * earlier event.
+ * Events that reverse an earlier event. Endpoints get them if they name them, use `*`, or were sent the earlier event.
  */
 export const reversalEvents = ["checkout.session.reversed", "paywall.reversed"] as const
 
 /**
- * Events that every endpoint gets, whatever its subscriptions, at its address when they are emitted: moving, pausing or
- * deleting the endpoint afterwards does not silence it.
+ * Events that every endpoint gets at its address at the time, whatever its subscriptions. Moving, pausing or deleting
+ * the endpoint afterwards does not silence them.
  */
 const unconditionalEvents = [
   "settings.payout_address_changed",
@@ -51,19 +47,19 @@ const unconditionalEvents = [
 /** Whether an event is one of {@link unconditionalEvents}. */
 export const isUnconditional = (type: EventType): boolean => unconditionalEvents.some(each => each === type)
 
-/** The address that a listener has, as it has no URL: its deliveries are pulled. */
+/** A listener's address. It has no URL, because its deliveries are pulled. */
 export const listenerUrl = (id: string): string => `listener:${id}`
 
-/** Whether the id of an endpoint, or the name of a lane, is that of a listener. */
+/** Whether an endpoint id or a lane's name belongs to a listener. */
 export const isListener = (id: string): boolean => id.startsWith("lsn_")
 
-/** The origin of an endpoint's URL; a listener's whole address, in which nothing is secret. */
+/** The origin of an endpoint's URL, or a listener's whole address, which contains nothing secret. */
 export const originOf = (url: string): string => (url.startsWith("listener:") ? url : new URL(url).origin)
 
-/** The event that tries an endpoint; nobody can subscribe to it. */
+/** The event that tests an endpoint; nobody can subscribe to it. */
 export const PING = "ping"
 
-/** The types that events can be filtered by. */
+/** Event types that can be used as a filter. */
 export const eventTypes = [...standardEvents, ...namedEvents, ...reversalEvents, ...unconditionalEvents, PING] as const
 
 export type EventType = (typeof eventTypes)[number]
@@ -78,8 +74,8 @@ export function wants(subscriptions: readonly string[], type: EventType): boolea
 }
 
 /**
- * Why a URL can't be registered, as words that complete "url …", or undefined. The parsed URL is checked, because other
- * spellings of an address (`http://2130706433`, `http://0177.1`) become literals once parsed.
+ * Why a URL can't be registered, in words that complete "url …"; undefined if it can. It checks the parsed URL, because
+ * parsing turns other spellings of an address (`http://2130706433`, `http://0177.1`) into literals.
  */
 export function urlFault(
   url: string,
@@ -96,18 +92,18 @@ export function urlFault(
   return undefined
 }
 
-/** Why this service can't send to a URL, as words that follow its name, or undefined. */
+/** Why this service can't send to a URL, in words that follow the URL's name; undefined if it can. */
 export const receiverFault = ({ mode, webhooks }: Settings, url: string): string | undefined =>
   urlFault(url, { httpsOnly: mode === "live", allows: addressRule(webhooks.allowCidrs) })
 
 const MINUTE_MS = 60_000
-/** The delay after each attempt but the last. */
+/** The delay after each attempt except the last. */
 export const retryDelaysMs: readonly number[] = [1, 5, 30, 120, 480].map(minutes => minutes * MINUTE_MS)
 /** Spreads the retries of deliveries that failed together. */
 const JITTER = 0.1
 const RETRY_AFTER_AT_MOST = 2
 
-/** Why a status is not a success, in words, or null. */
+/** Why a status is not a success, in words; null for a success. */
 export const faultOf = (status: number): string | null => {
   if (status >= 200 && status < 300) return null
   return status === 410 ? "answered 410: it wants no more events" : `answered ${status}`
@@ -124,8 +120,8 @@ export interface Outcome {
 }
 
 /**
- * The state of a delivery after its `attempt`-th attempt of this count, and the milliseconds until its retry; `random`
- * is from 0 to 1. A Retry-After can only lengthen the delay, at most to twice.
+ * The state of a delivery after its `attempt`-th attempt of this count, and the milliseconds until its retry. `random`
+ * is from 0 to 1. A Retry-After can only lengthen the delay, to at most twice.
  *
  * @example afterAttempt(6, { status: 500, error: "answered 500", retryAfterMs: undefined }, 0) // { status: "failed" }
  */
@@ -141,30 +137,30 @@ export function afterAttempt(
   return { status: "pending", inMs: Math.round(Math.max(asked, delayMs * (1 + JITTER * random))) }
 }
 
-/** The milliseconds of a Retry-After header, in seconds or as a date; undefined when it can't be read. */
+/** Parses a Retry-After header, in seconds or as a date, to milliseconds; undefined if it is unreadable. */
 export function retryAfterOf(header: string | undefined, nowMs: number): number | undefined {
   if (header === undefined) return undefined
   if (/^\d{1,9}$/.test(header)) return Number.parseInt(header, 10) * 1_000
-  // Date.parse accepts nearly any text as some year.
+  // Date.parse reads almost any text as some year.
   const at = /^[A-Z][a-z]{2}, .* GMT$/.test(header) ? Date.parse(header) : Number.NaN
   return Number.isNaN(at) ? undefined : Math.max(0, at - nowMs)
 }
 
 /**
- * Whether an answer to the probe at registration shows that there is no receiver. A receiver that checks signatures has
- * to refuse the probe, so a refusal is fine.
+ * Whether the answer to the registration probe shows that there is no receiver. A refusal is fine, because a receiver
+ * that checks signatures must refuse the probe.
  */
 export const isNoReceiver = (status: number): boolean =>
   (status >= 300 && status < 400) || [404, 410, 502, 503, 504].includes(status)
 
 const hmac = (key: string | Uint8Array, text: string) => createHmac("sha256", key).update(text)
 
-/** The part of a secret that Standard Webhooks uses as the key. */
+/** The part of a secret that is the Standard Webhooks key. */
 const keyBytes = (secret: string): Uint8Array => Buffer.from(secret.slice("whsec_".length), "base64")
 
 /**
- * The headers that sign a body, `t` in Unix seconds. Every valid secret signs, newest first; the header with a single
- * signature uses the newest. The key of the first two headers is the whole secret, `whsec_` included.
+ * The headers that sign a body, `t` in Unix seconds. Every valid secret signs, newest first. The single-signature
+ * header uses the newest. The key of the first two headers is the whole secret, including `whsec_`.
  */
 export function signatureHeaders(
   secrets: readonly string[],
