@@ -1,7 +1,7 @@
 /**
- * The one reader of a process: it reads the changes of all merchants that somebody here watches, and hands them out. It asks once a second,
- * and at once after a wake-up (`jobs/wake.ts`), so triggers need no NOTIFY, which every commit would wait for. While nobody watches it
- * asks nothing.
+ * The only reader of a process: it reads the changes of all watched merchants and distributes them. It reads once a
+ * second and after each wake-up (`jobs/wake.ts`), so triggers need no NOTIFY, which would delay every commit. While
+ * nobody watches, it reads nothing.
  */
 import type { Context } from "../../platform/context.ts"
 import type { Wakes } from "../../platform/jobs/wake.ts"
@@ -9,36 +9,36 @@ import { laterOf, type Position } from "./position.ts"
 import { type Change, changesAfter } from "./queries.ts"
 import { type ShownChange, shownChanges } from "./show-changes.ts"
 
-/** How often the reader asks without a wake-up, in milliseconds: idle streams cost one transaction a second in all. */
+/** How often the reader reads without a wake-up, in milliseconds. All idle streams cost one transaction a second. */
 const PAUSE_MS = 1_000
-/** The least time between two reads, so that a busy service is read twenty times a second at most. */
+/** The shortest pause between two reads, so that a busy service reads at most twenty times a second. */
 const GAP_MS = 50
-/** How soon it asks again after a wake-up: what woke it may be held up by a transaction that is about to end. */
+/** How soon it reads again after a wake-up, because an ending transaction may delay the change that woke it. */
 const AGAIN_MS = 200
 /** How many changes one read takes. */
 const LIMIT = 500
 
-/** A change of a merchant, shown. */
+/** A formatted change of a merchant. */
 export interface Message extends Position, ShownChange {}
 
-/** Somebody who watches a merchant. */
+/** A watcher of a merchant's changes. */
 interface Follower {
   merchantId: string
-  /** Gets the merchant's changes, none of them at most reads. All changes up to `end` have then been given. */
+  /** Gets the merchant's changes, usually none. All changes up to `end` have then been delivered. */
   take(messages: readonly Message[], end: Position): void
-  /** The history of transactions is another one now: nothing that was known continues. */
+  /** The transaction history was replaced, so no earlier position is valid. */
   reset(): void
 }
 
 interface Following {
-  /** Resolves once a read that counts the follower is over: from then on it misses nothing. Never, if the process stops before. */
+  /** Resolves after the first read that counts the follower, which then misses nothing. Never, if the process stops. */
   begun: Promise<void>
   close(): void
 }
 
 export interface Feed {
   follow(follower: Follower): Following
-  /** Up to where changes have been handed out. */
+  /** The position up to which changes were distributed. */
   position(): Position | undefined
 }
 
@@ -62,7 +62,7 @@ function openFeed(ctx: Context): Feed {
   let position: Position | undefined
   let epoch: string | undefined
   let isRunning = false
-  /** Reads that follow a wake-up: at once, and a moment later. */
+  /** The reads that follow a wake-up: one immediately, and one a moment later. */
   let hurry = 0
   const { pause, resume } = openPause(ctx.signal)
 
@@ -73,7 +73,7 @@ function openFeed(ctx: Context): Feed {
   for (const channel of ["payments", "payouts", "deliveries"] as const) ctx.wakes.onWake(channel, wake)
 
   async function readOnce(): Promise<boolean> {
-    // Who comes during the read is not counted in it.
+    // A follower who joins during the read is not counted in it.
     const counted = [...entries]
     const merchants = [...new Set(counted.map(({ follower }) => follower.merchantId))]
     const page = await changesAfter(ctx, merchants, position, LIMIT)
@@ -124,12 +124,12 @@ function openFeed(ctx: Context): Feed {
   }
 }
 
-/** A pause, which `resume` and the signal end where it has a condition. */
+/** A pause that the signal ends, and `resume` too if it has a condition. */
 function openPause(signal: AbortSignal) {
   let end = () => {}
   const resume = () => end()
   signal.addEventListener("abort", resume)
-  /** Waits; with `isOver`, not once that holds. */
+  /** Waits; with `isOver`, only until that holds. */
   const pause = (ms: number, isOver?: () => boolean): Promise<void> =>
     new Promise(resolve => {
       if (signal.aborted || isOver?.()) return resolve()

@@ -1,24 +1,24 @@
-/** A place in the order of changes, and the text by which a client names one. Pure. */
+/** A place in the order of changes, and its text for clients. Pure. */
 
-/** Between two changes: all with a lower transaction, or the same one and at most this number, lie before it. */
+/** A place between two changes. Lower transactions, and the same one up to this number, are before it. */
 export interface Position {
   xid: bigint
   n: bigint
 }
 
-/** Whether `a` lies after `b`. */
+/** Whether `a` is after `b`. */
 export const isAfter = (a: Position, b: Position): boolean => a.xid > b.xid || (a.xid === b.xid && a.n > b.n)
 
 /** The later one of two. */
 export const laterOf = (a: Position, b: Position): Position => (isAfter(a, b) ? a : b)
 
-/** The text of a position; `epoch` names the history of transactions that it belongs to. */
+/** The text of a position; `epoch` names its transaction history. */
 export const textOf = (epoch: string, { xid, n }: Position): string => `${epoch}-${xid}-${n}`
 
 const MAX_XID = 2n ** 64n - 1n
 const MAX_N = 2n ** 63n - 1n
 
-/** The texts that {@link positionIn} can read, as a pattern of JSON Schema. */
+/** The texts that {@link positionIn} can read, as a JSON Schema pattern. */
 export const POSITION_PATTERN = "^[0-9a-f]{8}-[0-9]{1,20}-[0-9]{1,19}$"
 
 /** Reads a position; undefined for any other text. */

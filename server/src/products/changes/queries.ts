@@ -1,7 +1,7 @@
 /**
- * SQL of changes. Their order is that of their transactions' numbers, and within one that of `n`. A read stops below the
- * oldest transaction that still runs: only above it can a change become visible later. So what was read is never added to.
- * Transactions that ran at the same time may be in either order; a message shows its object as it stands when it is read.
+ * SQL of changes, ordered by transaction number, then by `n`. A read stops below the oldest running transaction,
+ * because changes can become visible later only above it. A range that was read never gets new changes. Concurrent
+ * transactions may be in either order. A message shows its object's state at the read.
  */
 import { type RawBuilder, sql } from "kysely"
 import type { TxContext } from "../../platform/context.ts"
@@ -9,7 +9,7 @@ import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import type { Position } from "./position.ts"
 
-/** A change, without its object. */
+/** A change without its object. */
 export interface Change extends Position {
   merchantId: string
   kind: Row<"changes">["kind"]
@@ -17,10 +17,10 @@ export interface Change extends Position {
   at: Date
 }
 
-/** Some changes in their order, and what was true when they were read. */
+/** Some changes in order, and the database's state at the read. */
 export interface Page {
   changes: Change[]
-  /** All changes up to here are read. */
+  /** All changes up to here were read. */
   end: Position
   /** Whether there may be more. */
   isFull: boolean
@@ -29,19 +29,19 @@ export interface Page {
 
 /** The state of the database's transactions. */
 export interface Now {
-  /** Another one after a restore or a failover: numbers of transactions may then be given again. */
+  /** Changes after a restore or a failover, when transaction numbers may repeat. */
   epoch: string
-  /** The oldest transaction that still runs. */
+  /** The oldest running transaction. */
   xmin: bigint
-  /** No transaction has begun from this number on. */
+  /** The first transaction number that was not assigned. */
   xmax: bigint
-  /** The first change that is kept: earlier ones may be gone. Undefined where there is none. */
+  /** The first retained change, before which changes may be missing. Undefined without any. */
   first: Position | undefined
 }
 
 /**
- * SQL: names the history of transactions. `pg_control_system` differs by installation of Postgres, the name of the log's file begins with
- * the timeline, which each failover changes, and a database that is restored beside another has another oid.
+ * SQL: names the transaction history. `pg_control_system` differs by Postgres installation. The WAL file's name starts
+ * with the timeline, which each failover changes. A database restored next to another has another oid.
  */
 const epoch = sql<string>`(select left(md5(concat_ws(' ', c.system_identifier, left(pg_walfile_name(pg_current_wal_lsn()), 8), d.oid)), 8)
   from pg_control_system() c, pg_database d where d.datname = current_database())`
@@ -60,7 +60,7 @@ interface ReadRow {
   at: Date
 }
 
-/** Reads changes of some merchants after a position, in their order; from now on without one. */
+/** Reads some merchants' changes after a position, in order; without one, from now on. */
 export const changesAfter = (
   ctx: TxContext,
   merchants: readonly string[],
@@ -68,11 +68,11 @@ export const changesAfter = (
   limit: number,
 ) => read(ctx, sql`/* named: changes_after */`, sql`merchant_id = any(${sqlArray("text", merchants)})`, after, limit)
 
-/** The same of one merchant, by its own index: there may be a day between the position and now. */
+/** The same for one merchant by its own index, because the position may be a day old. */
 export const changesOf = (ctx: TxContext, merchantId: string, after: Position | undefined, limit: number) =>
   read(ctx, sql`/* named: changes_of */`, sql`merchant_id = ${merchantId}`, after, limit)
 
-/** Nothing comes after it. */
+/** After every change. */
 const END: Position = { xid: 2n ** 64n - 1n, n: 0n }
 
 async function read(
@@ -82,7 +82,7 @@ async function read(
   { xid, n }: Position = END,
   limit: number,
 ): Promise<Page> {
-  // One statement, so that the bound and the rows are of one snapshot.
+  // One statement, so that the bound and the rows are from one snapshot.
   const { rows } = await sql<ReadRow>`${name}
     with now as materialized (select pg_current_snapshot() as s)
     select ${epoch} as epoch, pg_snapshot_xmin(s)::text as xmin, pg_snapshot_xmax(s)::text as xmax,
@@ -108,13 +108,13 @@ async function read(
   return { changes, isFull, now, end: isFull && last ? { xid: last.xid, n: last.n } : { xid: now.xmin, n: 0n } }
 }
 
-/** How many changes one statement removes. */
+/** How many changes one statement deletes. */
 const BATCH = 5_000
 const DAY_MS = 86_400_000
 
 /**
- * Removes the changes of more than 24 hours ago, by the database's clock, but for the newest of them: whoever asks for changes after an
- * earlier one may have missed some. Those are removed first that a restored database brought with numbers that are not given yet.
+ * Deletes changes older than 24 hours by the database's clock, except the newest of them, which shows whether a caller
+ * missed any. First it deletes changes of a restored database whose transaction numbers are not assigned yet.
  */
 export async function forgetOldChanges({ db }: TxContext): Promise<void> {
   await sql`delete from changes where xid >= pg_snapshot_xmax(pg_current_snapshot())`.execute(db)

@@ -1,18 +1,18 @@
-/** `/api/console/stream` and `/api/console/changes`: what changes in a merchant's lists, as it is committed. */
+/** `/api/console/stream` and `/api/console/changes`: changes in a merchant's lists as they are committed. */
 import type { Context } from "../../platform/context.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import { Changes, ChangesQuery, StreamQuery } from "./schema.ts"
 import { awaitChanges, streamChanges } from "./send-changes.ts"
 
 export function changeRoutes(app: Server, ctx: Context): void {
-  // Not in the document: its generated clients read JSON alone. docs/developers/live.md describes it.
+  // Left out of the document, because its generated clients read only JSON. docs/developers/live.md describes it.
   app.get(
     "/api/console/stream",
     { schema: { hide: true, querystring: StreamQuery }, exposeHeadRoute: false },
     async (request, reply) => {
       const merchantId = await callingMerchant(request)
       const last = request.headers["last-event-id"]
-      // A browser sends the header when it reconnects, and the query of the first connection again.
+      // On a reconnect, a browser sends the header, and repeats the query of the first connection.
       const after = typeof last === "string" && last !== "" ? last : request.query.after
       await streamChanges(ctx, request, reply, merchantId, after)
       return reply

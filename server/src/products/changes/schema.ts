@@ -20,7 +20,7 @@ export const ChangesQuery = Type.Object({
   ),
 })
 
-/** The stream's. `merchant` is read where the membership is chosen. */
+/** The stream's query. The choice of the membership reads `merchant`. */
 export const StreamQuery = Type.Object({ after: Type.Optional(Place), merchant: Type.Optional(Type.String()) })
 
 const ChangeKind = Type.Enum(

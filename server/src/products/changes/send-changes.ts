@@ -1,6 +1,6 @@
 /**
- * Sends a merchant's changes: as a stream of server-sent events, or as the answer of a request that waits. A caller continues where it
- * stopped by the id of its last message.
+ * Sends a merchant's changes, as server-sent events or as the answer of a long-poll. A caller resumes by the id of its
+ * last message.
  */
 import type { FastifyReply, FastifyRequest } from "fastify"
 import type { Context } from "../../platform/context.ts"
@@ -12,23 +12,23 @@ import { feedOf, type Message, messagesOf } from "./follow-changes.ts"
 import { isAfter, laterOf, type Position, positionIn, textOf } from "./position.ts"
 import { changesOf, type Now, type Page } from "./queries.ts"
 
-/** A page's one tab has the stream and shares it; a person may have some browsers and programs. */
+/** The most streams per person. One browser tab has the stream for all tabs; programs add more. */
 const MAX_BY_PERSON = 5
 const MAX_BY_MERCHANT = 50
 const HEARTBEAT_MS = 15_000
 /** How long the caller waits before it reconnects, in milliseconds. */
 const RETRY_MS = 2_000
-/** A stream ends after this time and its caller reconnects: one behind a dead network does not stay, nor one of an old token. */
+/** A stream's longest life, so that dead connections and old tokens don't stay. The caller reconnects. */
 const LIFE_MS = 600_000
-/** What a stream holds unread. Beyond it, changes stay in the database until the caller has read. */
+/** The most unread bytes of a stream. Beyond it, changes stay in the database until the caller has read. */
 const MAX_UNREAD_BYTES = 64 * 1024
-/** A caller that does not read that in so long is disconnected, and continues by its last id. */
+/** A caller that leaves them unread this long is disconnected, and resumes by its last id. */
 const STALLED_MS = 10_000
 const PAGE = 100
 
 const held = new WeakMap<Wakes, Map<string, number>>()
 
-/** Takes one of the places of the caller, and one of the merchant's; throws `RATE_LIMITED`. Returns what gives them back. */
+/** Takes a slot of the caller and the merchant; returns its release. Throws `RATE_LIMITED`. */
 function takePlace(ctx: Context, request: FastifyRequest, merchantId: string, leave: () => void): () => void {
   const { member, apiKey } = request
   const person = `${merchantId} ${member?.personId ?? apiKey?.id}`
@@ -53,13 +53,13 @@ function takePlace(ctx: Context, request: FastifyRequest, merchantId: string, le
   }
 }
 
-/** Where a caller that names this position continues; undefined: it may have missed changes, and has to read again. */
+/** Where a caller resumes; undefined if it may have missed changes and must read everything again. */
 function continuedFrom(after: ReturnType<typeof positionIn>, now: Now): Position | undefined {
   if (!after || after.epoch !== now.epoch || after.xid > now.xmax) return undefined
   return now.first && isAfter(now.first, after) ? undefined : after
 }
 
-/** Sends the stream until the caller leaves, its credential ends, or it does not read. Throws `RATE_LIMITED`. */
+/** Sends the stream until the caller leaves, its credential ends, or it stops reading. Throws `RATE_LIMITED`. */
 export async function streamChanges(
   ctx: Context,
   request: FastifyRequest,
@@ -79,7 +79,7 @@ export async function streamChanges(
     },
   )
   reply.hijack()
-  // The caller left meanwhile: no `close` comes any more that would end what follows.
+  // The caller has left, so no later `close` event would end what follows.
   if (raw.destroyed) return
   endWithCredential(ctx, request, reply)
   raw.writeHead(200, {
@@ -90,7 +90,7 @@ export async function streamChanges(
     "x-accel-buffering": "no",
   })
   const position = after === undefined ? undefined : continuedFrom(positionIn(after), first.now)
-  // Without a change to show, the rows of the first read are not needed.
+  // If there is no change to show, the first read's rows are not needed.
   const from = position ?? { xid: first.now.xmin, n: 0n }
   const kind = after === undefined || position ? "ready" : "reset"
   raw.write(`retry: ${RETRY_MS}\n\n${eventOf(first.now.epoch, from, kind, {})}`)
@@ -121,8 +121,8 @@ interface Stream {
 }
 
 /**
- * Writes changes to a connection. While it catches up it reads the database page by page, as fast as the caller reads; then the process's
- * reader gives it what comes, until more is unread than it may hold, and it catches up again. Returns what closes it.
+ * Writes changes to a connection, and returns what closes it. While catching up, it reads the database page by page at
+ * the caller's speed. Then the process's reader feeds it, until too much is unread and it catches up again.
  */
 function openStream(
   ctx: Context,
@@ -152,13 +152,13 @@ function openStream(
     while (!raw.destroyed && !raw.writableEnded) {
       if (!(await isRead(raw))) return cut(undefined, "a stream of changes was cut off: its caller does not read")
       const page = await changesOf(ctx, merchantId, at, PAGE)
-      // The caller reconnects, and gets `reset`.
+      // The caller reconnects and gets `reset`.
       if (page.now.epoch !== epoch) return void raw.end()
       const messages = (await messagesOf(ctx, page.changes)).get(merchantId) ?? []
       const isWritten = write(messages)
       if (isWritten) at = laterOf(at, page.end)
       const given = feed.position()
-      // In one turn with the reader's, so that nothing comes between.
+      // Runs in one turn with the reader, so that no change comes in between.
       if (isWritten && !page.isFull && given && !isAfter(given, at)) {
         isLive = true
         return
@@ -181,7 +181,7 @@ function openStream(
   })
   void begun.then(begin)
   const beat = setInterval(() => {
-    // With the position, so that a caller without changes does not fall behind what is kept.
+    // Carries the position, so that an idle caller does not fall behind the retained changes.
     if (isLive && !raw.writableEnded && raw.writableLength <= MAX_UNREAD_BYTES)
       raw.write(eventOf(epoch, at, "beat", {}))
   }, HEARTBEAT_MS).unref()
@@ -191,7 +191,7 @@ function openStream(
   }
 }
 
-/** Waits until the caller has read what it was sent; false if it has not in time. */
+/** Waits until the caller has read everything; false if it did not in time. */
 async function isRead(raw: FastifyReply["raw"]): Promise<boolean> {
   if (raw.writableLength <= MAX_UNREAD_BYTES) return true
   const { promise, resolve } = Promise.withResolvers<boolean>()
@@ -205,8 +205,8 @@ async function isRead(raw: FastifyReply["raw"]): Promise<boolean> {
 }
 
 /**
- * The changes after a position, at most 100; without one the position now. Waits up to `waitS` seconds for the first. Throws
- * `RATE_LIMITED` where the caller waits too often at once.
+ * The changes after a position, at most 100; without a position, the current one. Waits up to `waitS` seconds for the
+ * first. Throws `RATE_LIMITED` if the caller has too many concurrent waits.
  */
 export async function awaitChanges(
   ctx: Context,
@@ -258,7 +258,7 @@ async function nextChange(
     merchantId,
     take: messages => {
       if (messages.length > 0) resolve()
-      // What came between the page and the reader's first read is in neither.
+      // Neither the page nor the reader's first read contains the changes in between.
       else if (!isCounted) void missed()
       isCounted = true
     },

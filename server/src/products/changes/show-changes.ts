@@ -1,6 +1,6 @@
 /**
- * Makes messages of changes: each with its object as the row of its list, at most 1 KB. A row has the list's own names of fields, without
- * those that are large or that take more than a read by id.
+ * Builds change messages of at most 1 KB, each with its object as a row of its list. A row has the list's own field
+ * names, without large fields and those that need more than a read by id.
  */
 import { sql } from "kysely"
 import { deliveryOf } from "../../account/webhooks/queries.ts"
@@ -16,7 +16,7 @@ import { invoicesById } from "../subscriptions/queries.ts"
 import { shownInvoice, shownSubscription } from "../subscriptions/show-subscription.ts"
 import type { Change } from "./queries.ts"
 
-/** An object's row, and whose it is. */
+/** An object's row, and its merchant. */
 interface Owned {
   id: string
   merchantId: string
@@ -31,11 +31,11 @@ export interface ShownChange {
   row: Record<string, unknown> | null
 }
 
-/** With the id of the message and what is around it, a row of so many bytes makes a message of less than 1 KB. */
+/** With the id and framing, a row of this size makes a message of less than 1 KB. */
 const MAX_ROW_BYTES = 880
 const MAX_TEXT = 120
 
-/** Shows changes in their order. The row is null where the object is gone, is not in its list, or does not fit. */
+/** Shows changes in order. The row is null if the object is gone, is not in its list, or does not fit. */
 export async function shownChanges(ctx: TxContext, changes: readonly Change[]): Promise<ShownChange[]> {
   const rows = new Map<string, Record<string, unknown>>()
   for (const [kind, of] of Map.groupBy(changes, change => change.kind)) {
@@ -49,7 +49,7 @@ export async function shownChanges(ctx: TxContext, changes: readonly Change[]): 
   })
 }
 
-/** The row with shorter texts of others, where it is too large; null where that is not enough. */
+/** Cuts a large row's texts from outside; null if it is still too large. */
 function fitted(row: Record<string, unknown>): Record<string, unknown> | null {
   if (sizeOf(row) <= MAX_ROW_BYTES) return row
   const short = Object.fromEntries(
@@ -66,7 +66,7 @@ const readers: Record<Change["kind"], (ctx: TxContext, ids: readonly string[]) =
   payout: async (ctx, ids) => await owned(await payoutsById(ctx, ids), rows => shownPayouts(ctx, rows)),
   refund: async (ctx, ids) => {
     const rows = await selectRefunds(ctx).where("refunds.id", "in", ids).execute()
-    // How much a wallet has to approve takes a read of the chain: the list has it.
+    // The required approval of a wallet needs a read of the chain, which only the list makes.
     const list = await refundsWith(ctx, rows, undefined)
     return await owned(rows, async () => list.map(({ approval: _, ...shown }) => shown))
   },
@@ -138,7 +138,7 @@ async function readPayments(ctx: TxContext, ids: readonly string[]): Promise<Own
   return await owned(rows, async rows =>
     rows.map(({ id, status }, i) => {
       const surplus = surpluses.find(({ payment_id }) => payment_id === id)?.state ?? null
-      // With a surplus too, a payment waits for its merchant only while it counts.
+      // A payment with a surplus waits for its merchant only while it counts.
       const needsYou = status === "open" || (status === "granted" && surplus === "open")
       return { ...shown[i], surplus, needsYou }
     }),

@@ -1,4 +1,4 @@
-/** A payer's answers to the fields that a checkout asks for; independent of any payment. */
+/** A payer's answers to a checkout's fields, independent of any payment. */
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"

@@ -1,7 +1,7 @@
 /**
- * Pays a checkout with its payer's signed authorization (EIP-3009), which the relay wallet carries out. Everything is
- * checked before anything is written, because each relay costs the service gas. The chain is asked outside the
- * transaction, and the checks against the database are repeated inside it.
+ * Pays a checkout with its payer's signed authorization (EIP-3009), which the relay wallet executes. Everything is
+ * checked before anything is written, because each relay costs the service gas. Chain calls happen outside the
+ * transaction, and database checks are repeated inside it.
  */
 import { sql } from "kysely"
 import type { Hex } from "viem"
@@ -27,16 +27,13 @@ import { type Authorizable, type EarlierRelay, loadAuthorizable } from "./load-a
 import type { PayAuthorize } from "./schema.ts"
 import { replayCaution } from "./session-rules.ts"
 
-/** The time a relay needs from its submission to its block on a busy network. */
+/** How long a relay takes from submission to its block on a busy network. */
 const MIN_TIME_MS = 60_000
-/**
- * All relays of one session together. The limit stops anyone from filling the database with relays that end before they
- * are signed.
- */
+/** The limit for all relays of one session. It stops anyone from filling the database with relays that end unsigned. */
 const MAX_RELAYS = 20
 /**
- * How long an authorization may be valid after its checkout ends: wallets preset an hour or two. While it is valid
- * anyone can carry it out, so a payer who pays in another way meanwhile may pay twice.
+ * How long an authorization may outlive its checkout, since wallets preset an hour or two. While it is valid anyone can
+ * execute it, so a payer who also pays in another way may pay twice.
  */
 const MAX_OVERTIME_S = 7_200n
 const MAX_UINT256 = 2n ** 256n - 1n
@@ -47,17 +44,16 @@ interface Authorized {
 }
 
 /**
- * Accepts an authorization for a session and has it relayed. The same authorization again gets the same answer,
- * whatever the session's state is by then. Throws `VALIDATION_ERROR`, `SESSION_NOT_FOUND`,
- * `AUTHORIZATION_ALREADY_USED`, `SESSION_ALREADY_CONFIRMED`, `SESSION_EXPIRED`, `LINK_UNAVAILABLE`,
- * `INVALID_OPERATION`, `AUTHORIZATION_REFUSED`, `SANCTIONS_MATCH`, `RELAY_UNAVAILABLE`, `CHAIN_UNAVAILABLE`,
- * `PAYMENTS_PAUSED`; none of them leaves a trace.
+ * Accepts an authorization for a session and queues its relay. The same authorization gets the same answer again,
+ * whatever the session's later state. Throws `VALIDATION_ERROR`, `SESSION_NOT_FOUND`, `AUTHORIZATION_ALREADY_USED`,
+ * `SESSION_ALREADY_CONFIRMED`, `SESSION_EXPIRED`, `LINK_UNAVAILABLE`, `INVALID_OPERATION`, `AUTHORIZATION_REFUSED`,
+ * `SANCTIONS_MATCH`, `RELAY_UNAVAILABLE`, `CHAIN_UNAVAILABLE`, `PAYMENTS_PAUSED`; none of them leaves a trace.
  */
 export async function authorizeSession(ctx: Context, body: PayAuthorize): Promise<Authorized> {
   try {
     return await authorizeOnce(ctx, body)
   } catch (error) {
-    // The same request, sent twice at once, may have been taken between two reads of this one: then it has an answer.
+    // A concurrent identical request may have been accepted between two of this one's reads. It then has an answer.
     if (!(error instanceof ApiError) || (await sessionOf(ctx, body.sessionId)).status !== "verifying") throw error
     return await authorizeOnce(ctx, body)
   }
@@ -89,7 +85,7 @@ async function authorizeOnce(ctx: Context, body: PayAuthorize): Promise<Authoriz
 
   const answer = await inTransaction(ctx, async ctx => {
     await lockSession(ctx, session.id)
-    // Read again under the lock, by a statement of its own: one that waits for a lock sees what was there before it.
+    // Read again under the lock by its own statement, because a statement that waits for a lock sees the old state.
     const found = await loadAuthorizable(ctx, session.id, authorization)
     if (!found) throw new Error("a session that was paid directly is no more")
     const known = knownAnswer(found, asked)
@@ -114,7 +110,7 @@ async function authorizeOnce(ctx: Context, body: PayAuthorize): Promise<Authoriz
   return answer
 }
 
-/** The same for a session that reserves money in an escrow. */
+/** Does the same for a session that reserves money in an escrow. */
 async function authorizeReserved(
   ctx: Context,
   id: string,
@@ -124,14 +120,14 @@ async function authorizeReserved(
   return await authorizeEscrow(ctx, networkOf(ctx.chain, session.chain_id), session, signed)
 }
 
-/** Locks the session until the transaction ends. It may be put away between two reads. */
+/** Locks the session until the transaction ends, because it may be archived between two reads. */
 async function lockSession(ctx: TxContext, id: string): Promise<void> {
   const { rows } = await sql`
     select /* named: lock_session */ id from checkout_sessions where id = ${id} for no key update`.execute(ctx.db)
   if (rows.length === 0) throw new ApiError("SESSION_NOT_FOUND")
 }
 
-/** What a request asks for. */
+/** The contents of a request. */
 interface AuthorizationRequest {
   network: Network
   authorization: Authorization
@@ -140,7 +136,7 @@ interface AuthorizationRequest {
 
 const refused = (details: ErrorDetail[]) => new ApiError("AUTHORIZATION_REFUSED", details)
 
-/** Parses an authorization. Throws `VALIDATION_ERROR` with every fault that the schema does not find. */
+/** Parses an authorization. Throws `VALIDATION_ERROR` with every fault that the schema misses. */
 function authorizationOf(body: PayAuthorize["authorization"]): Authorization {
   const faults: ErrorDetail[] = []
   const fault = (name: string, message: string) => void faults.push({ path: `authorization.${name}`, message })
@@ -171,14 +167,14 @@ function authorizationOf(body: PayAuthorize["authorization"]): Authorization {
 }
 
 /**
- * States of a relay that ended without moving money. Its authorization may be submitted again, as its nonce moves money
- * at most once.
+ * States of a relay that ended without moving money. Its authorization may be submitted again, because its nonce moves
+ * money at most once.
  */
 const endedUnpaid: readonly PayoutState[] = ["cancelled", "reverted"]
 
 /**
- * The current answer to an authorization that was accepted before; undefined where it is new, or its relay moved
- * nothing. `AUTHORIZATION_ALREADY_USED` where its nonce belongs to another authorization, or it pays another session.
+ * The current answer to an earlier authorization; undefined if it is new or its relay moved nothing. Throws
+ * `AUTHORIZATION_ALREADY_USED` if its nonce belongs to another authorization, or it pays another session.
  */
 function knownAnswer(
   { session, deposit, ofNonce }: Authorizable,
@@ -191,8 +187,8 @@ function knownAnswer(
 }
 
 /**
- * Refuses an authorization while anyone can still carry out another one of the same checkout: both could move money.
- * `others` leaves out those with the same wallet and nonce, as the token accepts a nonce once.
+ * Refuses an authorization while anyone can still execute another one of the same checkout, because both could move
+ * money. `others` leaves out those with the same wallet and nonce, which the token accepts once.
  */
 function assertOnlyOneMoves(others: readonly EarlierRelay[], harmless: ReadonlySet<string>): void {
   const open = others.filter(({ id }) => !harmless.has(id))
@@ -206,13 +202,13 @@ function assertOnlyOneMoves(others: readonly EarlierRelay[], harmless: ReadonlyS
 interface Payable {
   /** The relay must be signed by this time. */
   relayBy: Date
-  /** Reverted relays of this session, with another wallet or nonce, that anyone can still carry out. */
+  /** Reverted relays of this session, with another wallet or nonce, that anyone can still execute. */
   others: EarlierRelay[]
-  /** How the payer can pay without a relay, and without paying twice. */
+  /** How the payer can pay without a relay and without paying twice. */
   otherWay: string
 }
 
-/** Checks against what was read that this session can be paid by this authorization now. */
+/** Checks that this authorization can pay this session now, against the data that was read. */
 async function assertPayable(ctx: TxContext, found: Authorizable, asked: AuthorizationRequest): Promise<Payable> {
   const { session, deposit, ofSession: relays } = found
   const { network, authorization } = asked
@@ -223,8 +219,7 @@ async function assertPayable(ctx: TxContext, found: Authorizable, asked: Authori
   const until = replayableUntil(failed)
   if (session.status === "expired" || leftMs <= MIN_TIME_MS)
     throw new ApiError("SESSION_EXPIRED", undefined, tooLateMessage(session.status === "expired" ? 0 : leftMs, until))
-  // While payments are paused, a relay would move the payer's money to an address that a holder of the payout key may
-  // empty.
+  // While payments are paused, a holder of the payout key may empty the address to which a relay would move the money.
   if (pausedWhile(ctx, found.halted)(network, deposit)) throw new ApiError("PAYMENTS_PAUSED")
   if (found.isLinkUsedUp) throw new ApiError("LINK_UNAVAILABLE")
   const otherWay =
@@ -290,7 +285,7 @@ function assertExact(
   if (faults.length > 0) throw refused(faults)
 }
 
-/** The message for a checkout that takes no authorization any more: why, and when it is safe to start another one. */
+/** The message for a checkout that takes no more authorizations: the reason, and when a new one is safe. */
 function tooLateMessage(leftMs: number, until: string | undefined): string {
   const words =
     leftMs <= 0 ? "This checkout has expired." : "This checkout expires within a minute, too soon for an authorization."

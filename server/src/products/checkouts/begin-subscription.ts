@@ -1,4 +1,4 @@
-/** Begins a subscription together with the session that pays its first period. `subscriptions/` advances it. */
+/** Creates a subscription with the session that pays its first period. `subscriptions/` advances it. */
 import type { TxContext } from "../../platform/context.ts"
 import type { BillingInterval, Row } from "../../platform/db/schema.ts"
 import { newId } from "../../platform/ids.ts"

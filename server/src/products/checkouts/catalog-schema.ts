@@ -1,4 +1,4 @@
-/** The wire contract of what merchants sell at checkouts: products and payment links. */
+/** The wire contract of products and payment links. */
 import { type Static, Type } from "typebox"
 import { SplitId } from "../../ledger/splits/schema.ts"
 import type { BillingInterval as Interval } from "../../platform/db/schema.ts"
@@ -26,7 +26,7 @@ export const BillingInterval = Type.Unsafe<Interval>({
   description: "Makes it a subscription, which is billed again after so long",
 })
 const BillingCount = Type.Integer({ minimum: 1, maximum: 12 })
-/** They apply to subscriptions that begin after the change. */
+/** They apply to subscriptions that start after the change. */
 const subscriptionTerms = {
   trialDays: Type.Optional(
     Type.Integer({
@@ -120,7 +120,7 @@ export const LinkChange = Strict(
 )
 export type LinkChange = Static<typeof LinkChange>
 export const Link = Type.Object({
-  // Links made before the prefix was `plink_` keep their ids.
+  // Links created before the prefix was `plink_` keep their ids.
   id: Type.String({ pattern: idPattern("plink").replace("plink", "p?link") }),
   slug: Type.String(),
   url: Type.String({ description: "The page that starts a checkout" }),

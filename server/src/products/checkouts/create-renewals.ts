@@ -1,4 +1,4 @@
-/** Creates the sessions for the next periods of subscriptions, as many as one transaction bills at once. */
+/** Creates the sessions for the next periods of subscriptions, for one transaction's subscriptions together. */
 import { sellersOn } from "../../ledger/deposits/find-parties.ts"
 import { makeDeposits, type Parties } from "../../ledger/deposits/make-deposits.ts"
 import { pausedDeposits } from "../../ledger/payouts/check-paused.ts"
@@ -23,8 +23,8 @@ export interface Renewal {
 export type BlockedBy = NonNullable<Row<"subscriptions">["blocked_by"]>
 
 /**
- * Creates the sessions of these renewals. Returns, in the same order, each session or the reason why it can't be made
- * now.
+ * Creates the sessions of these renewals. Returns, in the same order, each session or the reason why it can't be
+ * created now.
  */
 export async function createRenewals(
   ctx: TxContext,
@@ -41,7 +41,7 @@ export async function createRenewals(
   if (made.length === 0) return planned.flatMap(each => (typeof each === "string" ? [each] : []))
   const rows = made.map(({ row }) => row)
   const sessions = await ctx.db.insertInto("checkout_sessions").values(rows).returningAll().execute()
-  // Nobody has a renewal's page open yet, so the address is not watched.
+  // Nobody has a renewal's page open yet, so its address is not watched.
   const deposits = made.map(({ offer: { terms, parties }, row }) => ({
     network: terms.network,
     ...depositOf(row),
@@ -68,7 +68,7 @@ function renewalRow(ctx: TxContext, terms: SessionTerms, { product, before, cust
     ...(before.payer_fields === null ? {} : { payerFields: before.payer_fields }),
     ...(customerEmail === null ? {} : { customerEmail }),
   })
-  // No request made this session, so it begins a trace of its own.
+  // No request created this session, so it starts its own trace.
   const attributes = { "sluice.resource.id": row.id, "sluice.network": terms.network.name }
   return { ...row, traceparent: beginTrace(ctx, "renew subscription", { attributes }) }
 }
@@ -78,7 +78,7 @@ interface Offer {
   parties: Parties
 }
 
-/** For each product: its current terms and who is paid, or the reason why it can't be sold. */
+/** Each product's current terms and payees, or the reason why it can't be sold. */
 async function offersOf(
   ctx: TxContext,
   products: ReadonlyMap<string, Row<"products">>,

@@ -1,4 +1,4 @@
-/** Creates checkout sessions, and ends those that nobody has begun to pay. */
+/** Creates checkout sessions, and ends sessions that nobody started to pay. */
 import { sql } from "kysely"
 import { receiverFault } from "../../account/webhooks/webhook.ts"
 import { depositRow } from "../../ledger/deposits/make-deposits.ts"
@@ -25,22 +25,22 @@ import { depositOf, type SessionTerms, sessionRow, unpaidSession, writeSession }
 /** A new session's page is open, so its address is watched for this long from the start. */
 const WATCHED_MS = 3_600_000
 
-/** The terms of a request, with the recipients of its split. */
+/** The requested terms, with the recipients of their split. */
 interface AskedTerms extends SessionTerms {
   recipients: RecipientSet["recipients"]
 }
 
-/** A session that was just made. */
+/** A newly created session. */
 export interface MadeSession {
   session: Row<"checkout_sessions">
-  /** Its receiving address; null where an escrow is paid by a signature. */
+  /** Its receiving address; null if a signature reserves money in an escrow. */
   payTo: Address | null
   escrow: Row<"escrows"> | undefined
-  /** Of the link that it belongs to. */
+  /** The slug of the session's link. */
   slug: string | null
 }
 
-/** Reads what a merchant's checkout depends on, for {@link createSession}. Those who ask at the same time share a statement. */
+/** Reads the data for {@link createSession}. Concurrent requests share a statement. */
 export async function readOffer(ctx: TxContext, merchantId: string, body: CheckoutCreate): Promise<Offer> {
   const { slug, productId, chain } = body
   if (slug !== undefined && productId !== undefined)
@@ -52,14 +52,14 @@ export async function readOffer(ctx: TxContext, merchantId: string, body: Checko
   )
 }
 
-/** Whether a session of this offer is written by one statement, which needs no transaction around it. */
+/** Whether one statement writes a session of this offer, so that no transaction is needed around it. */
 export const isWrittenAtOnce = ({ link, product }: Offer, { splitId, capture = "direct" }: CheckoutCreate): boolean =>
   capture === "direct" && !(splitId ?? link?.split_id ?? product?.split_id) && !isRecurring(product)
 
 /**
- * Creates a session with a receiving address of its own, or with an escrow; `PAYMENTS_PAUSED`. Call it inside a
- * transaction, unless it {@link isWrittenAtOnce}. `keptOf` makes the answer that is kept with it. Where its key is in the
- * table nothing is written, and `PAYMENTS_PAUSED` is thrown too.
+ * Creates a session with its own receiving address, or with an escrow. Call it inside a transaction, unless it {@link
+ * isWrittenAtOnce}. `keptOf` builds the answer to store with it. Throws `PAYMENTS_PAUSED`, also if that answer's key is
+ * already stored; nothing is written then.
  */
 export async function createSession(
   ctx: TxContext,
@@ -92,7 +92,7 @@ export async function createSession(
 }
 
 /**
- * Creates a session of a payment link, for anyone who has its slug; `LINK_NOT_FOUND`, `LINK_UNAVAILABLE`,
+ * Creates a session of a payment link, for anyone with its slug. Throws `LINK_NOT_FOUND`, `LINK_UNAVAILABLE`,
  * `PAYMENTS_PAUSED`.
  */
 export async function createLinkSession(
@@ -129,8 +129,7 @@ async function insertSession(
   { merchantId, body, paused, agentCaller, keptOf }: NewSession,
 ): Promise<MadeSession> {
   const { network, amount, link, product, setId, recipients } = terms
-  // The link or product may have set its price when the split had fewer recipients. The service pays for a transfer to
-  // each.
+  // The link's or product's price may date from a split with fewer recipients. The service pays for a transfer to each.
   const size = setId === undefined ? 1 : recipients.length
   const faults = partsFaults(ctx.settings.minAmount, network, amount, { size })
   if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
@@ -155,7 +154,7 @@ async function insertSession(
   return made
 }
 
-/** What is sold and for how much: from the request, a link or a product, and from one of them only. */
+/** What is sold and its price, from exactly one of the request, a link or a product. */
 async function termsOf(
   ctx: TxContext,
   merchantId: string,
@@ -218,7 +217,7 @@ async function linkTerms(
   return { ...terms, amount }
 }
 
-/** Returns a session by its id, for anyone who has it; `SESSION_NOT_FOUND`. */
+/** Returns a session by its id, for anyone who has it; throws `SESSION_NOT_FOUND`. */
 export async function sessionOf(ctx: TxContext, id: string, merchantId?: string): Promise<Row<"checkout_sessions">> {
   const row = await ctx.db
     .selectFrom("checkout_sessions")
@@ -233,8 +232,8 @@ export async function sessionOf(ctx: TxContext, id: string, merchantId?: string)
 const OVER = "This checkout is over: it has expired, or was deleted."
 
 /**
- * Ends a session that nobody has begun to pay; `SESSION_NOT_FOUND` once it is over, `INVALID_OPERATION` for any other
- * and for a subscription's renewal. Late money is still found.
+ * Ends a session that nobody started to pay. Throws `SESSION_NOT_FOUND` if it has ended, and `INVALID_OPERATION` for
+ * any other and for a subscription's renewal. Late money is still found.
  */
 export async function closeSession(ctx: Context, merchantId: string, id: string): Promise<void> {
   if (await inTransaction(ctx, ctx => endUnlessRenewal(ctx, merchantId, id))) return
@@ -245,8 +244,8 @@ export async function closeSession(ctx: Context, merchantId: string, id: string)
 }
 
 /**
- * Ends a pending session. It refuses a subscription's invoice: ending that would cancel the subscription, which the
- * merchant must ask for itself.
+ * Ends a pending session. It refuses a subscription's invoice, because ending that would cancel the subscription, which
+ * the merchant must request explicitly.
  */
 async function endUnlessRenewal(ctx: TxContext, merchantId: string, id: string): Promise<boolean> {
   if ((await endPending(ctx, [id], merchantId)).length === 0) return false
@@ -263,8 +262,8 @@ async function endUnlessRenewal(ctx: TxContext, merchantId: string, id: string):
 }
 
 /**
- * Ends those of these sessions that are pending and returns their ids; they expire at the next settlement. Without
- * `merchantId`, sessions of all merchants.
+ * Ends the pending ones of these sessions and returns their ids; they expire at the next settlement. Without
+ * `merchantId`, it covers all merchants.
  */
 export async function endPending(ctx: TxContext, ids: readonly string[], merchantId?: string): Promise<string[]> {
   if (ids.length === 0) return []

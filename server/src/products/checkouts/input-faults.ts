@@ -1,4 +1,4 @@
-/** Faults in the fields of a checkout, product or link that their schema does not find. Pure. */
+/** Faults in the fields of a checkout, product or link that their schema misses. Pure. */
 import type { Row } from "../../platform/db/schema.ts"
 import type { ErrorDetail } from "../../platform/errors.ts"
 import type { ProductCreate } from "./catalog-schema.ts"
@@ -11,16 +11,13 @@ export const metadataFaults = (metadata: unknown): ErrorDetail[] =>
     ? [{ path: "metadata", message: "must be at most 4 KB as JSON" }]
     : []
 
-/**
- * Faults of the address that the payer is redirected to. The URL parser silently drops line ends and tabs, so they are
- * refused here.
- */
+/** Faults of the payer's redirect URL. The URL parser silently drops line ends and tabs, so they are refused here. */
 export const redirectFaults = (redirectUrl: string | null | undefined): ErrorDetail[] =>
   redirectUrl && (!URL.canParse(redirectUrl) || /[\s\p{Cc}]/u.test(redirectUrl))
     ? [{ path: "redirectUrl", message: "must be a valid http(s) address" }]
     : []
 
-/** Refuses a split of one's own for a subscription: all its periods are split as its product says. */
+/** Refuses a separate split for a subscription, because its product's split applies to all periods. */
 export const ownSplitFaults = (
   product: Pick<Row<"products">, "billing_interval"> | undefined,
   splitId: string | null | undefined,

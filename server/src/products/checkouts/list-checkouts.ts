@@ -9,7 +9,7 @@ import { csv, quoted } from "../../platform/http/send-csv.ts"
 import { type ListSource, newestFirst } from "../../platform/http/send-lists.ts"
 import { timeAt } from "../../platform/http/time.ts"
 
-/** The list's filter; text as received. */
+/** The list's filter, as unparsed text. */
 export interface SessionFilter extends CheckoutFilter {
   status?: SessionStatus | undefined
   exception?: PaymentException | undefined
@@ -18,7 +18,7 @@ export interface SessionFilter extends CheckoutFilter {
   q?: string | undefined
 }
 
-/** The merchant's checkouts that match, newest first. */
+/** The merchant's matching checkouts, newest first. */
 export function checkoutsOf(
   ctx: TxContext,
   merchantId: string,
@@ -33,7 +33,7 @@ export function checkoutsOf(
   if (exception !== undefined) query = query.where("exception", "=", exception)
   for (const condition of [...conditions, ...matching(ctx, merchantId, q)]) query = query.where(condition)
   if (field === undefined) return newestFirst(between(query, "checkout_sessions", from, to))
-  // The field's rows are in the order of the list, however many have that value.
+  // The field's rows are in list order, however many have that value.
   const joined = (
     query as unknown as SelectQueryBuilder<Database, "checkout_sessions" | "checkout_terms", Row<"checkout_sessions">>
   )
@@ -71,7 +71,7 @@ function fieldOf(q: string | undefined): Record<string, string> {
   return key !== undefined && value !== undefined ? { [key]: value } : {}
 }
 
-/** SQL: what a search text means by its form. One that is none of these is a value of the metadata. */
+/** SQL: what a search text matches by its form; by default, a metadata value. */
 function matching({ chain }: TxContext, merchantId: string, q: string | undefined) {
   if (q === undefined || Object.keys(fieldOf(q)).length > 0) return []
   const id = sql.ref("checkout_sessions.id")
@@ -100,7 +100,7 @@ function matching({ chain }: TxContext, merchantId: string, q: string | undefine
   ]
 }
 
-/** A value without its key is found in so many checkouts, the newest of each key. */
+/** The most checkouts that a value without its key finds, the newest of each key. */
 const MAX_BY_VALUE = 1_000
 
 const columns = [
@@ -124,7 +124,7 @@ const columns = [
   "expiresAt",
 ] as const
 
-/** What of a checkout's answer its line has. */
+/** The part of a checkout's answer that its CSV line shows. */
 interface Shown
   extends Record<
     "id" | "status" | "capture" | "amount" | "amountReceived" | "currency" | "chain" | "createdAt" | "expiresAt",
@@ -141,7 +141,7 @@ interface Shown
   confirmedAt: string | null
 }
 
-/** All checkouts that match as CSV, newest first; `show` makes answers of rows. */
+/** All matching checkouts as CSV, newest first; `show` formats rows as answers. */
 export function checkoutsCsv(
   ctx: TxContext,
   merchantId: string,

@@ -1,4 +1,4 @@
-/** Reads what decides whether an authorization may pay a checkout, in one statement: all of it is of one moment. */
+/** Reads what decides whether an authorization may pay a checkout, in one statement and so one snapshot. */
 import { sql } from "kysely"
 import { wasAskedFor, watchEnds } from "../../ledger/deposits/make-deposits.ts"
 import { type HaltedWallets, haltedWalletsCell } from "../../ledger/payouts/check-paused.ts"
@@ -9,14 +9,14 @@ import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"
 
-/** A relay of the checkout, or of the nonce that is asked for, as JSON carries it. */
+/** A relay of the checkout, or of the requested nonce, in JSON form. */
 type ReadRelay = Pick<Row<"payouts">, "id" | "kind" | "state" | "payer" | "auth_nonce" | "auth_digest" | "succeeded"> &
   Pick<Row<"payouts">, "tx_hash" | "data"> & { deposit_id: string | null; was_signed: boolean }
 
-/** A relay that was made for the same checkout or the same nonce. */
+/** A relay that was created for the same checkout or nonce. */
 export type EarlierRelay = Omit<ReadRelay, "deposit_id"> & { deposit_id: bigint | null }
 
-/** A session that is paid at an address, and what was paid or signed there. Amounts are in base units. */
+/** A session paid at an address, and its payments and signatures so far. Amounts are in base units. */
 export interface Authorizable {
   session: Pick<
     Row<"checkout_sessions">,
@@ -24,15 +24,15 @@ export interface Authorizable {
   >
   deposit: Pick<Row<"deposits">, "id" | "address" | "factory" | "older_factory">
   halted: HaltedWallets | null
-  /** Whether others took all uses of its link: more money would only become open payments. */
+  /** Whether other sessions took all uses of its link, so that more money would only become open payments. */
   isLinkUsedUp: boolean
-  /** What counts at the address, or will count. */
+  /** The sum that counts at the address, or will count. */
   arriving: bigint
-  /** How many relays of the payer wait or are in flight on the network. */
+  /** How many of the payer's relays wait or are in flight on the network. */
   open: number
-  /** Those that pay this checkout. */
+  /** The relays that pay this checkout. */
   ofSession: EarlierRelay[]
-  /** Those of the payer's nonce. */
+  /** The relays with the payer's nonce. */
   ofNonce: EarlierRelay[]
   isWatchEnding: boolean
 }
@@ -49,7 +49,7 @@ type Read = Authorizable["session"] &
     relays: ReadRelay[] | null
   }
 
-/** Reads it for a session by its id, and an authorization; undefined for a session that reserves money in an escrow. */
+/** Reads it for a session and an authorization; undefined for a session that reserves money in an escrow. */
 export async function loadAuthorizable(
   ctx: TxContext,
   id: string,

@@ -1,6 +1,6 @@
 /**
- * Reads what a new checkout depends on, in one statement: the link or product that is sold, whom its merchant is paid at,
- * and whether payments are paused.
+ * Reads what a new checkout depends on in one statement: the link or product, the merchant's payout address, and
+ * whether payments are paused.
  */
 import { sql } from "kysely"
 import { type Approver, approverAddress } from "../../ledger/deposits/find-parties.ts"
@@ -31,7 +31,7 @@ const OF_LINK = [
   "expires_at",
   "active",
 ] as const satisfies readonly (keyof Row<"payment_links">)[]
-/** What of a link decides about its checkouts. */
+/** The columns of a link that its checkouts depend on. */
 export type OfferedLink = Pick<Row<"payment_links">, (typeof OF_LINK)[number]>
 
 const OF_PRODUCT = [
@@ -45,26 +45,26 @@ const OF_PRODUCT = [
   "trial_days",
   "max_periods",
 ] as const satisfies readonly (keyof Row<"products">)[]
-/** What of a product decides about its checkouts. */
+/** The columns of a product that its checkouts depend on. */
 export type OfferedProduct = Pick<Row<"products">, (typeof OF_PRODUCT)[number]>
 
-/** What is sold: a link by its slug, of this merchant where one is given, or this merchant's product, or an amount. */
+/** What is sold: a link by its slug (of this merchant, if given), this merchant's product, or an amount. */
 export type Asked =
   | { slug: string; merchantId?: string; productId?: never; chainId?: never }
   | { merchantId: string; productId?: string | undefined; chainId?: number | undefined; slug?: never }
 
-/** What a new checkout depends on, of one moment. */
+/** What a new checkout depends on, from one snapshot. */
 export interface Offer {
   link: OfferedLink | undefined
-  /** The product that is asked for, or the link's. */
+  /** The requested product, or the link's. */
   product: OfferedProduct | undefined
-  /** Null where the merchant has set none on the network. */
+  /** Null if the merchant has no payout address on the network. */
   owner: Address | null
   approver: Approver | null
   halted: HaltedWallets | null
 }
 
-/** Reads what is for sale. The network is the link's or the product's, or else that of `chainId`. */
+/** Reads an offer. The network is the link's or the product's, or else that of `chainId`. */
 export async function loadOffer(ctx: TxContext, asked: Asked): Promise<Offer> {
   const offer = await offerOf(ctx.db, asked)
   if (!offer) throw new Error("a statement has no row of what it was asked")
@@ -97,7 +97,7 @@ const offerOf = gatherRows(async (db: Db, all: readonly Asked[]) => {
   )
 })
 
-/** Whom a new address of an offer pays; `PAYOUT_ADDRESS_REQUIRED` where its merchant has set no address. */
+/** The payee of an offer's new address; throws `PAYOUT_ADDRESS_REQUIRED` without a payout address. */
 export function sellerOf(
   ctx: TxContext,
   { owner, approver }: Offer,

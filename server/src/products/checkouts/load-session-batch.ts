@@ -1,6 +1,6 @@
 /**
- * Which sessions are settled next, and which of their transfers: the greatest, so that no transaction outlasts a round's
- * lease, and none grows, however many transfers an address receives.
+ * Selects the sessions to settle next, and their largest transfers. No transaction outlasts a round's lease or grows,
+ * however many transfers an address receives.
  */
 import { type RawBuilder, sql } from "kysely"
 import type { ClaimedTransfer, Due } from "../../ledger/settlement/sellable.ts"
@@ -14,53 +14,53 @@ import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray, sqlRows } from "../../platform/db/sql-array.ts"
 import { allColumns } from "../../platform/db/whole-rows.ts"
 
-/** Sessions that are due by time, in one round; the others stay due for the next. */
+/** Sessions that are due by time, per round. The others stay due for the next. */
 const TIMED_PER_ROUND = 500
 /**
- * The most undecided transfers in the settlement token that one settlement reads of an address: those of most money. The
- * others stay in its books. They are read when the merchant has decided about greater ones.
+ * The most undecided transfers in the settlement token that one settlement reads of an address, largest first. The
+ * others stay in its books until the merchant has decided about larger ones.
  */
 const MAX_READ = 2_000
-/** The same of those that one of two endpoints alone reports. They count towards small payments only. */
+/** The same for transfers that only one of two endpoints reports. They count only towards small payments. */
 const MAX_SINGLE = 200
-/** The most of other tokens, whose amounts mean nothing: the first. */
+/** The most transfers in other tokens, oldest first, because their amounts mean nothing. */
 const MAX_OTHER = 500
-/** How many due transfers one transaction ends, read or not. Each costs several indexes. */
+/** How many due transfers one transaction ends, read or not. Each costs several index writes. */
 const MAX_ENDED = 5_000
 
-/** A transfer with the payment that claims it, and whether that payment was accepted beside the session's own. */
+/** A transfer with its claiming payment, and whether that was accepted in addition to the session's own. */
 export type SessionTransfer = ClaimedTransfer & { beside: boolean | null }
 
 /** The transfers of a session that one transaction settles. */
 export interface Batch {
-  /** Those that are read. */
+  /** The transfers that are read. */
   ids: bigint[]
-  /** Those that are due no longer afterwards: those that are read, and smaller ones. */
+  /** The transfers that are no longer due afterwards: the read ones, and smaller ones. */
   ended: bigint[]
-  /** Whether more stay due. */
+  /** Whether more transfers stay due. */
   isMore: boolean
 }
 
 /**
- * SQL: the ids of the transfers at a deposit that a settlement reads beside those of the session's payment, and of payments
- * that a reorg changed: those that the merchant has not decided about.
+ * SQL: the ids of a deposit's undecided transfers that a settlement reads. It also reads those of the session's
+ * payment, and of payments that a reorg changed.
  */
 function readAt(deposit: RawBuilder<unknown>, token: Address): RawBuilder<unknown> {
   const undecided = sql`select t.* from transfers t left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
     where t.deposit_id = ${deposit} and not t.applied and t.state <> 'gone'
       and (p.id is null or p.status in ('open', 'reversed'))`
-  // Two ranges of the index on the token: for one condition that is not a range, all of it would be read.
+  // Two index ranges on the token, because a condition that is no range would read the whole index.
   const ours = (isSingle: boolean, most: number) =>
     sql`(select id from (${undecided} and t.token = ${token} and t.single_source = ${sql.lit(isSingle)}
       order by t.value desc, t.id limit ${sql.lit(most)}) greatest)`
-  // Apart: one endpoint of two can make up any number of large ones, and must not push out what both report.
+  // Read separately, because one of two endpoints can invent any number of large ones and must not displace real ones.
   return sql`${ours(false, MAX_READ)} union all ${ours(true, MAX_SINGLE)}
     union all (select id from (${undecided} and t.token < ${token} union all ${undecided} and t.token > ${token}) others
       order by block_number, log_index limit ${sql.lit(MAX_OTHER)})`
 }
 
 /**
- * Makes the sessions with these addresses or ids due at a time, or now. A submission that failed, or a relay that ended, brings no
+ * Makes the sessions with these addresses or ids due at a time, or now. A failed submission or an ended relay brings no
  * transfer that would do so.
  */
 export async function wakeSessions(
@@ -77,8 +77,8 @@ export async function wakeSessions(
 }
 
 /**
- * The sessions that have a transfer to settle or are due by time, in the order of their turn, each with the senders of the
- * undecided transfers that would be read now.
+ * The sessions with a transfer to settle or due by time, in turn, each with the senders of the undecided transfers to
+ * read.
  */
 export async function dueSessions(ctx: TxContext, { chainId, token }: NetworkInfo): Promise<Due> {
   const owed = sql`
@@ -98,7 +98,7 @@ export async function dueSessions(ctx: TxContext, { chainId, token }: NetworkInf
   return { groups: rows.map(({ resourceId, senders }) => ({ resourceId, senders })), isMore: isRestDue(rows) }
 }
 
-/** Returns the senders of the undecided transfers of a session that a settlement would read. */
+/** Returns the senders of a session's undecided transfers that a settlement would read. */
 export async function sendersAt(ctx: TxContext, sessionId: string, token: Address): Promise<Address[]> {
   const { rows } = await sql<{ sender: Address }>`
     select distinct t.from_address as sender from deposits d cross join lateral (${readAt(sql`d.id`, token)}) read
@@ -107,7 +107,7 @@ export async function sendersAt(ctx: TxContext, sessionId: string, token: Addres
 }
 
 /**
- * Locks the transfers of a session's address that are settled now. Call it inside a transaction, under the session's
+ * Locks the transfers of a session's address for this settlement. Call it inside a transaction, under the session's
  * lock.
  */
 export async function holdBatch(ctx: TxContext, deposit: Row<"deposits">, token: Address): Promise<Batch> {
@@ -123,7 +123,7 @@ export async function holdBatch(ctx: TxContext, deposit: Row<"deposits">, token:
       from read full join due on due.id = read.id`.execute(ctx.db)
   const ids = rows.flatMap(({ id, isRead }) => (isRead ? [id] : []))
   const touched = rows.map(({ id }) => id)
-  // Transfers are locked before any book, in the order that the scanner uses too.
+  // Transfers are locked before any book, in the scanner's order.
   await sql`/* named: lock_batch */ select count(*) from (select id from transfers where id in (${sqlRows("bigint", touched)})
     order by id for no key update) locked`.execute(ctx.db)
   const back = await backAmong(
@@ -135,8 +135,8 @@ export async function holdBatch(ctx: TxContext, deposit: Row<"deposits">, token:
 }
 
 /**
- * Returns which of these transfers are no longer gone: the scanner may have brought one back while the lock waited. It was
- * not read, so it stays due.
+ * Returns which of these transfers are no longer gone, because the scanner restored them while the lock waited. They
+ * were not read, so they stay due.
  */
 async function backAmong(ctx: TxContext, gone: readonly bigint[]): Promise<Set<bigint>> {
   if (gone.length === 0) return new Set()

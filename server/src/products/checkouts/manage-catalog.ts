@@ -1,4 +1,4 @@
-/** What a merchant sells at checkouts: products, and payment links that sell them or ask for an amount. */
+/** What a merchant sells at checkouts: products, and payment links for a product or an amount. */
 import { payoutAddressOn } from "../../account/identity/read-payout-addresses.ts"
 import { emitAttached } from "../../ledger/splits/approve-splits.ts"
 import { recipientSetOf } from "../../ledger/splits/manage-splits.ts"
@@ -52,8 +52,8 @@ export async function createProduct(ctx: TxContext, merchantId: string, body: Pr
 }
 
 /**
- * Changes the given fields; existing sessions keep their price. `NOT_FOUND` for anyone else's. Call it inside a
- * transaction.
+ * Changes the given fields; existing sessions keep their price. Throws `NOT_FOUND` for another merchant's product. Call
+ * it inside a transaction.
  */
 export async function changeProduct(
   ctx: TxContext,
@@ -91,8 +91,8 @@ export async function changeProduct(
 }
 
 /**
- * Gives the links of a product with `billingInterval` its new price and split, as its renewals get them too. The event
- * about the product stands for its links: one for each of them would be thousands of deliveries for one request.
+ * Gives a recurring product's links its new price and split, like its renewals. The product's event stands for its
+ * links, because one event per link would be thousands of deliveries per request.
  */
 async function changeItsLinks(ctx: TxContext, before: Row<"products">, { id, price, split_id }: Row<"products">) {
   if (price === before.price && split_id === before.split_id) return
@@ -103,7 +103,7 @@ async function changeItsLinks(ctx: TxContext, before: Row<"products">, { id, pri
     .execute()
 }
 
-/** Switches a product or link off, and leaves one that is off as it is; `NOT_FOUND` for anyone else's. */
+/** Switches a product or link off; no-op if it is off. Throws `NOT_FOUND` for another merchant's. */
 export async function switchOff(
   ctx: Context,
   table: "products" | "payment_links",
@@ -139,7 +139,7 @@ export const ownProduct = (
     .$if(isHeld, query => query.forShare())
     .executeTakeFirst()
 
-/** Creates a payment link; call it inside a transaction. `SLUG_TAKEN`, `PAYOUT_ADDRESS_REQUIRED`. */
+/** Creates a payment link; call it inside a transaction. Throws `SLUG_TAKEN`, `PAYOUT_ADDRESS_REQUIRED`. */
 export async function createLink(ctx: TxContext, merchantId: string, body: LinkCreate): Promise<Row<"payment_links">> {
   const faults: ErrorDetail[] = []
   // Locked, so that a concurrent change of the product also changes this link, or is read here.
@@ -163,12 +163,12 @@ export async function createLink(ctx: TxContext, merchantId: string, body: LinkC
       ? null
       : readAmount("amount", asWritten(body, "amount"), network.token, ctx.settings.minAmount, split?.size))
   if (amount !== null && typeof amount !== "bigint") faults.push(amount)
-  // The product's price was checked with the product's split, but the link may have another split.
+  // The product's price was checked against the product's split, but the link may have another.
   else faults.push(...partsFaults(ctx.settings.minAmount, network, amount, split))
   faults.push(...redirectFaults(body.redirectUrl))
   if ((amount !== null && typeof amount !== "bigint") || faults.length > 0)
     throw new ApiError("VALIDATION_ERROR", faults)
-  // The link's sessions need a payout address, so it must exist now.
+  // The link's sessions need a payout address, so it must already exist.
   await payoutAddressOn(ctx, merchantId, network)
   const now = ctx.now()
   const inserted = ctx.db
@@ -198,7 +198,7 @@ export async function createLink(ctx: TxContext, merchantId: string, body: LinkC
   return made
 }
 
-/** Changes the given fields; `NOT_FOUND` for anyone else's. Call it inside a transaction. */
+/** Changes the given fields; call it inside a transaction. Throws `NOT_FOUND` for another merchant's link. */
 export async function changeLink(
   ctx: TxContext,
   merchantId: string,
@@ -227,7 +227,7 @@ export async function changeLink(
     })
     .where("id", "=", id)
     .where("merchant_id", "=", merchantId)
-    // A limit can't be less than the uses already counted.
+    // A limit can't be below the uses already counted.
     .$if(typeof body.maxUses === "number", query => query.where("uses", "<=", body.maxUses ?? 0))
     .returningAll()
     .executeTakeFirst()
@@ -280,10 +280,7 @@ export const ownLinkById = (
     .where("merchant_id", "=", merchantId)
     .executeTakeFirst()
 
-/**
- * Whether a link can be paid: it is switched on, not expired, not used up, and its product, if billed by period, is
- * active.
- */
+/** Whether a link can be paid: it is on, not expired and not used up, and a recurring product is active. */
 export async function isOnSale(ctx: TxContext, link: Row<"payment_links">): Promise<boolean> {
   const isLinkOffered = isOffered(ctx.now(), link, undefined)
   if (!isLinkOffered || link.product_id === null) return isLinkOffered
@@ -295,7 +292,7 @@ export async function isOnSale(ctx: TxContext, link: Row<"payment_links">): Prom
   return isOffered(ctx.now(), link, product)
 }
 
-/** The same, of a link and its product that were read; pure. */
+/** The same for a link and its product that were already read; pure. */
 export function isOffered(
   now: Date,
   { active, expires_at, max_uses, uses }: Pick<Row<"payment_links">, "active" | "expires_at" | "max_uses" | "uses">,

@@ -1,4 +1,4 @@
-/** `/api/pay`: what a payer's page asks of a checkout. Anyone who has a session's id may ask. */
+/** `/api/pay`: the API of a payer's checkout page, for anyone who has the session's id. */
 import { keepWatched } from "../../ledger/deposits/make-deposits.ts"
 import { withPutAway } from "../../ledger/deposits/put-away.ts"
 import { checksummed, parseHash } from "../../platform/chain/hex.ts"

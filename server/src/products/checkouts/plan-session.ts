@@ -1,6 +1,6 @@
 /**
- * Plans what follows from everything that arrived for a session: its payment, what needs the merchant's decision, and
- * its status. Pure.
+ * Plans the consequences of everything that arrived for a session: its payment, the decisions that its merchant must
+ * make, and its status. Pure.
  */
 import type { relayStanding } from "../../ledger/relays/read-relay-status.ts"
 import { sanctioned } from "../../ledger/scanner/submission-faults.ts"
@@ -13,28 +13,28 @@ import type { Row } from "../../platform/db/schema.ts"
 import type { SessionTransfer } from "./load-session-batch.ts"
 import { type Arrival, type Facts, type Folded, foldSession, messageOf, replayCaution } from "./session-rules.ts"
 
-/** When to look again whether everything mined before the expiry has been scanned. */
+/** When to check again whether everything mined before the expiry has been scanned. */
 const AGAIN_MS = 30_000
 
-/** The facts that the plan is made from. */
+/** The facts of the plan. */
 export interface SessionFacts {
   session: Row<"checkout_sessions">
   network: NetworkInfo
   transfers: readonly Classified<SessionTransfer>[]
   /** Transfers that are left out because anyone can still send them back, and when to check them again. */
   again: ReadonlyMap<bigint, Date>
-  /** The payments of the session that count, or may count again, in the order they were made. */
+  /** The session's payments that count or may count again, in creation order. */
   payments: readonly Row<"payments">[]
   /** The surplus of the session's payment that the merchant has returned, in base units. */
   returnedSurplus: bigint
-  /** Whether a hash that was submitted in time is still being verified, and whether any was refused. */
+  /** Whether a hash submitted in time is still being verified, and whether any was refused. */
   submissions: { open: boolean; refused: boolean }
-  /** Submitted transactions whose money the merchant has decided about. */
+  /** Submitted transactions whose money the merchant decided about. */
   decided: readonly Hash[]
   relay: Awaited<ReturnType<typeof relayStanding>>
-  /** Whether everything mined before the expiry has certainly been scanned. */
+  /** Whether everything mined before the expiry was certainly scanned. */
   scannedPastExpiry: boolean
-  /** Whether transfers are left for another transaction. */
+  /** Whether transfers remain for another transaction. */
   isMore: boolean
   now: Date
 }
@@ -48,15 +48,15 @@ export interface SessionPlan extends Plan {
   >
   /** The payment that the merchant accepted as the session's. */
   acceptedId: string | undefined
-  /** Transactions whose money has arrived: their submissions are done, whatever happens to the money. */
+  /** Transactions whose money arrived. Their submissions are done, whatever happens to the money. */
   arrived: string[]
   /** Transactions of senders on a sanctions list. */
   barred: string[]
-  /** The last transfer that pays the session, or the payment that was accepted. */
+  /** The last transfer that pays the session, or the accepted payment. */
   last: { txHash: Row<"payments">["tx_hash"]; payer: Row<"payments">["payer"] } | undefined
 }
 
-/** The payment that pays the session. A payment accepted beside it does not. */
+/** The payment that pays the session. A payment accepted in addition to it does not. */
 const mainOf = (payments: readonly Row<"payments">[]) =>
   payments.find(payment => payment.status === "granted" && !payment.beside)
 
@@ -65,11 +65,11 @@ const acceptedOf = (payments: readonly Row<"payments">[]) => {
   return main?.accepted_at ? main : undefined
 }
 
-/** Whether a payment pays the session, or did until a reorg removed it. A payment that was only open does not count. */
+/** Whether a payment pays the session, or did until a reorg removed it. An open payment never paid. */
 export const everPaid = ({ status, beside, accepted_at, exception }: Row<"payments">): boolean =>
   !beside && (status === "granted" || (status === "reversed" && (accepted_at !== null || exception === null)))
 
-/** The facts that the session's rules need. It assumes that the link is not used up. */
+/** The facts for the session's rules, assuming that the link is not used up. */
 function factsOf(facts: SessionFacts, sorted: Sorted): Facts {
   const { session, payments, submissions, relay, network, now } = facts
   const accepted = acceptedOf(payments)
@@ -95,14 +95,14 @@ function factsOf(facts: SessionFacts, sorted: Sorted): Facts {
 /** The undecided transfers, sorted by what can be done with them. */
 interface Sorted {
   undecided: Classified<SessionTransfer>[]
-  /** In the settlement token, from senders that are not on a sanctions list. */
+  /** In the settlement token, from senders who are not on a sanctions list. */
   clean: Classified<SessionTransfer>[]
   /** In other tokens. */
   others: Classified<SessionTransfer>[]
 }
 
 function sort(transfers: readonly Classified<SessionTransfer>[]): Sorted {
-  // Leaves out other tokens of the session's own payment, which the merchant has accepted.
+  // Leaves out other tokens of the session's own payment, which the merchant accepted.
   const undecided = transfers.filter(({ row, counted, isSettlementToken }) => {
     const isDecided = counted && (row.beside || !isSettlementToken)
     return row.state !== "gone" && row.payment_status !== "returned" && !isDecided
@@ -117,7 +117,7 @@ function sort(transfers: readonly Classified<SessionTransfer>[]): Sorted {
 function arrivalsOf({ session, payments, relay }: SessionFacts, { clean }: Sorted, isReplaced = false): Arrival[] {
   const isAccepted = acceptedOf(payments) !== undefined
   const late = new Date(session.expires_at.getTime() + 1)
-  // Transfers that already pay come first and count as in time, even if a reorg moves them: a payment keeps its
+  // Transfers that already pay come first and count as in time even if a reorg moves them, because a payment keeps its
   // transfers.
   const inOrder = [...clean.filter(each => each.counted), ...clean.filter(each => !each.counted)]
   return inOrder.map(({ row, counted, sure, screening }) => ({
@@ -129,14 +129,13 @@ function arrivalsOf({ session, payments, relay }: SessionFacts, { clean }: Sorte
       : (counted || relay.hashes.has(row.tx_hash)) && row.block_time > session.expires_at
         ? session.expires_at
         : row.block_time,
-    // A transfer that already counts stays confirmed while it moves to another block, or while its block is suspected
-    // to be gone.
+    // A counted transfer stays confirmed while it moves to another block, or while its block may be gone.
     confirmed: counted || (sure && screening !== "unknown"),
     accepted: isAccepted && counted,
   }))
 }
 
-/** Whether the session would be confirmed, and whether by its first payment, which takes one of its link's uses. */
+/** Whether the session would be confirmed, and whether by its first payment, which uses its link once. */
 export function confirms(facts: SessionFacts): { isConfirmed: boolean; takesUse: boolean } {
   const sorted = sort(facts.transfers)
   const { status } = foldSession(factsOf(facts, sorted), arrivalsOf(facts, sorted), facts.now)
@@ -146,13 +145,13 @@ export function confirms(facts: SessionFacts): { isConfirmed: boolean; takesUse:
 
 /** Why a session can't be confirmed, however much arrives. */
 export interface Barred {
-  /** Other sessions have taken all uses of its link. */
+  /** Other sessions took all uses of its link. */
   usedUp?: boolean
-  /** It is of an invoice that was closed, and a later one has taken its place: what arrives is late. */
+  /** A later invoice replaced the session's closed one, so any money is late. */
   isReplaced?: boolean
 }
 
-/** Plans what has to happen. */
+/** Plans a session's new state. */
 export function planSession(facts: SessionFacts, { usedUp = false, isReplaced = false }: Barred = {}): SessionPlan {
   const { session, payments, now } = facts
   const sorted = sort(facts.transfers)
@@ -191,14 +190,14 @@ export function planSession(facts: SessionFacts, { usedUp = false, isReplaced = 
     last,
     row: rowOf(facts, folded, { last, again, isUnscreened, isBarred: listed.length > 0 && folded.received === 0n }),
     again: new Map([...unknown.map(({ row }): [bigint, Date] => [row.id, again]), ...facts.again]),
-    // If a sender can't be screened now, the session is not settled again at once.
+    // If a sender can't be screened now, the session is not settled again immediately.
     isMore: !isUnscreened && facts.isMore,
   }
 }
 
 /**
- * The session's payment, made of these transfers. An open or reversed payment that now reaches the amount becomes the
- * session's payment, under the same id. One that has lost its transfers is reversed.
+ * Builds the session's payment from these transfers. An open or reversed payment that now reaches the amount becomes
+ * the session's payment, with the same id. One that lost its transfers is reversed.
  */
 function paymentOf(
   { amount }: Row<"checkout_sessions">,
@@ -230,8 +229,8 @@ function rowOf(
   },
 ): SessionPlan["row"] {
   const { status, exception, received } = folded
-  // A session whose link was used up by others stays `failed` after the expiry. Settling it forever would delay the
-  // other sessions.
+  // A session whose link other sessions used up stays `failed` after the expiry. Settling it forever would delay other
+  // sessions.
   const isOver = status === "failed" && scannedPastExpiry
   const ended = status === "confirmed" || status === "expired" || isOver
   const words = messageOf(

@@ -1,4 +1,4 @@
-/** The rows of what shows a checkout. Whoever reads at the same time shares the statement, however many checkouts. */
+/** The rows that show a checkout. Concurrent reads of any number of checkouts share a statement. */
 import { sql } from "kysely"
 import { wasAskedFor, watchEnds } from "../../ledger/deposits/make-deposits.ts"
 import { type HaltedWallets, haltedWalletsCell } from "../../ledger/payouts/check-paused.ts"
@@ -9,7 +9,7 @@ import type { Db } from "../../platform/db/open.ts"
 import { rowsParameter } from "../../platform/db/rows-parameter.ts"
 import type { Row } from "../../platform/db/schema.ts"
 
-/** The columns that everyone who has a session's id may know, and those that decide what is shown. */
+/** The columns that anyone with a session's id may see, and those that decide what is shown. */
 const SHOWN = [
   "id",
   "merchant_id",
@@ -30,10 +30,10 @@ const SHOWN = [
   "event_sequence",
 ] as const satisfies readonly (keyof Row<"checkout_sessions">)[]
 
-/** What of a session everyone who has its id may see. */
+/** The part of a session that anyone with its id may see. */
 export type ShownSession = Pick<Row<"checkout_sessions">, (typeof SHOWN)[number]>
 
-/** The other columns; that none is missing here is checked by the type. */
+/** The other columns. The type checks that none is missing. */
 const OTHERS: Record<Exclude<keyof Row<"checkout_sessions">, keyof ShownSession>, true> = {
   callback_url: true,
   link_id: true,
@@ -53,30 +53,30 @@ const OTHERS: Record<Exclude<keyof Row<"checkout_sessions">, keyof ShownSession>
   traceparent: true,
   erased_at: true,
 }
-/** All columns of a session, for statements with a name: what `*` stands for changes with a migration. */
+/** All columns of a session, for named statements, because a migration changes the meaning of `*`. */
 const SESSION_COLUMNS: readonly string[] = [...SHOWN, ...Object.keys(OTHERS)]
 
-/** The session that is asked for, and when. */
+/** The requested session, and the time. */
 export interface SessionAsked {
   id: string
-  /** The submission that is reported; without a hash, the newest. */
+  /** The submission to report; without a hash, the newest. */
   txHash?: Hash | undefined
   now: Date
   chain: ChainInfo
 }
 
-/** A session with all that its state depends on, of one moment. */
+/** A session and everything that its state depends on, from one snapshot. */
 export interface SessionState {
   session: ShownSession
-  /** Its receiving address; undefined where an escrow is paid by a signature. */
+  /** Its receiving address; undefined if a signature reserves money in an escrow. */
   deposit: Pick<Row<"deposits">, "address" | "factory" | "older_factory"> | undefined
   halted: HaltedWallets | null
-  /** How many blocks are above its newest transfer, or the reservation of its escrow; null without one. */
+  /** How many blocks are above its newest transfer, or its escrow's reservation; null without one. */
   above: bigint | null
   submission: Pick<Row<"submissions">, "tx_hash" | "status" | "reason" | "message"> | undefined
-  /** What its merchant has returned of the money in its own token, in base units: whole payments, and surpluses. */
+  /** How much of its own token the merchant returned, in base units: whole payments and surpluses. */
   returned: bigint
-  /** Whether somebody who asks for it must have its address watched for longer. */
+  /** Whether a request for it must extend the watch of its address. */
   isWatchEnding: boolean
 }
 
@@ -96,17 +96,17 @@ type StateRow = ShownSession & {
   returned: bigint | null
 }
 
-/** A session's state; `put away` where `bringBack` has to make its rows again, and undefined where it never was. */
+/** A session's state; `put away` if `bringBack` must restore its rows, and undefined if it never existed. */
 export const sessionState = gatherRows(async (db: Db, asked: readonly SessionAsked[]) => {
   const shown = SHOWN.map(name => `s.${name}`).join(", ")
   const rows = await readStates(db, asked, { name: "session_states", columns: shown })
   return new Map(rows.map(([of, row]) => [of, row.is_put_away ? ("put away" as const) : stateOf(row)]))
 })
 
-/** A session as its merchant sees it, with the slug of the link that it belongs to. */
+/** A session for its merchant, with the slug of its link. */
 export type OwnState = Omit<SessionState, "session"> & { session: Row<"checkout_sessions">; slug: string | null }
 
-/** The same for its merchant, with all columns. */
+/** The same for the session's merchant, with all columns. */
 export const ownState = gatherRows(async (db: Db, asked: readonly SessionAsked[]) => {
   const all = SESSION_COLUMNS.map(name => `s.${name}`).join(", ")
   const columns = `${all}, (select l.slug from payment_links l where l.id = s.link_id) as slug`
@@ -119,7 +119,7 @@ export const ownState = gatherRows(async (db: Db, asked: readonly SessionAsked[]
   )
 })
 
-/** The rows of sessions that are there, or put away. Their statement has one text for each name. */
+/** The rows of sessions, archived or not. The statement of each name has a single text. */
 async function readStates(
   db: Db,
   asked: readonly SessionAsked[],
@@ -175,8 +175,8 @@ function stateOf(row: StateRow): SessionState {
 export const returnedKey = (sessionId: string, token: Address): string => `${sessionId} ${token}`
 
 /**
- * What merchants have returned of the money that came for sessions, in base units, by {@link returnedKey}: whole payments,
- * and surpluses. A session of which nothing was returned has no entry.
+ * How much merchants returned of sessions' money, in base units, by {@link returnedKey}: whole payments and surpluses.
+ * A session without returns has no entry.
  */
 export async function returnedAt(db: Db, keys: readonly string[]): Promise<Map<string, bigint>> {
   const wanted = keys.map(key => ({ key, id: key.slice(0, -43), token: key.slice(-42) }))

@@ -1,4 +1,4 @@
-/** The state of a checkout as its payer sees it. */
+/** The state of a checkout for its payer. */
 import { bringBack } from "../../ledger/deposits/put-away.ts"
 import type { Hash } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
@@ -9,8 +9,8 @@ import { type OwnState, ownState, type SessionState, sessionState } from "./quer
 import { isTimeOver, paidAtOfState, shownOf } from "./show-session.ts"
 
 /**
- * The state of a session by its id, for anyone who has that, and the context that read it; `SESSION_NOT_FOUND`. Where
- * its rows are put away, they are made again. `txHash` names the submission to report, by default the newest.
+ * A session's state for anyone with its id, and the context that read it; throws `SESSION_NOT_FOUND`. Archived rows are
+ * restored. `txHash` names the submission to report, by default the newest.
  */
 export async function readState(ctx: Context, id: string, txHash?: Hash): Promise<[TxContext, SessionState]> {
   let read: TxContext = ctx
@@ -21,7 +21,7 @@ export async function readState(ctx: Context, id: string, txHash?: Hash): Promis
   return [read, state]
 }
 
-/** A merchant's own session; `SESSION_NOT_FOUND`. It is read where everything is written. */
+/** A merchant's own session, read from the primary database; throws `SESSION_NOT_FOUND`. */
 export async function readOwn(ctx: Context, id: string, merchantId: string): Promise<OwnState> {
   const state = await orBroughtBack(ctx, id, () => ownState(ctx.db, { id, now: ctx.now(), chain: ctx.chain }))
   if (state.session.merchant_id !== merchantId) throw new ApiError("SESSION_NOT_FOUND")
@@ -44,7 +44,7 @@ export async function statusOf(ctx: TxContext, state: SessionState) {
   const network = networkOf(ctx.chain, session.chain_id)
   const { confirmations } = network
   const paidAt = await paidAtOfState(ctx, state)
-  // An escrow's money is at no address of ours.
+  // An escrow's money is at none of our addresses.
   const shown = shownOf(ctx, session, paidAt, session.capture === "direct" ? state.returned : 0n)
   const { payTo, ...withoutPayTo } = shown
   const { escrow, paused } = paidAt
@@ -70,7 +70,7 @@ export async function statusOf(ctx: TxContext, state: SessionState) {
   }
 }
 
-/** The depth of the transfer or reservation that is below these blocks, its own block counted; 0 without one. */
+/** The depth of the transfer or reservation below these blocks, including its own block; 0 without one. */
 function depthOf(above: bigint | null): number {
   const depth = above === null ? 0n : above + 1n
   return Number(depth < 0n ? 0n : depth)

@@ -31,9 +31,9 @@ import { type PaidAt, paidAtOf, paidAtOfState, sessionUrl, shownOf } from "./sho
 const tags = ["checkouts"]
 
 /**
- * The paths under which sessions are created, listed and read, with their credential and the suffix of their operation
- * ids. `isHeld`: what is created is written in a transaction that holds the credential. A server's key is read a moment before instead,
- * as a transaction would make each checkout slower.
+ * The paths for creating, listing and reading sessions, with their credential and operation id suffix. `isHeld`:
+ * creation runs in a transaction that holds the credential. A server's key is read just before instead, because a
+ * transaction would slow every checkout down.
  */
 const surfaces = [
   {
@@ -82,7 +82,7 @@ function surfaceRoutes(app: Server, ctx: Context, { prefix, by, isHeld, merchant
           work,
           isOneStatement: offer => !isHeld && isWrittenAtOnce(offer, body),
         })
-      // A checkout is its own record: the audit log has no entry of it, so its transaction need not name the actor.
+      // A checkout is its own record. The audit log has no entry for it, so the transaction need not name the actor.
       return await (isHeld ? create() : withActor(undefined, create))
     },
   )
@@ -223,7 +223,7 @@ function changeRoutes(app: Server, ctx: Context): void {
     async request => {
       const { id } = request.params
       await closeSession(ctx, await callingMerchant(request), id)
-      // Whoever has its page open must not pay any more.
+      // Notifies the open pages, so that their payers stop paying.
       await ctx.wakes.wake("payments", [id])
       return { deleted: true as const, id }
     },
@@ -251,11 +251,11 @@ async function wholesOf(ctx: TxContext, rows: readonly Row<"checkout_sessions">[
 interface Around {
   paidAt: PaidAt
   returned: bigint | undefined
-  /** Of its link. */
+  /** The slug of the session's link. */
   slug: string | null
 }
 
-/** Formats a session as its merchant sees it, with what was read around it. */
+/** Formats a session for its merchant, with the data read around it. */
 function wholeOf(ctx: TxContext, row: Row<"checkout_sessions">, { paidAt, returned, slug }: Around) {
   const { escrow } = paidAt
   return {

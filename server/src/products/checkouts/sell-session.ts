@@ -1,6 +1,6 @@
 /**
- * Sells checkout sessions. Everything that arrives at a session's address adds up, whoever sends it, and one payment
- * confirms the session. Settled under the session's row; the merchant is notified of changes of the session's status.
+ * Sells checkout sessions. All money at a session's address adds up, whoever sends it, and one payment confirms the
+ * session. Settlement holds the session's row, and notifies the merchant of changes of status.
  */
 import { sql } from "kysely"
 import { sanctioned } from "../../ledger/scanner/submission-faults.ts"
@@ -47,17 +47,17 @@ export const sessionSales: Sellable<SessionPart, SessionPlan> = {
     const facts = await loadSession(ctx, part, screened)
     const { session } = part
     const { isConfirmed, takesUse } = confirms(facts)
-    // A payment that confirmed it before stays, whatever came later.
+    // A payment that confirmed it earlier stays, whatever came later.
     if (isConfirmed && session.status !== "confirmed" && (await isReplaced(ctx, session.id)))
       return planSession(facts, { isReplaced: true })
     return planSession(facts, { usedUp: takesUse && !(await takeUse(ctx, session.link_id)) })
   },
 
-  // Nothing to do: a payment buys the session's status, and `finish` writes that on every settlement.
+  // No-op: a payment buys the session's status, which `finish` writes on every settlement.
   async onPaid() {},
 
   async onReversed(ctx, _part, { id }) {
-    // The payment needs no decision any more: its transfers are counted again.
+    // The payment needs no decision any more, so its transfers count again.
     const counted = ctx.db.updateTable("payments").set({ exception: null }).where("id", "=", id)
     await counted.where("accepted_at", "is", null).execute()
   },
@@ -79,7 +79,7 @@ export const sessionSales: Sellable<SessionPart, SessionPlan> = {
 
   async onDecided(ctx, { session }, payment, screened) {
     if (payment.status === "granted") await refuseReplaced(ctx, session.id)
-    // A merchant may accept more payments than the link has uses. A session takes one use, if one is left.
+    // A merchant may accept more payments than the link has uses. A session takes a use if one is left.
     if (payment.status === "granted" && !(await wasPaidBefore(ctx, session.id, payment.id)))
       await takeUse(ctx, session.link_id)
     await settle(ctx, sessionSales, { resourceId: session.id, senders: [] }, screened)
@@ -106,8 +106,8 @@ export const sessionSales: Sellable<SessionPart, SessionPlan> = {
 }
 
 /**
- * Whether a session is of an invoice that was voided and that a later one has replaced: confirmed, its subscription would
- * get nothing for it. Locks the subscription, so that none is made meanwhile.
+ * Whether a session's invoice was voided and a later one replaced it, so that its subscription would get nothing for a
+ * payment. Locks the subscription, so that none is created concurrently.
  */
 async function isReplaced(ctx: TxContext, sessionId: string): Promise<boolean> {
   const { rows } = await sql<{ subscription_id: string; sequence: number }>`
@@ -119,7 +119,7 @@ async function isReplaced(ctx: TxContext, sessionId: string): Promise<boolean> {
   return (await later.where("sequence", ">", voided.sequence).executeTakeFirst()) !== undefined
 }
 
-/** Throws `INVALID_OPERATION` where a session's invoice was replaced. */
+/** Throws `INVALID_OPERATION` if a session's invoice was replaced. */
 async function refuseReplaced(ctx: TxContext, sessionId: string): Promise<void> {
   if (!(await isReplaced(ctx, sessionId))) return
   throw new ApiError(
@@ -129,7 +129,7 @@ async function refuseReplaced(ctx: TxContext, sessionId: string): Promise<void> 
   )
 }
 
-/** Notifies the merchant that a session is no longer paid, or that it failed or expired. */
+/** Notifies the merchant that a session is no longer paid, failed or expired. */
 async function notifyStatus(ctx: TxContext, { session, network }: SessionPart, plan: SessionPlan): Promise<void> {
   const { status, exception, received: amountReceived } = plan.row
   const notice = { ...noticeOf(session), status, exception, amountReceived, confirmedAt: null, splits: null }
@@ -142,13 +142,13 @@ async function notifyStatus(ctx: TxContext, { session, network }: SessionPart, p
   ctx.onCommit(() => checkoutChanges.inc({ network: network.name, status }))
 }
 
-/** Whether another payment pays the session, or has paid it before. */
+/** Whether another payment pays the session, or paid it before. */
 async function wasPaidBefore(ctx: TxContext, sessionId: string, paymentId: string): Promise<boolean> {
   const payments = await paymentsOf(ctx, sessionId)
   return payments.some(payment => payment.id !== paymentId && everPaid(payment))
 }
 
-/** Takes one of the link's uses; false when all are taken. */
+/** Takes one of the link's uses; false if none is left. */
 async function takeUse(ctx: TxContext, linkId: string | null): Promise<boolean> {
   if (linkId === null) return true
   const taken = await ctx.db
@@ -160,7 +160,7 @@ async function takeUse(ctx: TxContext, linkId: string | null): Promise<boolean> 
   return taken.numUpdatedRows > 0n
 }
 
-/** Ends the submissions of these transactions with this outcome, unless they have it already. */
+/** Ends the submissions of these transactions with this outcome, unless they already have it. */
 async function endSubmissions(
   ctx: TxContext,
   sessionId: string,

@@ -1,6 +1,6 @@
 /**
- * The rules of a checkout session. Pure: they take what the session asked for and what the chain brought, and return
- * its status. {@link transitions} lists every status that may follow another.
+ * The rules of a checkout session. Pure: they compute its status from its terms and from what arrived on chain. {@link
+ * transitions} lists every allowed change of status.
  */
 import type { Token } from "../../platform/chain/network-facts.ts"
 import type { PaymentException } from "../../platform/db/columns.ts"
@@ -11,19 +11,19 @@ import { formatAmount } from "../../platform/money/amount.ts"
 type DirectStatus = Exclude<SessionStatus, "authorized" | "voided" | "partially_refunded" | "refunded">
 
 /**
- * Which status may follow which. `failed` and `expired` end the payer's page but not the payment: money that was paid
- * in time and is found later still confirms the session. `confirmed` is left only when a reorg removes the payment.
+ * The allowed changes of status. `failed` and `expired` end the payer's page but not the payment: money paid in time
+ * but found later still confirms the session. Only a reorg that removes the payment ends `confirmed`.
  */
 export const transitions: Record<DirectStatus, readonly DirectStatus[]> = {
   pending: ["verifying", "confirmed", "failed", "expired"],
   verifying: ["confirmed", "failed", "expired", "pending"],
   confirmed: ["verifying", "failed", "expired", "pending"],
   failed: ["verifying", "confirmed", "expired", "pending"],
-  // Never `pending` again: an ended session stays ended, unless money shows that it was paid or is on its way.
+  // Never `pending` again: an ended session stays ended unless money shows that it was paid or is on its way.
   expired: ["verifying", "confirmed", "failed"],
 }
 
-/** A transfer in the settlement token to the session's address that is not gone, in the order of the chain. */
+/** A transfer of the settlement token to the session's address that is not gone, in chain order. */
 export interface Arrival {
   id: bigint
   value: bigint
@@ -37,51 +37,49 @@ export interface Arrival {
 export interface Facts {
   amount: bigint
   expiresAt: Date
-  /** Whether other sessions have taken all uses of the link. */
+  /** Whether other sessions took all uses of the link. */
   usedUp: boolean
-  /** Whether a hash that was submitted in time is still being verified, or an authorization is in flight. */
+  /** Whether a hash submitted in time is still being verified, or an authorization is in flight. */
   submitted: boolean
-  /**
-   * Whether a submitted hash turned out to be no payment. Anyone may submit one, so it only decides how a session ends.
-   */
+  /** Whether a submitted hash was no payment. Anyone may submit one, so it only decides how a session ends. */
   refused: boolean
   /** How the session had ended at the last settlement; null if it had not. */
   ended: "failed" | "expired" | null
   /** Whether money in another token arrived. */
   wrongAsset: boolean
-  /** Whether everything mined before the expiry has certainly been scanned. */
+  /** Whether everything mined before the expiry was certainly scanned. */
   scannedPastExpiry: boolean
-  /** The payment that the merchant accepted, with its exception; null where there is none. */
+  /** The payment that the merchant accepted, with its exception; null without one. */
   accepted: { exception: PaymentException | null } | null
-  /** The sum accepted beside the session's payment, in base units. It counts as received and needs no decision. */
+  /** The sum accepted in addition to the session's payment, in base units. It is received and needs no decision. */
   beside: bigint
-  /** The surplus of the session's payment that the merchant has returned, in base units. It is not received any more. */
+  /** The returned surplus of the session's payment, in base units, which no longer counts as received. */
   returnedSurplus: bigint
 }
 
 export interface Folded {
   status: DirectStatus
   exception: PaymentException | null
-  /** The confirmed sum without what the merchant has returned, in base units. */
+  /** The confirmed sum without returned amounts, in base units. */
   received: bigint
-  /** Whether more may come without the payer: transfers seen, hashes submitted, authorizations in flight. */
+  /** Whether more may come without the payer: unconfirmed transfers, submitted hashes, authorizations in flight. */
   inFlight: boolean
-  /** The transfers that pay the session, up to the one that reached the amount; empty while it is not reached. */
+  /** The transfers that pay the session, up to the one that reached the amount; empty before that. */
   paid: Arrival[]
-  /** Confirmed transfers that pay nothing, and why: they need the merchant's decision. */
+  /** Confirmed transfers that pay nothing, and why. They need the merchant's decision. */
   rest: { arrivals: Arrival[]; exception: PaymentException } | undefined
 }
 
 /**
- * Computes a session's state. Transfers mined by its expiry add up. Those that reach the amount pay it, with all that
- * the last of them brought. What comes after is `duplicate` where it would pay once more, else `overpaid`; after the
- * expiry `late`. A payment that the merchant has accepted pays the session, whatever it lacks.
+ * Computes a session's state. Transfers mined by its expiry add up. Those that reach the amount pay it, including the
+ * whole last transfer. Later money is `duplicate` if it would pay again, otherwise `overpaid`, and `late` after the
+ * expiry. A payment that the merchant accepted pays the session, whatever it lacks.
  */
 export function foldSession(facts: Facts, arrivals: readonly Arrival[], now: Date): Folded {
   const confirmed = arrivals.filter(arrival => arrival.confirmed)
   const received = sum(confirmed) + facts.beside
   const inTime = confirmed.filter(arrival => arrival.minedAt <= facts.expiresAt)
-  // One addition for each transfer: an address can receive a hundred thousand of them.
+  // One addition per transfer, because an address can receive a hundred thousand of them.
   let soFar = 0n
   const reached = inTime.findIndex(({ value }) => {
     soFar += value
@@ -97,7 +95,7 @@ export function foldSession(facts: Facts, arrivals: readonly Arrival[], now: Dat
     const more = confirmed.filter(arrival => !counted.has(arrival))
     const over = sum(more) >= facts.amount ? "duplicate" : "overpaid"
     const surplus = sum(paid) - facts.amount
-    // After a reorg less may be there than was returned: then nothing of it counts as returned here.
+    // After a reorg, less may exist than was returned. None of the return counts here then.
     const returned = surplus >= facts.returnedSurplus ? facts.returnedSurplus : 0n
     const own = surplus > returned ? "overpaid" : null
     const exception = more.length > 0 ? over : facts.accepted ? facts.accepted.exception : own
@@ -118,7 +116,7 @@ export function foldSession(facts: Facts, arrivals: readonly Arrival[], now: Dat
   return { status, exception, received, inFlight, paid: [], rest: exception ? rest(confirmed, exception) : undefined }
 
   function statusOf(): DirectStatus {
-    // Others have used up the link: this money can't pay, and more money couldn't either.
+    // Other sessions used up the link, so neither this money nor more can pay.
     if (reached >= 0) return "failed"
     const nothing = confirmed.length === 0 && !inFlight
     // A hash submitted after the end does not change how it ended.
@@ -131,8 +129,8 @@ export function foldSession(facts: Facts, arrivals: readonly Arrival[], now: Dat
 const sum = (arrivals: readonly Arrival[]): bigint => arrivals.reduce((total, arrival) => total + arrival.value, 0n)
 
 /**
- * The sentence that keeps a payer from paying twice, to follow any other message: until `until`, anyone can carry out
- * an earlier authorization of the payer that failed on chain.
+ * The sentence that keeps a payer from paying twice, to follow any other message. Until `until`, anyone can execute the
+ * payer's earlier authorization that failed on chain.
  */
 export const replayCaution = (until: string, status: SessionStatus): string =>
   status === "expired"
@@ -140,8 +138,8 @@ export const replayCaution = (until: string, status: SessionStatus): string =>
     : `Your authorization that failed is public, and anyone can carry it out until ${until}. To pay only once, sign again with the same wallet and nonce, or pay in another way after that time.`
 
 /**
- * The message for the payer: the session's state and what to do. `reason`: why the last attempt was no payment.
- * `returned`: whether the merchant has sent some of its money back.
+ * The payer's message: the session's state and what to do. `reason`: why the last attempt was no payment. `returned`:
+ * whether the merchant sent some of its money back.
  */
 export function messageOf(
   session: Pick<Folded, "exception" | "received" | "inFlight"> & { status: SessionStatus; amount: bigint },
@@ -172,7 +170,7 @@ export function messageOf(
   if (status === "failed" && exception === null && !reason)
     return "The time to pay is over, and no transaction that was submitted paid this checkout. Start a new checkout."
   if (exception === "late") return `Part of the payment came after the time was over: ${ask}`
-  // A payer who is asked for money that is already on its way pays twice.
+  // A payer who is asked for money that is already on its way would pay twice.
   if (exception === "underpaid" && inFlight)
     return `${text(received)} of ${text(amount)} ${token.symbol} arrived, and more is being verified. Wait before you send the rest.`
   if (exception === "underpaid")

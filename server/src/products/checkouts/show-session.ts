@@ -1,4 +1,4 @@
-/** The parts of a session that answers show to everyone, and where it is paid. */
+/** The public parts of a session, and where it is paid. */
 import { pausedDeposits, pausedWhile } from "../../ledger/payouts/check-paused.ts"
 import { type Address, checksummed } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
@@ -10,8 +10,8 @@ import type { OwnState, SessionState, ShownSession } from "./queries.ts"
 import { messageOf } from "./session-rules.ts"
 
 /**
- * The public view of a session. `returned`: what its merchant has returned, in base units. While payments are paused, its
- * message asks nobody to pay.
+ * The public view of a session. `returned`: how much its merchant returned, in base units. While payments are paused,
+ * its message asks nobody to pay.
  */
 export function shownOf(ctx: TxContext, session: ShownSession, { address: payTo, paused }: PaidAt, returned = 0n) {
   const { name: chain, chainId, token } = networkOf(ctx.chain, session.chain_id)
@@ -36,26 +36,26 @@ export function shownOf(ctx: TxContext, session: ShownSession, { address: payTo,
 }
 
 /**
- * The message of a session now. Its row follows the end of its time only once all blocks up to that time are read, and
- * money that a payer sends meanwhile is late.
+ * A session's current message. Its row follows the end of its time only once all blocks up to then are read, and money
+ * sent in the meantime is late.
  */
 function shownMessage(ctx: TxContext, session: ShownSession, paused: boolean): string {
   const { token } = networkOf(ctx.chain, session.chain_id)
   const isAsked = session.status === "pending" || session.exception === "underpaid"
   if (isTimeOver(ctx, session) && !isOver(session) && isAsked) return TIME_OVER
   if (paused && !isOver(session)) return PAUSED
-  // The row has no message from the time something is submitted until it is settled.
+  // The row has no message between a submission and its settlement.
   return session.message ?? messageOf({ ...session, inFlight: session.status === "verifying" }, token)
 }
 
-/** Whether what is sent to a session now comes after its time. A session that is deleted ends at that moment. */
+/** Whether money sent to a session now is late. A deleted session ends at that moment. */
 export const isTimeOver = (ctx: TxContext, { expires_at }: Pick<Row<"checkout_sessions">, "expires_at">): boolean =>
   ctx.now() > expires_at
 
 const TIME_OVER =
   "The time to pay is over: do not send money now. What was sent before is still found and counted. Once the network is read up to that time, this says whether anything came; start a new checkout only then."
 
-/** The URL of the page where a session is paid. */
+/** The URL of a session's payment page. */
 export const sessionUrl = (ctx: TxContext, id: string): string => `${ctx.settings.baseUrl}/pay/${id}`
 
 const PAUSED =
@@ -67,13 +67,13 @@ export const isOver = ({ status }: Pick<Row<"checkout_sessions">, "status">): bo
 
 /** Where a session is paid, and whether payments there are paused. */
 export interface PaidAt {
-  /** Its receiving address; null where an escrow is paid by a signature. */
+  /** Its receiving address; null if a signature reserves money in an escrow. */
   address: Address | null
   escrow: Row<"escrows"> | undefined
   paused: boolean
 }
 
-/** Where the session of a state is paid; throws for one that is paid nowhere. */
+/** Where a state's session is paid; throws for one without such a place. */
 export async function paidAtOfState(
   ctx: TxContext,
   { session, deposit, halted }: SessionState | OwnState,

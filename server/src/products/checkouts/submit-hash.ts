@@ -28,7 +28,7 @@ export async function confirmSession(ctx: Context, body: PayConfirm): Promise<{ 
   const txHash = parseHash(body.txHash)
   if (!txHash) throw new ApiError("INVALID_TX_HASH")
   const payer = body.payerAddress === undefined ? null : addressField("payerAddress", body.payerAddress)
-  // An address is screened only for a session that takes its hash, and no source is asked inside a transaction.
+  // Only a session that takes the hash has the address screened, and never inside a transaction.
   if (payer && isScreened(ctx)) {
     assertDirect(await sessionOf(ctx, id))
     if ((await screen(ctx, [payer], `confirm:${id}`)).get(payer) === "listed") throw new ApiError("SANCTIONS_MATCH")
@@ -57,7 +57,7 @@ type Paid = Pick<
   "id" | "chain_id" | "capture" | "status" | "expires_at" | "payer_fields" | "traceparent"
 > & { is_watch_ending: boolean }
 
-/** Locks the session until the transaction ends, so that its submissions are counted one after the other. */
+/** Locks the session until the transaction ends, so that its submissions are counted one by one. */
 async function lockPaid(ctx: TxContext, id: string): Promise<Paid> {
   const { rows } = await sql<Paid>`
     select /* named: lock_paid_session */ s.id, s.chain_id, s.capture, s.status, s.expires_at, s.payer_fields, s.traceparent,
@@ -76,13 +76,13 @@ interface Submitted {
 }
 
 /**
- * Writes the submission, and the payer's answers. Refuses a transaction whose transfers to this service all paid for
- * other things, and more hashes than a payer has; then nothing is written.
+ * Writes the submission and the payer's answers. It refuses a transaction whose transfers here all paid for other
+ * things, and more hashes than a payer needs; nothing is written then.
  */
 async function submit(ctx: TxContext, session: Paid, { txHash, address, body }: Submitted): Promise<void> {
   const now = ctx.now()
   const { status, message } = freshSubmission(now)
-  // Anyone may submit a hash. So it changes no session that has ended or has money; only the chain does.
+  // Anyone may submit a hash, so it changes no session that has ended or has money. Only the chain does.
   const begins = session.status === "pending" && now <= session.expires_at
   const answers = body.payerInfo ? JSON.stringify(body.payerInfo) : null
   const { rows } = await sql<{ is_used: boolean; is_full: boolean }>`

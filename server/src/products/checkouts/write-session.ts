@@ -18,29 +18,28 @@ import type { CheckoutCreate } from "./schema.ts"
 
 const DEFAULT_LIFE_S = 86_400
 /**
- * Anyone may send a session's remaining money to its owner this long after the session's end. Late payments are found
- * until then.
+ * How long after a session's end anyone may send its remaining money to its owner. Late payments are found until then.
  */
 const OPEN_AFTER_MS = 30 * 86_400_000
 
-/** What a session sells, read from a request, a link or a subscription. */
+/** What a session sells, from a request, a link or a subscription. */
 export interface SessionTerms {
   network: NetworkInfo
   amount: bigint
   link: OfferedLink | undefined
   product: OfferedProduct | undefined
   splitId: string | null
-  /** The set of recipients that divides the payment, as it is now; undefined: the merchant gets all. */
+  /** The current set of recipients that share the payment; undefined if the merchant gets everything. */
   setId: bigint | undefined
 }
 
-/** The session that a receiving address belongs to, and when anyone may empty the address. */
+/** The session of a receiving address, and when anyone may empty that address. */
 export const depositOf = ({ id, expires_at }: Pick<Row<"checkout_sessions">, "id" | "expires_at">) => ({
   resourceId: id,
   opensAt: new Date(expires_at.getTime() + OPEN_AFTER_MS),
 })
 
-/** The row of a new session, which nobody has paid yet. */
+/** Builds the row of a new, unpaid session. */
 export function sessionRow(
   ctx: TxContext,
   merchantId: string,
@@ -82,7 +81,7 @@ export function sessionRow(
   }
 }
 
-/** JSON comes as text: it must be kept as it was written. */
+/** JSON columns are text here, because they must be stored as they were written. */
 const TYPES = {
   id: "text",
   merchant_id: "text",
@@ -112,7 +111,7 @@ const TYPES = {
   traceparent: "text",
 } as const satisfies Record<keyof ReturnType<typeof sessionRow>, string>
 
-/** As the database answers it once the row is written; `body` is the request's. */
+/** The session as the database returns it after the insert; `body` is the request's. */
 export const unpaidSession = (
   row: ReturnType<typeof sessionRow>,
   body: Pick<CheckoutCreate, "metadata" | "payerFields" | "payerInfo">,
@@ -131,7 +130,7 @@ export const unpaidSession = (
   notified_paid: false,
 })
 
-/** `id` is the session's, for which the answer is kept. */
+/** `id` is the session for which the answer is stored. */
 const KEPT_TYPES = {
   id: "text",
   merchant_id: "text",
@@ -158,7 +157,7 @@ const DEPOSIT_TYPES = {
   watched_until: "timestamptz",
 } as const satisfies Record<keyof ReturnType<typeof depositRow>, string>
 
-/** What a statement says of the rows that it gets as JSON: the names, their types there, and the cells of a row `g`. */
+/** The SQL for rows passed as JSON: their column names, column types, and the cells of a row `g`. */
 function written(types: Record<string, string>) {
   const all = Object.entries(types)
   return {
@@ -171,15 +170,15 @@ const SESSION = written(TYPES)
 const DEPOSIT = written(DEPOSIT_TYPES)
 const KEPT = written(KEPT_TYPES)
 
-/** As JSON carries it: numbers beyond 2⁵³ as text. */
+/** Converts a row for JSON: bigints become text, because they may exceed 2⁵³. */
 const asParameter = (row: object) =>
   Object.fromEntries(Object.entries(row).map(([name, value]) => [name, typeof value === "bigint" ? `${value}` : value]))
 
-/** A session to write, with its receiving address; undefined where an escrow is paid. */
+/** A session to write, with its receiving address; undefined if an escrow is paid. */
 interface NewSession {
   session: ReturnType<typeof sessionRow>
   deposit: ReturnType<typeof depositRow> | undefined
-  /** The answer to keep with it. */
+  /** The answer to store with it. */
   kept?: KeptAnswer | undefined
   settings: TxContext["settings"]
 }
@@ -187,10 +186,9 @@ interface NewSession {
 type Session = Row<"checkout_sessions">
 
 /**
- * Writes a session, with its receiving address unless an escrow is paid, and with the answer to keep where there is one.
- * Returns false, and writes nothing, while selling is paused on its network, and where the key of that answer is in the
- * table. Those that are written at the same time share a statement: ten of them take Postgres 0.10 ms each, and one alone
- * 0.24.
+ * Writes a session, with its receiving address unless it uses an escrow, and with the answer to store, if any. Returns
+ * false and writes nothing while selling is paused on its network, or if the answer's key exists. Concurrent sessions
+ * share a statement: ten take Postgres 0.10 ms each, a single one 0.24 ms.
  */
 export async function writeSession(ctx: TxContext, rows: Omit<NewSession, "settings">): Promise<boolean> {
   const written = await writtenOf(ctx.db, { ...rows, settings: ctx.settings })
@@ -202,9 +200,9 @@ const writtenOf = gatherRows(async (db: Db, all: readonly NewSession[]): Promise
   try {
     return await writeAll(db, all)
   } catch (error) {
-    // Without an answer nobody knows what was written.
+    // Without an answer from the database, it is unknown what was written.
     if (all.length === 1 || (error instanceof DatabaseUnavailable && !wasTooLong(error))) throw error
-    // None was written: none must fail for the fault of another, nor wait for a lock that only another needs.
+    // None was written. Each retries alone, so none fails for another's fault or waits for another's lock.
     const alone = await Promise.all(
       all.map(async each => {
         const written = await writeAll(db, [each]).catch((error: Error) => error)
@@ -215,7 +213,7 @@ const writtenOf = gatherRows(async (db: Db, all: readonly NewSession[]): Promise
   }
 })
 
-/** Whether Postgres ended the statement because a lock, or the statement itself, took too long; then nothing was written. */
+/** Whether Postgres ended the statement because it, or a lock, took too long. Nothing was written then. */
 const wasTooLong = ({ cause }: DatabaseUnavailable): boolean =>
   /^(55P03|57014)$/.test(`${(cause as { code?: unknown } | undefined)?.code}`)
 
@@ -223,7 +221,7 @@ async function writeAll(db: Db, all: readonly NewSession[]): Promise<Map<NewSess
   const [first] = all
   if (!first) return new Map()
   const { sessions, deposits, answers } = parametersOf(all)
-  // Without an answer to keep, the statement is shorter: most checkouts have no key.
+  // Most checkouts have no key. Without answers to store, the statement is shorter.
   const kept = answers.length > 0 && {
     tables: sql`asked as materialized (${rowsParameter(answers, KEPT.columns)}),
       kept as (insert into idempotency_keys (merchant_id, route, key, request_hash, status, answer, expires_at)
@@ -248,7 +246,7 @@ async function writeAll(db: Db, all: readonly NewSession[]): Promise<Map<NewSess
   return new Map(all.flatMap(each => (made.has(each.session.id) ? [[each, true]] : [])))
 }
 
-/** The rows to write. Of requests with one key only the first is among them: the others find its answer. */
+/** The rows to write. Requests with the same key write only the first; the others find its answer. */
 function parametersOf(all: readonly NewSession[]) {
   const byKey = new Map(
     all

@@ -1,4 +1,4 @@
-/** `/console/device`: a person types the code that a device shows, sees what asks for what, and approves or denies it. */
+/** `/console/device`: a person types a device's code, sees what it asks for, and approves or denies it. */
 import type { FastifyRequest } from "fastify"
 import { decideDevice, type Waiting } from "../../account/devices/decide-device.ts"
 import { sessionOf } from "../../account/sessions/open-sessions.ts"
@@ -17,9 +17,9 @@ const decisions = new Map([
   ["deny", "denied"],
 ] as const)
 
-/** The page after a form of this page was sent. Throws `FOREIGN_REQUEST` for a form of another site, `UNAUTHORIZED` without a session. */
+/** The page after its form. Throws `FOREIGN_REQUEST` for another site's form, `UNAUTHORIZED` without a session. */
 export async function answerDeviceForm(ctx: Context, request: FastifyRequest): Promise<ConsolePage> {
-  // A form has no other proof: the page says no referrer, so the browser names no origin either.
+  // A form has no other proof: the page sends no referrer, so the browser names no origin either.
   if (!isFromConsole(request.headers)) throw new ApiError("FOREIGN_REQUEST")
   const session = await sessionOf(ctx, request)
   if (!session)
@@ -37,7 +37,7 @@ export async function answerDeviceForm(ctx: Context, request: FastifyRequest): P
   return { title, body: wordsBody(title, words) }
 }
 
-/** Where the code is typed; with what was wrong with the one before. */
+/** The form for the code, with the fault of the previous one. */
 export function codePage(ctx: Context, { sub }: Pick<Row<"sessions">, "sub">, refusal?: string): ConsolePage {
   const body = card(
     ctx.settings.mode === "sandbox",
@@ -87,5 +87,5 @@ const inPlainText = (words: string): string => words.replaceAll("`", "")
 
 const BREAK: Html = { markup: "<br>" }
 
-/** The fields of a form that was sent; of a field that is there twice, the last one. */
+/** The fields of a submitted form; a repeated field has its last value. */
 export const formFields = (body: string): Record<string, string> => Object.fromEntries(new URLSearchParams(body))

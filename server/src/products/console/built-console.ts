@@ -1,6 +1,6 @@
 /**
- * The built console (`web/dist/console/current`): its files, kept in memory, and what its page loads. Read again when the build
- * has changed: `script/server` builds it beside a service that already listens.
+ * The built console (`web/dist/console/current`): its files, kept in memory, and the files of its page. It is read
+ * again after a new build, because `script/server` builds it while a service already listens.
  */
 // I/O: reads the build's files, when a page of the console is opened and the link to the build has changed.
 import { readdir, readFile, realpath } from "node:fs/promises"
@@ -23,7 +23,7 @@ export interface BuiltConsole extends Manifest {
   files: ReadonlyMap<string, BuiltFile>
 }
 
-/** Answers the newest build; undefined while there is none. */
+/** Returns the newest build; undefined while there is none. */
 export type ReadConsole = () => Promise<BuiltConsole | undefined>
 
 const BUILD = new URL("../../../../web/dist/console/current", import.meta.url).pathname
@@ -33,7 +33,7 @@ const types: Record<string, string> = {
   woff2: "font/woff2",
 }
 
-/** Opens the builds at a folder that is a link, or in a package the build itself. */
+/** Opens the builds at a folder: a link to the build, or in a package the build itself. */
 export function openBuilds(folder = BUILD): ReadConsole {
   let known: { path: string; built: Promise<BuiltConsole> } | undefined
   return async () => {

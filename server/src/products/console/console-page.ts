@@ -1,4 +1,4 @@
-/** The HTML of the console's plain pages: who signs in and how, and who is signed in while the console is not built. Pure. */
+/** The HTML of the console's plain pages: the sign-in, and the signed-in page before the console is built. Pure. */
 import type { Entry } from "../pages/assets.ts"
 import { type Html, html } from "../pages/html.ts"
 
@@ -6,7 +6,7 @@ import { type Html, html } from "../pages/html.ts"
 export interface ConsolePage {
   title: string
   body: Html
-  /** The path to continue at, at once. */
+  /** The path to continue at immediately. */
   next?: string
   /** Whether it has buttons. */
   hasScript?: boolean
@@ -41,15 +41,15 @@ interface SignedIn {
   iss: string
   sub: string
   way: string
-  /** As people read it. */
+  /** Formatted for people. */
   since: string
   until: string
   isSandbox: boolean
-  /** Whether the console itself is not there yet. */
+  /** Whether the console is still being built. */
   isBuilding: boolean
 }
 
-/** Who is signed in. */
+/** The page of a signed-in person. */
 export function signedInBody({ merchant, iss, sub, way, since, until, isSandbox, isBuilding }: SignedIn): Html {
   const fact = (name: string, value: string) => html`<div class="long"><dt>${name}</dt><dd>${value}</dd></div>`
   return card(
@@ -65,7 +65,7 @@ ${NOTICE}`,
   )
 }
 
-/** A page that says in one or two sentences what is the matter, and what the person can do. */
+/** A page that says in one or two sentences what is wrong, and what the person can do. */
 export const wordsBody = (title: string, words: string, link?: { href: string; words: string }): Html =>
   card(
     false,
@@ -86,7 +86,7 @@ export const card = (isSandbox: boolean, content: Html): Html =>
 ${isSandbox && html`<p class="test">Test mode. Nothing here is worth anything.</p>`}
 ${content}</div></main>`
 
-/** The whole document. Scripts run by `nonce` alone: other files of this origin can be merchants' own. */
+/** The whole document. Only scripts with the `nonce` run, because merchants own other files of this origin. */
 export function consoleDocument(
   { title, body, next, hasScript }: ConsolePage,
   entry: Entry | undefined,
@@ -112,7 +112,7 @@ ${body}
 `.markup
 }
 
-/** The headers of a page of the console. */
+/** The headers of a console page. */
 export const consoleHeaders = (nonce: string): Record<string, string> => ({
   "content-type": "text/html; charset=utf-8",
   "content-security-policy": [

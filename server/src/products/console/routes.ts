@@ -1,4 +1,4 @@
-/** `/console`: the sign-in, the return from the identity provider, and for who is signed in the console, once it is built. */
+/** `/console`: sign-in, the return from the identity provider, and the built console for signed-in people. */
 import { randomBytes } from "node:crypto"
 import type { FastifyReply, FastifyRequest } from "fastify"
 import { beginSignIn, signInCookie } from "../../account/sessions/begin-sign-in.ts"
@@ -62,7 +62,7 @@ export function consoleRoutes(
       return isFromElsewhere(request) ? againPage(request) : await signInPage(ctx, request)
     }
     appRoutes(routes, ctx, readConsole, async (request, reply, isBuilding) =>
-      // Until it is built, the page asks again.
+      // Until it is built, the page retries.
       send(
         isBuilding ? reply.header("refresh", "3") : reply,
         await pageOf(request, session => signedInPage(ctx, session, isBuilding)),
@@ -86,9 +86,9 @@ export function consoleRoutes(
 
 type SendPage = (reply: FastifyReply, page: ConsolePage) => FastifyReply
 
-/** The way to the identity provider, and back. */
+/** The redirect to the identity provider, and back. */
 function signInRoutes(routes: Server, ctx: Context, send: SendPage): void {
-  // It stores something, so a HEAD, and a page that a browser loads ahead, must not reach it.
+  // It stores a row, so a HEAD, or a page that a browser loads ahead, must not reach it.
   routes.get("/console/sign-in", { schema, exposeHeadRoute: false }, async (request, reply) => {
     refuseUnasked(request)
     const { return: wanted = "/console" } = request.query as { return?: unknown }
@@ -99,11 +99,11 @@ function signInRoutes(routes: Server, ctx: Context, send: SendPage): void {
     return reply.header("set-cookie", cookie).header("cache-control", "no-store").redirect(url)
   })
 
-  // Answers with a page that continues by itself: of a redirect that began at another site, the browser would not send
-  // the session's cookie, which is `Strict`.
+  // Answers with a page that continues automatically. After a redirect that another site started, the browser would not
+  // send the session's `Strict` cookie.
   routes.get("/console/callback", { schema, exposeHeadRoute: false }, async (request, reply) => {
     const { secret, returnTo } = await finishSignIn(ctx, request)
-    // Not before: any site can open this address, and must not end a sign-in that is under way.
+    // Not earlier: any site can open this address, and must not end a sign-in in progress.
     void reply.header("set-cookie", signInCookie(ctx))
     giveCookie(ctx, reply, secret)
     const body = wordsBody("You are signed in", "The console opens.", { href: returnTo, words: "Continue" })
@@ -111,10 +111,10 @@ function signInRoutes(routes: Server, ctx: Context, send: SendPage): void {
   })
 }
 
-/** Sends the plain page of the console, to whoever is signed in or not. */
+/** Sends the console's plain page, whether or not the visitor is signed in. */
 type SendPlain = (request: FastifyRequest, reply: FastifyReply, isBuilding: boolean) => Promise<FastifyReply>
 
-/** The console itself: its page, its files, and the plain page that needs no build and no script. */
+/** The console itself: its page, its files, and the plain page that needs no build or script. */
 function appRoutes(routes: Server, ctx: Context, readConsole: ReadConsole, sendPlain: SendPlain): void {
   for (const path of ["/console", "/console/*"])
     routes.get(path, { schema }, async (request, reply) => {
@@ -151,11 +151,11 @@ const plainPage: ConsolePage = {
   ),
 }
 
-/** Whether a link of another site led here, as one in a mail does: then the browser has kept its cookie back. */
+/** Whether another site's link, such as one in a mail, led here. The browser then withheld its cookie. */
 const isFromElsewhere = ({ headers }: FastifyRequest): boolean =>
   headers["sec-fetch-site"] === "cross-site" && headers["sec-fetch-dest"] === "document"
 
-/** Opens the same page again, from this origin. */
+/** Reopens the same page from this origin. */
 function againPage({ url }: FastifyRequest): ConsolePage {
   const next = returnPath(url) ?? "/console"
   return { title: "Console", body: wordsBody("Console", "It opens.", { href: next, words: "Continue" }), next }
@@ -183,7 +183,7 @@ async function signedInPage(ctx: Context, session: Row<"sessions">, isBuilding: 
   return { title: "Console", body, hasScript: true }
 }
 
-/** Throws `FOREIGN_REQUEST` for a request that is not a person's who opens a page: a picture of another site, a preload. */
+/** Throws `FOREIGN_REQUEST` unless a person opens a page: not for another site's image, or a preload. */
 function refuseUnasked({ headers }: FastifyRequest): void {
   const dest = headers["sec-fetch-dest"]
   if (dest !== undefined && dest !== "document") throw new ApiError("FOREIGN_REQUEST")

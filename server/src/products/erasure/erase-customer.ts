@@ -1,4 +1,4 @@
-/** Erases a customer's personal data: all at once, in one transaction, with an entry in the audit log that does not say whose. */
+/** Erases a customer's personal data in one transaction. Its entry in the audit log does not name the customer. */
 import { sql } from "kysely"
 import type { TxContext } from "../../platform/context.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
@@ -6,7 +6,7 @@ import { newId } from "../../platform/ids.ts"
 import type { Found } from "./find-customer.ts"
 import { type Owner, personal } from "./personal-columns.ts"
 
-/** SQL: the rows of each owner, as a condition on its tables. `ids` has the array of ids that belong to it. */
+/** SQL: each owner's rows, as a condition on its tables. `ids` has the array of ids that belong to it. */
 const rowsOf: Record<Owner, (column: string, found: Found) => ReturnType<typeof sql>> = {
   checkout: (_, { checkouts }) => sql`id = any(${sqlArray("text", checkouts)})`,
   subscription: (_, { subscriptions }) => sql`id = any(${sqlArray("text", subscriptions)})`,
@@ -38,12 +38,12 @@ const idsIn = ({ checkouts, subscriptions, refunds, payments }: Found): string[]
   ...payments,
 ]
 
-/** Tables whose rows have no merchant: what they belong to has. */
+/** Tables without a merchant column, whose owners have one. */
 const WITHOUT_MERCHANT = ["delivery_attempts", "grants", "bundle_failures"]
 
 /**
- * How many deliveries of these events are still to be sent, and how many of them are being sent now, by the clock that leases are
- * of. They stay as they are until this transaction ends.
+ * How many of these events' deliveries are pending, and how many are being sent now, by the clock of the leases. They
+ * stay unchanged until this transaction ends.
  */
 export async function pendingDeliveries(
   ctx: TxContext,
@@ -56,7 +56,7 @@ export async function pendingDeliveries(
   return rows[0] ?? { pending: 0, sending: 0 }
 }
 
-/** Erases all personal data in what was found; call it in a transaction. Deliveries that are still due are not sent. */
+/** Erases all personal data that was found. Call it in a transaction. Pending deliveries are not sent. */
 export async function erase(
   ctx: TxContext,
   merchantId: string,
@@ -84,7 +84,7 @@ export async function erase(
       created_at: now,
     })
     .execute()
-  // What an actor changes of a checkout is written to the audit log, with what it was before.
+  // The audit log would record an actor's changes of a checkout with the old values.
   await sql`select set_config('sluice.actor', '', true), set_config('sluice.erasing', 'on', true)`.execute(ctx.db)
   for (const [table, columns] of byTable()) {
     const [first] = columns
@@ -100,7 +100,7 @@ export async function erase(
   return id
 }
 
-/** The columns of {@link personal} by their table, in its order: an event's hash is that of the body as it was sent. */
+/** The columns of {@link personal} by table, in order, because an event's hash covers its body as sent. */
 function byTable() {
   const tables = new Map<string, { column: string; becomes: string; of: Owner }[]>()
   for (const [name, { of, becomes }] of Object.entries(personal)) {

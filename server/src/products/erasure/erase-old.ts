@@ -1,14 +1,14 @@
-/** Erases the personal data in checkouts that are older than CUSTOMER_DATA_RETENTION, as far as nothing needs it any more. */
+/** Erases personal data in checkouts older than CUSTOMER_DATA_RETENTION, once nothing needs it any more. */
 import { sql } from "kysely"
 import { type Context, inTransaction } from "../../platform/context.ts"
 import { erase, pendingDeliveries } from "./erase-customer.ts"
 import { bringBackFrom, findCustomer, lockFound, stillNeeded } from "./find-customer.ts"
 
-/** The rows are found by the index of each merchant's checkouts: a second of work for a million. */
+/** The index of each merchant's checkouts finds the rows: a second of work for a million. */
 const EVERY_MS = 3_600_000
 const ROWS_PER_READ = 500
 
-/** Erases all that is due. Returns in how many milliseconds to do so again. */
+/** Erases all due data. Returns the milliseconds until the next round. */
 export async function eraseOld(ctx: Context): Promise<number> {
   const { customerDataRetentionMs } = ctx.settings
   if (customerDataRetentionMs === undefined) return EVERY_MS
@@ -22,7 +22,7 @@ export async function eraseOld(ctx: Context): Promise<number> {
   return EVERY_MS
 }
 
-/** What was put away is erased as everything else. Checkouts of links have nothing of a customer's until somebody answers. */
+/** Archived data is erased too. A link's checkouts contain no customer data until someone answers. */
 async function bringBackOld(ctx: Context, merchantId: string, before: Date): Promise<void> {
   const { rows } = await sql<{ id: string }>`
     select p.id from put_away_terms t join put_away p on p.terms_id = t.id
@@ -36,7 +36,7 @@ async function bringBackOld(ctx: Context, merchantId: string, before: Date): Pro
     )
 }
 
-/** What is still needed stays, and the next round asks again. */
+/** Data that is still needed stays, and the next round checks again. */
 async function eraseOldOf(ctx: Context, merchantId: string, before: Date): Promise<void> {
   for (let last = { created_at: new Date(0), id: "" }; ; ) {
     const { rows } = await sql<typeof last>`

@@ -1,4 +1,4 @@
-/** Finds everything that a merchant has of one customer, and what prevents its erasure. */
+/** Finds all of a merchant's data about one customer, and what prevents its erasure. */
 import { type RawBuilder, sql } from "kysely"
 import { bringBack, REFERRED_TO } from "../../ledger/deposits/put-away.ts"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -6,12 +6,12 @@ import type { Context, TxContext } from "../../platform/context.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 
 /**
- * Who is meant, by exactly one of them. A checkout stands for its subscription's others too; with `oldBefore`, only for itself, and
- * for the subscription where that is over and has no checkout from that time on.
+ * The customer, identified in exactly one way. A checkout also stands for its subscription's other checkouts. With
+ * `oldBefore`, it stands only for itself, and for an ended subscription without later checkouts.
  */
 export type Customer = { email: string } | { payer: Address } | { checkout: string; oldBefore?: Date }
 
-/** Ids of all that belongs to a customer. */
+/** Ids of everything that belongs to a customer. */
 export interface Found {
   checkouts: string[]
   subscriptions: string[]
@@ -23,7 +23,7 @@ export interface Found {
   events: string[]
 }
 
-/** Finds what belongs to the customer. */
+/** Finds the customer's data. */
 export async function findCustomer(ctx: TxContext, merchantId: string, customer: Customer): Promise<Found> {
   const own =
     "email" in customer
@@ -93,7 +93,7 @@ export async function findCustomer(ctx: TxContext, merchantId: string, customer:
 
 const idOf = ({ id }: { id: string }): string => id
 
-/** Keeps others from changing it until this transaction ends: a payment that arrives meanwhile is settled after it. */
+/** Locks the rows until this transaction ends. A payment that arrives during it is settled afterwards. */
 export async function lockFound(ctx: TxContext, { checkouts, subscriptions, payments }: Found): Promise<void> {
   await sql`select id from subscriptions where id = any(${sqlArray("text", subscriptions)}) order by id for no key update`.execute(
     ctx.db,
@@ -106,12 +106,12 @@ export async function lockFound(ctx: TxContext, { checkouts, subscriptions, paym
   )
 }
 
-/** SQL: whether one of the answers in `info` is this address. Fields have the merchant's own names. */
+/** SQL: whether one of the answers in `info` is this address. The merchant names the fields. */
 const answered = (info: RawBuilder<unknown>, email: string): RawBuilder<unknown> =>
   sql`exists (select from jsonb_each_text(case when jsonb_typeof(${info}) = 'object' then ${info} end) a
     where lower(a.value) = lower(${email}))`
 
-/** Returns the ids of the customer's checkouts that were put away. Whoever paid one has none there. */
+/** Returns the ids of the customer's archived checkouts. A paid checkout is never archived. */
 export async function putAwayOf(ctx: TxContext, merchantId: string, customer: Customer): Promise<string[]> {
   if ("payer" in customer) return []
   const which =
@@ -128,7 +128,7 @@ export async function putAwayOf(ctx: TxContext, merchantId: string, customer: Cu
 
 const MAX_TRIES = 5
 
-/** Brings back these checkouts, as a customer's data is in what they share with others, and deletes terms that none shares. */
+/** Restores these checkouts, as customer data is in their shared terms, and deletes unshared terms. */
 export async function bringBackFrom(ctx: Context, merchantId: string, ids: readonly string[]): Promise<void> {
   if (ids.length > 0) await bringBack(ctx, { ids })
   for (let tries = 1; ; tries++)
@@ -137,7 +137,7 @@ export async function bringBackFrom(ctx: Context, merchantId: string, ids: reado
         and not exists (select from put_away p where p.terms_id = t.id)`.execute(ctx.db)
       return
     } catch (error) {
-      // A checkout was put away with some of them at this moment.
+      // A checkout was archived with some of them at this moment.
       if ((error as { code?: unknown }).code !== REFERRED_TO || tries === MAX_TRIES) throw error
     }
 }

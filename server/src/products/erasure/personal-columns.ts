@@ -1,9 +1,9 @@
 /**
- * Every column that can hold what identifies a customer, and what an erasure makes of it. A test fails for a column of text, JSON or
- * bytes that is neither here nor in {@link harmless}: whoever adds one decides.
+ * Every column that can identify a customer, and how an erasure changes it. A test fails for a text, JSON or bytes
+ * column that is neither here nor in {@link harmless}, so whoever adds one must decide.
  */
 
-/** What the rows of a table belong to, by which an erasure finds them. */
+/** The owner of a table's rows, by which an erasure finds them. */
 export type Owner =
   | "checkout"
   | "subscription"
@@ -18,16 +18,16 @@ export type Owner =
 
 interface Personal {
   of: Owner
-  /** SQL: what an erasure writes. */
+  /** SQL: the value that an erasure writes. */
   becomes: string
-  /** What is in it, and how long it is kept without an erasure. */
+  /** What the column contains, and how long it is kept without an erasure. */
   holds: string
 }
 
 const WITH_CHECKOUT = "until the checkout is erased, or CUSTOMER_DATA_RETENTION has passed"
 const WITH_EVENT = "as long as events: WEBHOOK_RETENTION"
 
-/** `table.column`: what an erasure does with it. */
+/** `table.column`: how an erasure changes it. */
 export const personal: Readonly<Record<string, Personal>> = {
   "checkout_sessions.customer_email": {
     of: "checkout",
@@ -140,9 +140,9 @@ export const personal: Readonly<Record<string, Personal>> = {
 }
 
 /**
- * The other columns of each table, which hold ids, states, hashes and the service's own words; or what is the merchant's own: its
- * people, settings and catalogue. `checkout_terms` and `transaction_terms` follow the checkout by triggers. `put_away_terms` has the terms of unpaid checkouts: an erasure brings these back first. `screenings`
- * are evidence that must be kept, and the wallets that they name are public.
+ * All other columns: ids, states, hashes, our own words, and the merchant's people, settings and catalogue.
+ * `checkout_terms` and `transaction_terms` follow the checkout by triggers. `put_away_terms` has the terms of unpaid
+ * checkouts, which an erasure restores first. `screenings` must be kept as evidence, and their wallets are public.
  */
 export const harmless: Readonly<Record<string, string>> = {
   access: "paywall_id",

@@ -1,4 +1,4 @@
-/** `/api/console/erasures`: erases what identifies a customer, and lists that it was done. */
+/** `/api/console/erasures`: erases a customer's identifying data, and lists past erasures. */
 import { Type } from "typebox"
 import { addressField } from "../../platform/chain/address-field.ts"
 import { type Context, inTransaction } from "../../platform/context.ts"

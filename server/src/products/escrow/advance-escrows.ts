@@ -1,7 +1,7 @@
 /**
- * The job that advances escrows: it folds the calls of each due escrow, writes the resulting amounts and status,
- * notifies the merchant, and makes the call that is due next. A trigger makes an escrow due whenever one of its calls
- * changes on chain or ends.
+ * The job that advances escrows. It folds each due escrow's calls, writes the resulting amounts and status, notifies
+ * the merchant and makes the next call. A trigger makes an escrow due whenever one of its calls changes on chain or
+ * ends.
  */
 import { sql } from "kysely"
 import { writeCallReceipts } from "../../ledger/receipts/write-call-receipts.ts"
@@ -22,42 +22,41 @@ import { remadeUntil, remakeRefund, remakesRefunds } from "./remake-refund.ts"
 import { settleRefunds } from "./settle-refunds.ts"
 import { wordsOf } from "./words.ts"
 
-/** How many escrows one round takes; the rest follow at once. */
+/** How many escrows one round takes. The rest follow immediately. */
 const ESCROWS_PER_ROUND = 200
-/** Wait while a call is mined and not deep enough. */
+/** The wait while a mined call is not deep enough. */
 const DEPTH_MS = 1_000
-/** Wait while only the chain can show what happens to the reserved money. */
+/** The wait while only the chain can show what happens to the reserved money. */
 const RECLAIM_MS = 60_000
 const MAX_RECLAIM_MS = 3_600_000
 const RECLAIM_PART = 24
 /**
- * How long an escrow is left to the processes that have the key of its relay wallet, in seconds, by the database's
- * clock. Another one whose clock is ahead would always come first, and move its time on: no call was made for days,
- * measured with 300 ms.
+ * How many seconds, by the database's clock, an escrow is left to processes with its relay wallet's key. Without it, a
+ * process with a fast clock always came first and moved the time on. With 300 ms of difference, no call was made for
+ * days (measured).
  */
 const OTHERS_S = 5
-/** Wait while another process has the key of the relay wallet that must make a call. */
+/** The wait while another process has the key of the relay wallet that must make a call. */
 const ELSEWHERE_MS = 1_000
 const AFTER_FAILURE_MS = 30_000
 /** The longest sleep, so that a lost wake-up costs at most this much. */
 const MAX_SLEEP_MS = 5_000
 /**
- * Wait before an automatic capture, or a void, that failed {@link MAX_FAILED_CALLS} times (alarm `escrow_failed`) is
- * made again.
+ * The wait before a retry of an automatic capture or a void that failed {@link MAX_FAILED_CALLS} times (alarm
+ * `escrow_failed`).
  */
 const AFTER_FAILED_MS = 3_600_000
 
 /**
- * `over`: escrows whose authorization has ended; the chain is asked whether their payers took the money back. `others`
- * need no call to the chain. Each has a loop of its own, so that an endpoint that hangs delays no other network's
- * payments.
+ * `over`: escrows whose authorization ended. They ask the chain whether payers took the money back. `others` need no
+ * call to the chain. Each has its own loop, so a hanging endpoint does not delay other networks' payments.
  */
 type WhichEscrows = "over" | "others"
 
-/** An escrow that is due, and the time that decides about it. */
+/** A due escrow, and the time that its deadlines are compared with. */
 type Due = Row<"escrows"> & { clock: Date }
 
-/** Advances the due escrows, all or some of them; returns how many milliseconds the next round may wait. */
+/** Advances all due escrows, or some of them. Returns the milliseconds until the next round. */
 export async function advanceEscrows(ctx: Context, which?: WhichEscrows): Promise<number> {
   const isOver = sql<boolean>`(auth_id is not null and authorized > captured + voided + reclaimed
     and authorization_expiry <= ${ctx.now()})`
@@ -100,7 +99,7 @@ const takenOf = (ctx: Context, due: readonly Row<"escrows">[]): Promise<Set<stri
     return new Set<string>()
   })
 
-/** Advances one escrow; returns whether it made a call. A failure is logged, and the escrow is due again later. */
+/** Advances one escrow; returns whether it made a call. A failure is logged and retried later. */
 async function tryAdvancing(each: Context, { session_id: sessionId, clock }: Due, emptied: boolean): Promise<boolean> {
   const ctx: Context = { ...each, now: () => clock }
   try {
@@ -125,8 +124,8 @@ async function noteFailure(ctx: Context, sessionId: string): Promise<void> {
 }
 
 /**
- * Makes the void that is due, even if the rest fails: the payer's money must not wait for a notification or a row.
- * Returns whether it did.
+ * Makes a due void even if the rest fails, because the payer's money must not wait for a notification or a row. Returns
+ * whether it did.
  */
 async function releaseAnyway(ctx: Context, sessionId: string): Promise<boolean> {
   try {
@@ -141,7 +140,7 @@ async function releaseAnyway(ctx: Context, sessionId: string): Promise<boolean> 
   }
 }
 
-/** `emptied`: whether a final block holds nothing of the escrow after its authorization ended. */
+/** `emptied`: whether a final block holds none of the escrow's money after its authorization ended. */
 async function advance(
   ctx: TxContext,
   sessionId: string,
@@ -166,7 +165,7 @@ async function advance(
   return { isCalling, isNews: await writeStanding(ctx, locked.escrow, standing) }
 }
 
-/** Whether a capture or a void is signed and has not ended: it may be what emptied the escrow. */
+/** Whether a capture or a void is signed and has not ended, which means that it may have emptied the escrow. */
 const isSigned = ({ calls }: CurrentEscrow): boolean =>
   ofKind(calls, "capture", "void").some(call => standingOf(call) === "open" && call.nonce !== null)
 
@@ -185,8 +184,8 @@ function nextKind(ctx: TxContext, { session, escrow, calls, folded }: CurrentEsc
   if (folded.capturable === 0n) return undefined
   if (ctx.now() >= escrow.void_at) return "void"
   if (session.capture !== "automatic" || folded.captured > 0n) return undefined
-  // A void that failed on chain is made again: its merchant gave up the sale. The last call is the one with the highest
-  // nonce, because two processes whose clocks differ may have written their times in another order.
+  // A void that failed on chain is retried, because its merchant gave up the sale. The highest nonce marks the last
+  // call: two processes with different clocks may have written times out of order.
   const signed = ofKind(calls, "capture", "void").filter(({ nonce }) => nonce !== null)
   const last = signed.reduce<CurrentEscrow["calls"][number] | undefined>(
     (a, b) => ((a?.nonce ?? -1n) > (b.nonce ?? -1n) ? a : b),
@@ -195,7 +194,7 @@ function nextKind(ctx: TxContext, { session, escrow, calls, folded }: CurrentEsc
   return last?.kind === "void" ? "void" : "capture"
 }
 
-/** Returns when a call of a kind may be made again; the epoch if it may be at once. */
+/** Returns when a call of a kind may be retried; the epoch if immediately. */
 function retryAt({ calls }: CurrentEscrow, kind: "capture" | "void"): Date {
   const failed = ofKind(calls, kind).filter(({ state }) => state === "reverted")
   const last = failed.at(-1)
@@ -207,7 +206,7 @@ async function writeStanding(ctx: TxContext, before: Row<"escrows">, standing: C
   const { session, escrow, folded } = standing
   const now = ctx.now()
   const isHeld = folded.authorized > 0n
-  // An open call of an earlier payer keeps other payers out: it would be taken for theirs.
+  // An open call of an earlier payer blocks other payers, because it would be taken for theirs.
   const isFree = !isHeld && Object.values(folded.open).every(n => n === 0)
   const { authorized, captured, voided, reclaimed, refunded } = folded
   const after = {
@@ -239,7 +238,7 @@ async function writeStanding(ctx: TxContext, before: Row<"escrows">, standing: C
       .execute()
   if (isHeld && escrow.authorized_at === null) await countUse(ctx, session.link_id)
   await notifyEscrow(ctx, { before: { session, escrow: before }, after })
-  // A capture that counts only now is notified before its refunds.
+  // A newly counting capture is notified before its refunds.
   const counting = new Set(standing.calls.filter(call => standingOf(call) === "counts").map(({ id }) => id))
   const remakes = remakesRefunds(ctx, standing)
   await writeCallReceipts(ctx, escrow, isHeld ? counting : new Set())
@@ -254,7 +253,7 @@ async function writeStanding(ctx: TxContext, before: Row<"escrows">, standing: C
   return isNews
 }
 
-/** Makes an escrow due by a time, if not earlier; in a minute if another process has to make its calls. */
+/** Makes an escrow due by a time, or in a minute if another process has to make its calls. */
 async function lookBy(ctx: TxContext, { session_id: sessionId, operator }: Row<"escrows">, by: Date): Promise<void> {
   const at = operator === ctx.settings.relayWallet ? by : new Date(ctx.now().getTime() + RECLAIM_MS)
   await ctx.db
@@ -264,7 +263,7 @@ async function lookBy(ctx: TxContext, { session_id: sessionId, operator }: Row<"
     .execute()
 }
 
-/** Adds newly captured and refunded amounts to the metrics; what a reorg removed is not subtracted. */
+/** Adds newly captured and refunded amounts to the metrics. Amounts that a reorg removed are not subtracted. */
 function count(
   ctx: TxContext,
   { id, chain_id }: Row<"checkout_sessions">,
@@ -336,7 +335,7 @@ function failureOf(calls: CurrentEscrow["calls"]): string | null {
 
 /**
  * Returns when an escrow is due again if none of its calls changes earlier. This also applies after a call was made:
- * while a void is held, the payer may take the money back.
+ * while a void is held, the payer may reclaim the money.
  */
 function nextLook(ctx: TxContext, standing: CurrentEscrow): Date | null {
   const { session, escrow, calls, folded } = standing
@@ -354,27 +353,27 @@ function nextLook(ctx: TxContext, standing: CurrentEscrow): Date | null {
 }
 
 /**
- * Returns how long to leave a call that this process can't make to the process that can, which may start soon, or
- * never: a second at first, and an hour once the call has been due for a day.
+ * Returns how long to leave a call to the process that can make it, which may start soon or never. It grows from a
+ * second to an hour, once the call has been due for a day.
  */
 function elsewhereMs(ctx: TxContext, { void_at, authorized_at }: Row<"escrows">, kind: "capture" | "void"): number {
   const since = kind === "void" ? void_at : (authorized_at ?? ctx.now())
   return between(ELSEWHERE_MS, ctx.now().getTime() - since.getTime())
 }
 
-/** Returns a fixed part of the time that something has been due for, within limits, in milliseconds. */
+/** Returns a fixed part of the time that something is overdue, within limits, in milliseconds. */
 const between = (least: number, overMs: number): number =>
   Math.max(least, Math.min(MAX_RECLAIM_MS, Math.floor(overMs / RECLAIM_PART)))
 
 /**
- * Returns how long to wait before the next check for a payer's own reclaim, `overMs` after it became possible: from a
- * minute to an hour after a day.
+ * Returns the wait before the next check for a payer's own reclaim, `overMs` after it became possible. It grows from a
+ * minute to an hour, after a day.
  */
 const reclaimMs = (overMs: number): number => between(RECLAIM_MS, overMs)
 
 /**
- * Counts a use of the link that the session came from. Only links without a limit can have an escrow. If a limit is set
- * later, the use counts up to that limit: the money is reserved whatever the link says.
+ * Counts a use of the session's link. Only links without a limit can have an escrow. If a limit is set later, the use
+ * counts up to it, because the money is reserved whatever the link says.
  */
 async function countUse(ctx: TxContext, linkId: string | null): Promise<void> {
   if (linkId === null) return

@@ -1,7 +1,7 @@
 /**
  * Reserves a payment by its payer's signature (`ReceiveWithAuthorization`, EIP-3009), which the relay wallet sends to
- * the escrow. Only that wallet can carry it out: the token moves the money to the collector alone, which obeys the
- * escrow, which obeys its operator.
+ * the escrow. Only that wallet can execute it: the token moves the money only to the collector, which obeys the escrow,
+ * which obeys its operator.
  */
 import { type Hex, hashTypedData } from "viem"
 import { isPaused } from "../../ledger/payouts/check-paused.ts"
@@ -23,12 +23,9 @@ import { type CurrentEscrow, escrowsOf, lockEscrow, standingOfEscrow } from "./l
 import { authIdOf, authorizationFaults, paymentInfoOf } from "./payment-info.ts"
 import { RESERVING } from "./words.ts"
 
-/** The time that a reservation needs from its submission to its block, on a busy network. */
+/** How long a reservation takes from submission to its block on a busy network. */
 const MIN_TIME_MS = 60_000
-/**
- * How many reservations one wallet may make for one session. Those that are cancelled before they are signed cost
- * nothing.
- */
+/** How many reservations one wallet may make per session. Reservations that are cancelled unsigned cost nothing. */
 const MAX_RELAYS = 20
 const OTHER_WAY = "Ask the merchant for another way to pay."
 
@@ -43,7 +40,7 @@ interface Reserving {
 }
 
 /**
- * Reserves a payment; the same authorization again gets the same answer. Throws `AUTHORIZATION_ALREADY_USED`,
+ * Reserves a payment; the same authorization gets the same answer again. Throws `AUTHORIZATION_ALREADY_USED`,
  * `SESSION_ALREADY_CONFIRMED`, `SESSION_EXPIRED`, `LINK_UNAVAILABLE`, `INVALID_OPERATION`, `AUTHORIZATION_REFUSED`,
  * `SANCTIONS_MATCH`, `RELAY_UNAVAILABLE`, `CHAIN_UNAVAILABLE`, `PAYMENTS_PAUSED`; none of them leaves a trace.
  */
@@ -56,7 +53,7 @@ export async function authorizeEscrow(
   const escrow = (await escrowsOf(ctx, [session])).get(session.id)
   if (!escrow) throw new Error(`${session.id} has no escrow`)
   const asked = askedOf(network, escrow, authorization)
-  // Read before the earlier answer is looked up: another request may write this authorization's call in between, and
+  // Read before the earlier answer is looked up. Another request may write this authorization's call in between, and
   // then no call in `standing` is its own.
   const standing = await standingOfEscrow(ctx, { session, escrow })
   const known = await knownAnswer(ctx, network, session, asked)
@@ -75,7 +72,7 @@ export async function authorizeEscrow(
     },
   })
   if ("refusal" in checked) {
-    // Another request with the same authorization was faster and is being carried out: the token refuses a second one.
+    // Another request with the same authorization was faster, and the token refuses a second one.
     const first = await knownAnswer(ctx, network, session, asked)
     if (first) return first
     throw await relayError(ctx, network, checked, OTHER_WAY)
@@ -108,8 +105,8 @@ function askedOf(network: NetworkInfo, escrow: Row<"escrows">, authorization: Au
 }
 
 /**
- * Returns the current answer to an authorization that was submitted before; undefined if it is new, or its reservation
- * ended without money. Throws `AUTHORIZATION_ALREADY_USED` if its nonce pays for something else.
+ * Returns the current answer to an earlier authorization. Undefined if it is new, or its reservation ended without
+ * money. Throws `AUTHORIZATION_ALREADY_USED` if its nonce pays for something else.
  */
 async function knownAnswer(
   ctx: TxContext,
@@ -125,7 +122,7 @@ async function knownAnswer(
   return { status: session.status, txHash: known.succeeded ? known.tx_hash : null }
 }
 
-/** Checks in the database that this authorization reserves what this session asks for. */
+/** Checks in the database that this authorization reserves exactly what this session asks for. */
 async function assertReservable(
   ctx: TxContext,
   network: NetworkInfo,
@@ -147,7 +144,7 @@ async function assertReservable(
   if (escrow.operator !== ctx.settings.relayWallet)
     throw new ApiError("RELAY_UNAVAILABLE", undefined, `The service can't reserve this payment any more. ${OTHER_WAY}`)
   const own = ofKind(calls, "reserve").filter(({ payer }) => payer === authorization.from)
-  // One wallet's attempts must not keep other wallets out.
+  // One wallet's attempts must not lock other wallets out.
   if (own.length >= MAX_RELAYS)
     throw stop("Too many authorizations of this checkout by this wallet failed. Pay with another wallet.")
   if ((await failingPayers(ctx, [authorization.from])).size > 0)
@@ -174,7 +171,7 @@ async function writeReservation(
   { authorization, digest, checked }: EscrowRequest & { checked: CheckedRelay },
 ): Promise<Reserving> {
   const relayBy = new Date(session.expires_at.getTime() - MIN_TIME_MS)
-  // A contract wallet's call is recognized by its gas limit, so it never has a key's.
+  // A contract wallet's call is recognized by its gas limit, which must differ from a key's.
   const gas = checked.by === "contract" && checked.gas === RESERVE_GAS.key ? checked.gas + 1n : checked.gas
   const to = { merchantId: session.merchant_id }
   const { traceparent } = session
@@ -194,7 +191,7 @@ async function writeReservation(
   return { status: "verifying", txHash: null }
 }
 
-/** Writes that a payer's reservation is under way, in the transaction that writes its call. */
+/** Records a payer's reservation in progress, in the transaction that writes its call. */
 export async function writeReserving(ctx: TxContext, escrow: Row<"escrows">, payer: Address): Promise<void> {
   const { session_id: sessionId } = escrow
   const now = ctx.now()

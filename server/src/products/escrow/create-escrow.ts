@@ -1,4 +1,4 @@
-/** Makes the escrow of a checkout session: the terms that its payer will sign. */
+/** Creates a checkout session's escrow: the terms that its payer will sign. */
 import { randomBytes } from "node:crypto"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
@@ -9,22 +9,22 @@ import { type EscrowTerms, nonceOf, secondsOf } from "./payment-info.ts"
 
 const HOUR_MS = 3_600_000
 const DAY_S = 86_400
-/** How long a reservation that is signed in the last minute of a checkout may take to be mined. */
+/** How long a reservation signed in a checkout's last minute may take to be mined. */
 const PRE_APPROVAL_MS = HOUR_MS
 const DEFAULT_CAPTURE_S = 7 * DAY_S
 const DEFAULT_REFUND_S = 90 * DAY_S
 /** The contract's amounts have 120 bits. */
 const MAX_AMOUNT = 2n ** 120n - 1n
 
-/** What a request for a session sets for its escrow, in seconds. */
+/** The requested times of a session's escrow, in seconds. */
 export interface EscrowAsked {
-  /** How long after the session's end the money can be captured; an hour or more. */
+  /** How long after the session's end the money can be captured; at least an hour. */
   captureWithin?: number
   /** How long after that it can be refunded. */
   refundWithin?: number
 }
 
-/** Returns why a session can't be paid as its request asks, as faults of the request; empty if it can, or is direct. */
+/** Returns why a session can't be paid as requested, as faults of the request; empty if it can, or is direct. */
 export function escrowFaults(
   ctx: TxContext,
   {
@@ -58,10 +58,7 @@ export function escrowFaults(
   ]
 }
 
-/**
- * Writes the escrow of a new session, after {@link escrowFaults} found nothing. Call it in the transaction that makes
- * the session.
- */
+/** Writes a new session's escrow after {@link escrowFaults} found nothing. Call it in the session's transaction. */
 export async function makeEscrow(
   ctx: TxContext,
   network: NetworkInfo,

@@ -1,4 +1,4 @@
-/** Carries out a merchant's decision about reserved money: capture some of it, or void the rest. */
+/** Executes a merchant's decision about reserved money: capture some of it, or void the rest. */
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
@@ -11,7 +11,7 @@ import { insertCall, limitOf } from "./make-calls.ts"
 import type { CaptureOrder } from "./schema.ts"
 import { withdrawCall } from "./withdraw-call.ts"
 
-/** A call that was just made, and its amount for the answer. */
+/** A new call, and its amount for the answer. */
 export interface Decided {
   call: Row<"payouts">
   /** Decimal text. */
@@ -21,8 +21,8 @@ export interface Decided {
 const stop = (message: string) => new ApiError("INVALID_OPERATION", undefined, message)
 
 /**
- * Captures `amount`, by default all that is left. Throws `SESSION_NOT_FOUND`, `INVALID_OPERATION`, `RELAY_UNAVAILABLE`,
- * `VALIDATION_ERROR`. A held void is withdrawn first. Call it inside a transaction, and wake `payouts` after it.
+ * Captures `amount`, by default the whole rest, and withdraws a held void first. Call it inside a transaction, and wake
+ * `payouts` afterwards. Throws `SESSION_NOT_FOUND`, `INVALID_OPERATION`, `RELAY_UNAVAILABLE`, `VALIDATION_ERROR`.
  */
 export async function captureEscrow(ctx: TxContext, merchantId: string, order: CaptureOrder): Promise<Decided> {
   const found = await heldOf(ctx, merchantId, order.sessionId)
@@ -44,7 +44,7 @@ export async function captureEscrow(ctx: TxContext, merchantId: string, order: C
   return { call, amount: text(call.amount) }
 }
 
-/** Returns the requested amount in base units: at most what other captures leave, or by default all of it. */
+/** Returns the requested amount in base units, at most what other captures leave, which is the default. */
 function amountOf(ctx: TxContext, standing: CurrentEscrow, order: CaptureOrder): bigint {
   const { session, folded } = standing
   const free = folded.freeToCapture
@@ -57,15 +57,15 @@ function amountOf(ctx: TxContext, standing: CurrentEscrow, order: CaptureOrder):
     const { text } = wordsFor(ctx, standing)
     throw stop(`Only ${text(free)} ${token.symbol} can still be captured: ${text(folded.authorized)} were reserved.`)
   }
-  // Each capture costs the service gas, so there is a minimum; all that is left can always be captured.
+  // Each capture costs the service gas, so there is a minimum. The whole rest can always be captured.
   const fault = readAmount("amount", written, token, ctx.settings.minAmount)
   if (typeof fault !== "bigint" && amount < free) throw invalid("amount", `${fault.message}, or all that is left`)
   return amount
 }
 
 /**
- * Releases all that is left to the payer; call it as {@link captureEscrow}, whose errors it throws. Held captures are
- * withdrawn first.
+ * Releases the whole rest to the payer, and withdraws held captures first. It has the conditions and errors of {@link
+ * captureEscrow}.
  */
 export async function voidEscrow(ctx: TxContext, merchantId: string, sessionId: string): Promise<Decided> {
   const found = await heldOf(ctx, merchantId, sessionId)
@@ -78,7 +78,7 @@ export async function voidEscrow(ctx: TxContext, merchantId: string, sessionId: 
   return { call, amount: wordsFor(ctx, standing).text(call.amount) }
 }
 
-/** Returns the escrow after its held calls of a kind are withdrawn: a held call must not prevent the other decision. */
+/** Withdraws held calls of a kind and returns the escrow, because they must not block the other decision. */
 async function withoutHeld(
   ctx: TxContext,
   standing: CurrentEscrow,
@@ -97,7 +97,7 @@ function heldMessage({ calls }: CurrentEscrow): string {
   return held ? ` The release is held for now, and tried again: ${held.held_detail ?? held.held_reason}.` : ""
 }
 
-/** Locks and returns the merchant's escrow; it has something left that this service can move. */
+/** Locks and returns the merchant's escrow, which must hold money that this service can move. */
 async function heldOf(ctx: TxContext, merchantId: string, sessionId: string): Promise<CurrentEscrow> {
   const own = await ctx.db
     .selectFrom("checkout_sessions")

@@ -1,6 +1,6 @@
 /**
- * The state of an escrow: the fold of its calls. Pure: from the rows of its payouts and their state on chain to amounts
- * and the session's status. Nothing else moves money of an escrow, except that the payer can take back what is left.
+ * The state of an escrow: the fold of its calls. Pure: from the rows of its payouts and their on-chain state to amounts
+ * and the session's status. Nothing else moves an escrow's money, except a payer's own reclaim of the rest.
  */
 import type { EscrowCallKind, PayoutState, SessionStatus } from "../../platform/db/schema.ts"
 
@@ -22,7 +22,7 @@ export const ofKind = <C extends Pick<Call, "kind">>(calls: readonly C[], ...kin
 
 export interface EscrowFacts {
   calls: readonly Call[]
-  /** What the payer took back without the service, in base units. */
+  /** The amount that the payer reclaimed without the service, in base units. */
   reclaimed: bigint
   expiresAt: Date
 }
@@ -35,39 +35,39 @@ export interface FoldedEscrow {
   voided: bigint
   reclaimed: bigint
   refunded: bigint
-  /** Held by the escrow, and the part of that which no open call will take. */
+  /** The amount held by the escrow, and the part that no open call will take. */
   capturable: bigint
   freeToCapture: bigint
-  /** Captured and not refunded, and the part of that which no open refund will return. */
+  /** The amount captured and not refunded, and the part that no open refund will return. */
   refundable: bigint
   freeToRefund: bigint
   /** How many calls of each kind neither count nor have ended. */
   open: Record<EscrowCallKind, number>
 }
 
-/** Whether a call counts, may still count, or has ended without an effect. */
+/** Whether a call counts, may still count, or ended without an effect. */
 export function standingOf({ state, succeeded, deep }: Omit<Call, "kind" | "amount">): "counts" | "open" | "ended" {
   if (state === "final" || (state === "mined" && succeeded && deep)) return "counts"
   return state === "reverted" || state === "cancelled" ? "ended" : "open"
 }
 
 /**
- * After this many reservations that failed on chain, or that ended in any way, a checkout takes no more: each failed
- * one cost us gas, and the others must not fill the database. A wallet may fail three times in a day (`failingPayers`),
- * so strangers who want to end a checkout for its buyer need four wallets that hold its amount.
+ * How many failed or otherwise ended reservations a checkout takes. Each failed one cost us gas, and the rest must not
+ * fill the database. A wallet may fail three times in a day (`failingPayers`), so strangers need four wallets that hold
+ * the amount to end a checkout for its buyer.
  */
 const MAX_FAILED = 12
 const MAX_ENDED = 500
 
-/** Whether so many reservations of a checkout ended without money that it takes no more. */
+/** Whether too many reservations of a checkout ended without money for it to take another. */
 export function isSpent(calls: readonly Call[]): boolean {
   const ended = ofKind(calls, "reserve").filter(call => standingOf(call) === "ended")
   return ended.length >= MAX_ENDED || ended.filter(({ state }) => state === "reverted").length >= MAX_FAILED
 }
 
 /**
- * Computes the state of an escrow at a time. Without a reservation that counts, no other call counts: a reorg that
- * removes the reservation removes what followed from it. The refunded amount is never more than the captured one.
+ * Computes the state of an escrow at a time. Without a counting reservation, no other call counts, because a reorg that
+ * removes the reservation removes its consequences. The refunded amount never exceeds the captured one.
  */
 export function foldEscrow({ calls, reclaimed: taken, expiresAt }: EscrowFacts, now: Date): FoldedEscrow {
   const sum = (kind: EscrowCallKind, standing: ReturnType<typeof standingOf>) =>
@@ -94,7 +94,7 @@ export function foldEscrow({ calls, reclaimed: taken, expiresAt }: EscrowFacts, 
     ...amounts,
     status: statusOf(),
     capturable,
-    // A void takes all that is left.
+    // A void takes the whole rest.
     freeToCapture: open.void > 0 ? 0n : positive(capturable - sum("capture", "open")),
     refundable,
     freeToRefund: positive(refundable - sum("refund", "open")),
@@ -105,7 +105,7 @@ export function foldEscrow({ calls, reclaimed: taken, expiresAt }: EscrowFacts, 
     if (captured > 0n) return refunded === 0n ? "confirmed" : refunded < captured ? "partially_refunded" : "refunded"
     if (isHeld) return capturable > 0n ? "authorized" : "voided"
     if (open.reserve > 0) return "verifying"
-    // Exact: only this service can carry out what a payer signed, and it accepts nothing after the end.
+    // Exact: only this service can execute what a payer signed, and it accepts nothing after the end.
     if (isSpent(calls)) return "failed"
     if (now >= expiresAt)
       return ofKind(calls, "reserve").some(({ state }) => state === "reverted") ? "failed" : "expired"

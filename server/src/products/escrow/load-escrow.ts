@@ -7,13 +7,13 @@ import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import { type Call, type FoldedEscrow, foldEscrow } from "./fold-escrow.ts"
 
-/** A session whose `capture` is not `direct`, with its escrow; of the session, the columns that somebody has read. */
+/** A session whose `capture` is not `direct`, with its escrow; `S` has the session's columns that were read. */
 export interface Escrowed<S = Row<"checkout_sessions">> {
   session: S
   escrow: Row<"escrows">
 }
 
-/** The columns of a call that its escrow needs. The calldata is long and not needed here. */
+/** The columns of a call that its escrow needs, without the long calldata. */
 const COLUMNS = [
   "payouts.id",
   "payouts.kind",
@@ -33,15 +33,12 @@ const COLUMNS = [
 ] as const
 type Column = (typeof COLUMNS)[number] extends `payouts.${infer Name}` ? Name : never
 
-/** Columns of a call, and whether the scan has found its block deep enough to count (`scanner/count-deep-calls.ts`). */
+/** A call's columns, and whether the scan found its block deep enough (`scanner/count-deep-calls.ts`). */
 type CallRow = Pick<Row<"payouts">, Column & keyof Row<"payouts">> & Call
 
 /** An escrow with its calls and their fold. */
 export interface CurrentEscrow<S = Row<"checkout_sessions">> extends Escrowed<S> {
-  /**
-   * In the order in which they were made, without captures, voids and refunds that were cancelled before they were
-   * signed.
-   */
+  /** In creation order, without captures, voids and refunds that were cancelled unsigned. */
   calls: CallRow[]
   folded: FoldedEscrow
 }
@@ -57,7 +54,7 @@ export async function escrowsOf(
   return new Map(rows.map(row => [row.session_id, row]))
 }
 
-/** The escrow of a session, for whoever waits for its state. */
+/** A session's escrow, for requests that wait for its state. */
 export const escrowRow = gatherRows(async (db: Db, ids: readonly string[]) => {
   const rows = await db
     .selectFrom("escrows")
@@ -68,9 +65,9 @@ export const escrowRow = gatherRows(async (db: Db, ids: readonly string[]) => {
 })
 
 /**
- * Locks a session, then its escrow: code that decides about an escrow's calls holds both. A holder adds payouts. It
- * never waits for the lock of a payout, because the trigger that wakes an escrow runs under its payout's lock
- * (`withdraw-call.ts`). Undefined for a direct or unknown session.
+ * Locks a session, then its escrow. Code that decides about an escrow's calls holds both. A holder adds payouts but
+ * never waits for a payout's lock, because the trigger that wakes an escrow runs under it (`withdraw-call.ts`).
+ * Undefined for a direct or unknown session.
  */
 export async function lockEscrow(ctx: TxContext, sessionId: string): Promise<Escrowed | undefined> {
   const session = await ctx.db
@@ -90,7 +87,7 @@ export async function lockEscrow(ctx: TxContext, sessionId: string): Promise<Esc
   return { session, escrow }
 }
 
-/** Returns the state of an escrow by the rows of its calls; exact while it is locked. */
+/** Returns an escrow's state by its call rows; exact while it is locked. */
 export async function standingOfEscrow<S extends Pick<Row<"checkout_sessions">, "expires_at">>(
   ctx: TxContext,
   { session, escrow }: Escrowed<S>,

@@ -14,20 +14,20 @@ import { ofKind, standingOf } from "./fold-escrow.ts"
 import type { CurrentEscrow } from "./load-escrow.ts"
 import { paymentInfoOf } from "./payment-info.ts"
 
-/** A call must be signed this long before the contract refuses it. */
+/** A call must be signed this long before the contract's deadline. */
 export const MIN_TIME_MS = 300_000
 
 /**
- * How many captures, or refunds, of one payment may be open at once: all relays share 16 places in flight, and one
+ * How many captures or refunds of one payment may be open at once. All relays share 16 slots in flight, and one
  * merchant must not take them all.
  */
 const MAX_OPEN = 8
 /**
- * How many captures, or refunds, of one payment may be made, including withdrawn ones: each request and each fold reads
- * them.
+ * How many captures or refunds of one payment may be made, including withdrawn ones, because each request and each fold
+ * reads them.
  */
 const MAX_MADE = 100
-/** The same with calls for all that was left, which can be withdrawn and made again. */
+/** The same, including calls for the whole rest, which can be withdrawn and made again. */
 const MAX_EVER = 200
 
 const LIMIT_WORDS = {
@@ -44,8 +44,8 @@ const LIMIT_WORDS = {
 } as const
 
 /**
- * Returns why no further capture, or refund, of a payment can be made, as sentences for its merchant; undefined if one
- * can. A call for `all` that is left is refused only while eight others are being carried out: held ones do not count.
+ * Returns why no further capture or refund of a payment can be made, as sentences for its merchant; undefined if one
+ * can. A call for `all` of the rest is refused only while eight others are in flight; held ones don't count.
  */
 export async function limitOf(
   ctx: TxContext,
@@ -67,7 +67,7 @@ export async function limitOf(
 }
 
 interface CallOfKind {
-  /** The gas limit: about three times what docs/developers/contracts.md measures, because the live token is behind a proxy. */
+  /** The gas limit: about three times the value in docs/developers/contracts.md, for the live token's proxy. */
   gas: bigint
   recipient(escrow: Row<"escrows">, payer: Address): Address
   data(escrow: Row<"escrows">, info: PaymentInfo, amount: bigint): Hex
@@ -89,7 +89,7 @@ const CALLS: Record<NewCall["kind"], CallOfKind> = {
     gas: 200_000n,
     recipient: (_escrow, payer) => payer,
     data: (_escrow, info) => voidCall(info),
-    // The contract accepts it as long as it holds the money.
+    // The contract accepts it for as long as it holds the money.
     by: () => NEVER,
   },
   refund: {
@@ -106,13 +106,13 @@ interface NewCall {
   amount: bigint
   /** When it is checked first, if it waits for the allowance of a merchant's wallet. */
   heldUntil?: Date | undefined
-  /** What was sent, for a call that is on chain already. */
+  /** The sent data, for a call that is already on chain. */
   sent?: Pick<Row<"payouts">, "id" | "data" | "gas"> | undefined
 }
 
 /**
- * Writes a call as a payout of the relay lane and returns its row. Call it under the escrow's lock (`lockEscrow`), for
- * at most what is free under that lock, and wake `payouts` after the commit.
+ * Writes a call as a relay payout and returns its row. Call it under the escrow's lock (`lockEscrow`), for at most the
+ * amount that is free under that lock. Wake `payouts` after the commit.
  */
 export async function insertCall(
   ctx: TxContext,
@@ -152,7 +152,7 @@ export async function insertCall(
     .executeTakeFirstOrThrow()
 }
 
-/** SQL: the key of the next call of a kind; the statement that writes the call counts the earlier ones. */
+/** SQL: the key of the next call of a kind, counted from the earlier ones in the writing statement. */
 const keyOf = (sessionId: string, kind: NewCall["kind"]) =>
   sql<string>`${`escrow:${sessionId}:${kind}:`}::text || (select count(*) from payouts i
     where i.escrow_id = ${sessionId} and i.kind = ${kind})`

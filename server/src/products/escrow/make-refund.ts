@@ -1,4 +1,4 @@
-/** Makes refunds: each is a row, and a call of the escrow that is held until the merchant's wallet allows it. */
+/** Makes refunds. Each is a row, and an escrow call that is held until the merchant's wallet allows it. */
 import { type Funds, firstLook, type Purse, readFunds } from "../../ledger/relays/check-refund-funds.ts"
 import { OTHER_OWNER, refundOwners } from "../../ledger/relays/find-refund-owners.ts"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -26,8 +26,9 @@ const purseOf = ({ token, receiver: owner, refund_collector: spender }: Refundab
 })
 
 /**
- * Reads what the wallet that pays a refund allows and holds; undefined if no endpoint responds, because the refund is
- * checked later anyway. Throws `SESSION_NOT_FOUND`; `INVALID_OPERATION` if no refund of any amount is possible.
+ * Reads the allowance and balance of the wallet that pays a refund. Undefined if no endpoint responds, because the
+ * refund is checked later anyway. Throws `SESSION_NOT_FOUND`, or `INVALID_OPERATION` if no refund of any amount is
+ * possible.
  */
 export async function prepareRefund(
   ctx: Context,
@@ -59,9 +60,8 @@ function refundableOf(ctx: TxContext, escrow: Row<"escrows">, status: Row<"check
 const refused = (words: string): ApiError => new ApiError("INVALID_OPERATION", undefined, words)
 
 /**
- * Makes a refund and returns it as its merchant sees it, with the allowance that its wallet needs if that is too low
- * now. Call it inside a transaction. Throws `VALIDATION_ERROR` for an invalid amount; `INVALID_OPERATION` if less is
- * left, or nothing.
+ * Makes a refund and returns it as its merchant sees it, with the needed allowance if it is too low now. Call it inside
+ * a transaction. Throws `VALIDATION_ERROR` for an invalid amount, and `INVALID_OPERATION` if less is left, or nothing.
  */
 export async function makeRefund(ctx: TxContext, merchantId: string, body: RefundCreate, funds: Funds | undefined) {
   const escrowed = await lockEscrow(ctx, body.sessionId)
@@ -98,7 +98,7 @@ function amountOf(ctx: TxContext, chainId: number, body: RefundCreate, left: big
     throw refused(
       `At most ${formatAmount(left, token.decimals)} ${token.symbol} of this checkout can be refunded: refunds that are not mined yet count too.`,
     )
-  // Each refund costs the service gas, so there is a minimum; all that is left can always be refunded.
+  // Each refund costs the service gas, so there is a minimum. The whole rest can always be refunded.
   const fault = readAmount("amount", written, token, ctx.settings.minAmount)
   if (typeof fault !== "bigint" && amount < left) throw invalid("amount", `${fault.message}, or all that is left`)
   return amount

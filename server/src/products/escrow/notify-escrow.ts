@@ -1,4 +1,4 @@
-/** Notifies merchants of a session with an escrow, through `settlement/notify-checkout.ts`. */
+/** Notifies merchants about a session with an escrow, through `settlement/notify-checkout.ts`. */
 import { noticeOf } from "../../ledger/settlement/checkout-notice.ts"
 import { notifyCheckout } from "../../ledger/settlement/notify-checkout.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
@@ -31,7 +31,7 @@ export async function notifyEscrow(ctx: TxContext, { before, after }: Change): P
       isUnreserved,
     })
   if (before.escrow.authorized === 0n && escrow.authorized > 0n) await notify("authorized")
-  // Emitting again is a no-op: the session's row records its merchant's last notification.
+  // Emitting again is a no-op, because the session's row records its merchant's last notification.
   if (escrow.captured > 0n) await notify("paid")
   // A reversal names the transaction that had paid.
   else if (before.session.notified_paid) await notify("reversed", before.session)

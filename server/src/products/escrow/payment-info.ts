@@ -1,11 +1,11 @@
-/** The terms of an escrow as its contract takes them. Pure. */
+/** The terms of an escrow in the contract's form. Pure. */
 import type { Authorization } from "../../platform/chain/authorizations.ts"
 import { authorizationNonce, type PaymentInfo, paymentInfoHash } from "../../platform/chain/escrow.ts"
 import { type Address, checksummed, type Hash, ZERO_ADDRESS } from "../../platform/chain/hex.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import type { ErrorDetail } from "../../platform/errors.ts"
 
-/** The terms that the payer signs: all columns of an escrow that are hashed. */
+/** The terms that the payer signs: all hashed columns of an escrow. */
 export type EscrowTerms = Pick<
   Row<"escrows">,
   | "chain_id"
@@ -23,7 +23,7 @@ export type EscrowTerms = Pick<
 /** Unix time in whole seconds. */
 export const secondsOf = (date: Date): number => Math.floor(date.getTime() / 1_000)
 
-/** Returns the terms with their payer, as every call of the contract takes them. Nobody takes a fee. */
+/** Returns the terms with their payer, in the form of every contract call. Nobody takes a fee. */
 export const paymentInfoOf = (terms: EscrowTerms, payer: Address): PaymentInfo => ({
   operator: terms.operator,
   payer,
@@ -39,7 +39,7 @@ export const paymentInfoOf = (terms: EscrowTerms, payer: Address): PaymentInfo =
   salt: BigInt(terms.salt),
 })
 
-/** Returns the id on chain of this payer's payment under these terms. */
+/** Returns the on-chain id of this payer's payment under these terms. */
 export const authIdOf = (terms: EscrowTerms, payer: Address): Hash =>
   paymentInfoHash(paymentInfoOf(terms, payer), terms.chain_id, terms.escrow)
 
@@ -47,7 +47,7 @@ export const authIdOf = (terms: EscrowTerms, payer: Address): Hash =>
 export const nonceOf = (terms: EscrowTerms): Hash =>
   authorizationNonce(paymentInfoOf(terms, ZERO_ADDRESS), terms.chain_id, terms.escrow)
 
-/** Returns the fields that differ from the status answer: the collector accepts no other values. */
+/** Returns the fields that differ from the status answer, because the collector accepts no other values. */
 export function authorizationFaults(escrow: Row<"escrows">, given: Authorization): ErrorDetail[] {
   const wanted = {
     to: escrow.collector,

@@ -1,6 +1,6 @@
 /**
- * Finds payers who took their money back after the authorization ended. Only the chain shows it, because no call of
- * ours does it.
+ * Finds payers who reclaimed their money after the authorization ended. Only the chain shows it, because none of our
+ * calls does it.
  */
 import { askEach } from "../../ledger/txmanager/simulate-on-each.ts"
 import { paymentStateCall, readPaymentState } from "../../platform/chain/escrow.ts"
@@ -11,7 +11,7 @@ import { quorumOf } from "../../platform/chain/wallet-state.ts"
 import type { Context } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 
-/** Returns what an escrow still holds according to its row, in base units. */
+/** Returns the amount that an escrow still holds by its row, in base units. */
 const heldBy = ({ authorized, captured, voided, reclaimed }: Row<"escrows">): bigint =>
   authorized - captured - voided - reclaimed
 
@@ -19,9 +19,9 @@ const heldBy = ({ authorized, captured, voided, reclaimed }: Row<"escrows">): bi
 const ESCROWS_PER_REQUEST = 100
 
 /**
- * Returns the sessions of these escrows for which a final block holds nothing, although their rows say otherwise, after
- * the authorization ended. A quorum of endpoints must say so; an answer that can't be read is a no. All escrows of a
- * network share requests: after a change of the relay wallet, thousands may wait for their payers.
+ * Returns the sessions of escrows that are empty in a final block, against their rows, after the authorization ended. A
+ * quorum of endpoints must agree; an unreadable answer is a no. All escrows of a network share requests, because
+ * thousands may wait for their payers after a change of relay wallet.
  */
 export async function emptiedOf(ctx: Context, escrows: readonly Row<"escrows">[]): Promise<Set<string>> {
   const over = escrows.filter(
@@ -60,9 +60,9 @@ async function emptiedOn(ctx: Context, chainId: number, escrows: readonly Row<"e
 }
 
 /**
- * Whether a payment was collected and nothing is left. Before the collection nothing is held either, so an older block
- * alone proves nothing. A capture leaves more to refund than the row knows: then somebody else sent it with the relay
- * wallet's key, and the payer has nothing.
+ * Whether a payment was collected and nothing is left. Nothing is held before the collection either, so an older block
+ * is no proof. If more can be refunded than the row knows, a third party captured it with the relay wallet's key, and
+ * the payer has nothing.
  */
 function isTaken({ captured, refunded }: Row<"escrows">, result: RpcResult | undefined): boolean {
   if (!result?.ok) return false

@@ -1,4 +1,4 @@
-/** Reads refunds as their merchant sees them, and the allowance that a wallet's open refunds need. */
+/** Reads refunds for their merchant, and the allowance that a wallet's open refunds need. */
 import { sql } from "kysely"
 import { encodeFunctionData, erc20Abi } from "viem"
 import { type Purse, readFunds } from "../../ledger/relays/check-refund-funds.ts"
@@ -18,8 +18,8 @@ interface Which {
 }
 
 /**
- * SQL: whether a refund is held for an allowance while another refund of its wallet is about to be mined. The other
- * one's amount is allowed already, so a sum that is approved in the meantime would be too much.
+ * SQL: whether a refund waits for an allowance while another refund of its wallet is about to be mined. The other's
+ * amount is already allowed, so a sum approved in the meantime would be too high.
  */
 const isBehind = sql<boolean>`(payouts.state = 'held' and payouts.held_reason = 'allowance' and exists (
   select from payouts o join escrows f on f.session_id = o.escrow_id
@@ -58,18 +58,18 @@ type RefundRow = Awaited<ReturnType<ReturnType<typeof refundsWhere>["execute"]>>
 /** What wallets allow, by {@link keyOf}; no entry if no endpoint reports it. */
 export type Allowances = ReadonlyMap<string, bigint>
 
-/** Returns the key of the purse that pays a refund. */
+/** Returns the key of the wallet, token and spender that pay a refund. */
 export const keyOf = (chainId: number, { token, owner, spender }: Purse): string =>
   [chainId, token, owner, spender].join("/")
 
 const purseOf = ({ token, receiver: owner, refund_collector: spender }: RefundRow): Purse => ({
   token,
   owner,
-  // A refund is only made if there is one.
+  // A refund is only made if a spender exists.
   spender: spender ?? ZERO_ADDRESS,
 })
 
-/** Returns refunds in the API's form; those that need an approval include what their wallet allows on chain. */
+/** Returns refunds in the API's form. Those that need an approval include the allowance on chain. */
 export async function refundsShown(ctx: Context, rows: readonly RefundRow[]) {
   const waiting = rows.filter(row => shownStatus(row.status, row) === "needs_approval")
   const allowances = new Map<string, bigint>()
@@ -84,7 +84,7 @@ export async function refundsShown(ctx: Context, rows: readonly RefundRow[]) {
   return await refundsWith(ctx, rows, allowances)
 }
 
-/** Returns refunds in the API's form; `allowances` are for those that need one, and without them none says what it needs. */
+/** Returns refunds in the API's form. Only with `allowances` do they say what approval they need. */
 export async function refundsWith(ctx: TxContext, rows: readonly RefundRow[], allowances: Allowances | undefined) {
   const shown = []
   const needed = new Map<string, bigint>()
@@ -110,7 +110,7 @@ export async function refundsWith(ctx: TxContext, rows: readonly RefundRow[], al
   return shown
 }
 
-/** `known`: what purses need, by their keys, so that each is read once. */
+/** `known`: the needs of purses by key, so that each is read once. */
 async function approvalOf(ctx: TxContext, row: RefundRow, allowances: Allowances, known: Map<string, bigint>) {
   const purse = purseOf(row)
   const key = keyOf(row.chain_id, purse)
@@ -129,7 +129,7 @@ async function approvalOf(ctx: TxContext, row: RefundRow, allowances: Allowances
   }
 }
 
-/** Returns what a wallet has to allow for all of a merchant's refunds that are not mined, in base units. */
+/** Returns the allowance that a wallet needs for all of a merchant's unmined refunds, in base units. */
 export async function neededOf(
   ctx: TxContext,
   { merchantId, chainId }: { merchantId: string; chainId: number },

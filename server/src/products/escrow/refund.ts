@@ -1,24 +1,24 @@
-/** The rules of refunds, pure: what may be refunded, the state of a refund, and what its merchant is notified of. */
+/** The pure rules of refunds: what may be refunded, a refund's state, and its merchant's notifications. */
 import type { Row, SessionStatus } from "../../platform/db/schema.ts"
 
-/** The state of a refund, as its merchant sees it. */
+/** The state of a refund for its merchant. */
 export type RefundStatus = "pending" | "needs_approval" | "succeeded" | "failed"
 
 /** What decides whether a payment can be refunded, and how much of it. */
 export interface RefundFacts {
   status: SessionStatus
-  /** Base units: captured, and neither refunded nor about to be. */
+  /** Base units: captured, neither refunded nor about to be. */
   left: bigint
-  /** No refund is signed from then on. */
+  /** No refund is signed after this time. */
   refundBy: Date
   now: Date
 }
 
-/** Says why a checkout that was not paid through escrow has no refund, and how its money goes back. */
+/** Why a checkout that was not paid through escrow has no refund, and how its money can be returned. */
 export const NOT_ESCROW =
   "Only a payment through escrow can be refunded here, and this checkout was paid straight to its receiving address. Money that needs your decision goes back with `POST /api/console/payments/:id/return`; what was paid is yours, so send it to the payer from your payout wallet."
 
-/** Says why no refund of an earlier escrow can be made. */
+/** Why an earlier escrow can't be refunded. */
 export const NOT_OURS =
   "This service can't call the escrow of this checkout: it has another relay wallet now, or no refund collector. Send the money to the payer from your payout wallet."
 
@@ -26,7 +26,7 @@ export const NOT_OURS =
 export const WITHDRAWN =
   "You withdrew it, and nothing was refunded. If your payout wallet has approved it already, approve what the other open refunds need, or nothing: `approve(collector, 0)`."
 
-/** The message while a refund that had counted, and that a reorg removed, has not been made again. */
+/** The message while a once counted refund that a reorg removed waits to be made again. */
 export const REMADE =
   "A refund of this payment had counted, and a reorg removed it. It is made again by itself: read it again in a minute."
 
@@ -36,7 +36,7 @@ export const notCaptured = (status: SessionStatus): string =>
     ? "Nothing of this checkout is captured yet, so nothing can be refunded: release it with `POST /api/console/payments/void`, or capture less."
     : `Only a captured payment can be refunded; this checkout is ${status}.`
 
-/** Returns how much can be refunded now, in base units and above zero; or why nothing can, in sentences. */
+/** Returns how much can be refunded now, in base units above zero, or why nothing can, in sentences. */
 export function refundable({ status, left, refundBy, now }: RefundFacts): bigint | string {
   if (status !== "confirmed" && status !== "partially_refunded" && status !== "refunded") return notCaptured(status)
   if (status === "refunded") return "All of this checkout is refunded."
@@ -52,23 +52,23 @@ interface RefundCall extends Pick<Row<"payouts">, "state" | "held_reason" | "hel
   behind: boolean
   /** Whether this service can still call its escrow. */
   ours: boolean
-  /** When its merchant was notified that it had counted. */
+  /** When its merchant was notified that it counted. */
   notified_at: Date | null
 }
 
-/** Returns the status of a refund by its call on chain. `counts`: the call succeeded in a block that is deep enough. */
+/** Returns a refund's status by its call on chain. `counts`: the call succeeded in a deep enough block. */
 export function statusByChain({ state }: Pick<Row<"payouts">, "state">, counts: boolean): Row<"refunds">["status"] {
   if (counts) return "succeeded"
   return state === "cancelled" || state === "reverted" ? "failed" : "pending"
 }
 
-/** Returns a refund's status as its merchant sees it: `needs_approval` if it waits for the payout wallet's approval. */
+/** Returns a refund's status for its merchant: `needs_approval` if it waits for the payout wallet. */
 export function shownStatus(status: Row<"refunds">["status"], call: RefundCall): RefundStatus {
   const isShort = call.state === "held" && call.held_reason === "allowance"
   return status === "pending" && isShort && call.ours && !call.behind ? "needs_approval" : status
 }
 
-/** Returns what its merchant should know about a refund, in sentences; null if there is nothing to do or to know. */
+/** Returns what its merchant should know about a refund, in sentences; null if there is nothing. */
 export function messageOf(status: Row<"refunds">["status"], call: RefundCall): string | null {
   const { state, held_reason: reason, held_detail, behind, ours } = call
   if (state === "reverted" && call.notified_at) return REMADE
@@ -91,8 +91,8 @@ export function messageOf(status: Row<"refunds">["status"], call: RefundCall): s
 }
 
 /**
- * Returns the total that was refunded once this refund counts, and the payment's status then. `captured` and `before`,
- * what other refunds returned, are base units.
+ * Returns the total refunded once this refund counts, and the payment's resulting status. `captured` and `before`, the
+ * sum of other refunds, are base units.
  */
 export function totalWith(
   amount: bigint,

@@ -1,4 +1,4 @@
-/** Makes refunds again that merchants were notified of and that a reorg removed for good. */
+/** Repeats refunds that merchants were notified of and that a reorg finally removed. */
 import { firstLook } from "../../ledger/relays/check-refund-funds.ts"
 import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
@@ -6,25 +6,25 @@ import { ofKind } from "./fold-escrow.ts"
 import type { CurrentEscrow } from "./load-escrow.ts"
 import { insertCall, MIN_TIME_MS } from "./make-calls.ts"
 
-/** A refund whose calls failed this often is not made again: each call cost gas. */
+/** A refund whose calls failed this often is not repeated, because each call cost gas. */
 const MAX_REVERTED = 3
 
 /**
- * Whether failed refunds of this escrow can still be made again once there is room for them. The process with the key
- * of its relay wallet makes them, which may not be this one.
+ * Whether failed refunds of this escrow can still be repeated once there is room. The process with its relay wallet's
+ * key does it, which may be another one.
  */
 export function remakesRefunds(ctx: TxContext, { escrow, calls }: Pick<CurrentEscrow, "escrow" | "calls">): boolean {
   const failed = ofKind(calls, "refund").filter(({ state }) => state === "reverted").length
   return failed < MAX_REVERTED && ctx.now() < remadeUntil(escrow)
 }
 
-/** Returns until when a refund of an escrow can be made again. */
+/** Returns until when an escrow's refund can be repeated. */
 export const remadeUntil = ({ refund_expiry: expiry }: Pick<Row<"escrows">, "refund_expiry">): Date =>
   new Date(expiry.getTime() - MIN_TIME_MS)
 
 /**
- * Returns the first refund that had counted, that a reorg removed for good, and that can be made again. Until it is, no
- * other is made: its merchant would refund the same money twice.
+ * Returns the first once counted refund that a reorg finally removed and that can be repeated. Until then, no other
+ * refund is made, because its merchant would refund the same money twice.
  */
 export async function lostRefund(ctx: TxContext, standing: CurrentEscrow): Promise<Row<"refunds"> | undefined> {
   const { escrow, folded, calls } = standing
@@ -48,9 +48,9 @@ export async function lostRefund(ctx: TxContext, standing: CurrentEscrow): Promi
 }
 
 /**
- * Makes the call of one such refund again; returns whether it did. Its first call had counted. Then a reorg displaced
- * it together with the allowance, or the allowance was withdrawn before it was mined again, so it failed. The new call
- * waits for the wallet as any new refund does. Call it under the escrow's lock.
+ * Repeats the call of one such refund; returns whether it did. Its first call counted until a reorg displaced it. It
+ * then failed, because the reorg also displaced the allowance, or the allowance was withdrawn first. The new call waits
+ * for the wallet like any new refund. Call it under the escrow's lock.
  */
 export async function remakeRefund(ctx: TxContext, standing: CurrentEscrow): Promise<boolean> {
   const { escrow } = standing

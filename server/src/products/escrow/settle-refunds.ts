@@ -1,4 +1,4 @@
-/** Writes the state of refunds on chain, and notifies merchants of those that count. */
+/** Writes the on-chain state of refunds, and notifies merchants of those that count. */
 import { emit } from "../../account/webhooks/emit.ts"
 import { noticeOf } from "../../ledger/settlement/checkout-notice.ts"
 import { notifyCheckout } from "../../ledger/settlement/notify-checkout.ts"
@@ -18,7 +18,7 @@ interface SessionRefunds {
   session: Row<"checkout_sessions">
   /** Base units. */
   captured: bigint
-  /** The ids of the calls that succeeded in a block that is deep enough. */
+  /** The ids of the calls that succeeded in a deep enough block. */
   counting: ReadonlySet<string>
   /** Whether a call that failed on chain can be made again. */
   remakes: boolean
@@ -26,7 +26,7 @@ interface SessionRefunds {
 
 /**
  * Writes the status of each refund of a session. Emits `payment.refunded` once for each that counts, and its reversal
- * once it can't succeed any more. Returns whether a refund that had counted waits to be made again. Call it inside a
+ * once it can't succeed any more. Returns whether a once counted refund waits to be made again. Call it in a
  * transaction that holds the session and its escrow; `session` is its current row.
  */
 export async function settleRefunds(
@@ -66,7 +66,7 @@ export async function settleRefunds(
   return waits
 }
 
-/** Emits that a refund did not reach its payer, and will not, to each destination that was sent `payment.refunded`. */
+/** Emits that a refund finally failed, to each destination that was sent `payment.refunded`. */
 async function notifyLost(
   ctx: TxContext,
   network: NetworkInfo,
@@ -88,8 +88,8 @@ async function notifyLost(
 }
 
 /**
- * Returns the refunds of a session in the order in which their calls are mined: one wallet signs them, in the order of
- * its nonces.
+ * Returns a session's refunds in the mining order of their calls, which is the nonce order of the one wallet that signs
+ * them.
  */
 const refundsOf = (ctx: TxContext, sessionId: string): Promise<Called[]> =>
   ctx.db

@@ -1,4 +1,4 @@
-/** Formats an escrow for answers to its merchant and to its payer. Pure. */
+/** Formats an escrow for its merchant and its payer. Pure. */
 import { reclaimCall } from "../../platform/chain/escrow.ts"
 import { type Address, checksummed } from "../../platform/chain/hex.ts"
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
@@ -15,7 +15,7 @@ export const paidStatuses: readonly Row<"checkout_sessions">["status"][] = [
   "refunded",
 ]
 
-/** Returns the escrow of a session as its merchant sees it; amounts are decimal text. */
+/** Formats a session's escrow for its merchant; amounts are decimal text. */
 export function shownEscrow({ token: { decimals } }: NetworkInfo, escrow: Row<"escrows">) {
   const { authorized, captured, voided, reclaimed, refunded } = escrow
   const text = (amount: bigint) => formatAmount(amount, decimals)
@@ -37,7 +37,7 @@ export function shownEscrow({ token: { decimals } }: NetworkInfo, escrow: Row<"e
   }
 }
 
-/** Returns the captures and voids of an escrow that are not mined, as its merchant sees them, oldest first. */
+/** Formats an escrow's unmined captures and voids for its merchant, oldest first. */
 export const shownCalls = (
   { token: { decimals } }: NetworkInfo,
   calls: readonly Pick<Row<"payouts">, "id" | "kind" | "amount" | "state" | "held_reason" | "held_detail">[],
@@ -56,8 +56,8 @@ export const shownCalls = (
   )
 
 /**
- * Returns the transaction by which a payer's wallet takes back what is left once the authorization has ended; null if
- * nothing is left.
+ * Returns the transaction by which a payer's wallet reclaims the rest after the authorization ended; null if nothing is
+ * left.
  */
 function shownReclaim(escrow: Row<"escrows">) {
   const { payer, authorized, captured, voided, reclaimed } = escrow
@@ -71,8 +71,8 @@ function shownReclaim(escrow: Row<"escrows">) {
 }
 
 /**
- * Returns what the status answer adds for a payer. While the payer may pay, that includes what to sign:
- * `ReceiveWithAuthorization` in the domain of the token.
+ * Returns what the status answer adds for a payer. While the payer may pay, it includes the data to sign:
+ * `ReceiveWithAuthorization` in the token's domain.
  */
 export function shownToPayer(
   { token: { decimals } }: NetworkInfo,

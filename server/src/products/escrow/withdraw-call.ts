@@ -1,5 +1,5 @@
 /**
- * Withdraws unsigned calls of an escrow: refunds by their merchant, and held captures and voids by the other decision.
+ * Withdraws an escrow's unsigned calls: refunds by their merchant, held captures and voids by the opposite decision.
  */
 import { cancelRelay } from "../../ledger/relays/try-relay.ts"
 import type { TxContext } from "../../platform/context.ts"
@@ -10,9 +10,9 @@ import { REMADE, WITHDRAWN } from "./refund.ts"
 import { refundsWhere, refundsWith } from "./refund-queries.ts"
 
 /**
- * Cancels a call without a nonce; returns whether it did. Call it under the escrow's lock. It never waits for the lock
- * of a payout, whose holder may wait for the escrow: a payout that is being signed or ended at this moment stays as it
- * is.
+ * Cancels a call without a nonce; returns whether it did. Call it under the escrow's lock. It never waits for a
+ * payout's lock, whose holder may wait for the escrow. A payout that is being signed or ended right now stays
+ * unchanged.
  */
 export async function withdrawCall(ctx: TxContext, id: string, reason: string): Promise<boolean> {
   const free = await ctx.db
@@ -29,8 +29,8 @@ export async function withdrawCall(ctx: TxContext, id: string, reason: string): 
 }
 
 /**
- * Withdraws a merchant's unsigned refund and returns it; a refund that was withdrawn before is returned again. Call it
- * inside a transaction. Throws `NOT_FOUND`; `INVALID_OPERATION` if it is signed, or has ended.
+ * Withdraws a merchant's unsigned refund and returns it, also if it was withdrawn before. Call it inside a transaction.
+ * Throws `NOT_FOUND`, and `INVALID_OPERATION` if it is signed or has ended.
  */
 export async function withdrawRefund(ctx: TxContext, merchantId: string, id: string) {
   const read = async () => (await refundsWhere(ctx, { merchantId, id }).execute())[0]

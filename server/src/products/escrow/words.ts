@@ -1,4 +1,4 @@
-/** Describes the state of a session with an escrow, in words for its payer. Pure. */
+/** Describes the state of a session with an escrow to its payer. Pure. */
 import type { Token } from "../../platform/chain/network-facts.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
 import type { FoldedEscrow } from "./fold-escrow.ts"
@@ -9,8 +9,8 @@ type Stands = Pick<FoldedEscrow, "status" | "authorized" | "captured" | "voided"
 export const RESERVING = "The payment is being reserved."
 
 /**
- * A session's times: its end, until when its merchant may capture, and from when on its payer can take back what is
- * left.
+ * A session's times: its end, the capture deadline of its merchant, and the start of its payer's right to reclaim the
+ * rest.
  */
 interface Times {
   now: Date
@@ -55,7 +55,7 @@ export function wordsOf(
   }
 }
 
-/** The message while a capture is carried out that was requested in time, after the time to capture is over. */
+/** The message while a capture that was requested in time executes after the deadline. */
 const CAPTURING =
   "A capture that the merchant asked for in time is being carried out. What it does not take is released to the payer."
 
@@ -65,6 +65,6 @@ const timeLeftMessage = (left: string, { now, reclaimAt }: Times): string =>
     ? `The time to capture is over: ${left} are being released to the payer. What is not back by ${reclaimAt.toISOString()}, the payer can take back without the service.`
     : `${left} could not be released yet, which is still tried. The payer can take them back now, without the service: with the transaction in \`reclaim\`.`
 
-/** Returns the message of a session that nobody has begun to pay. */
+/** Returns the message of a session that nobody started to pay. */
 export const firstMessage = (amount: bigint, token: Token): string =>
   `Sign the payment of ${formatAmount(amount, token.decimals)} ${token.symbol}. It is reserved for the merchant, who captures it later.`

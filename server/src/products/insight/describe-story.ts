@@ -11,7 +11,7 @@ import { formatAmount } from "../../platform/money/amount.ts"
 import type { Story } from "./find-story.ts"
 import type { StoryRows } from "./load-story.ts"
 
-/** An amount as answers have it. */
+/** An amount in the form of answers. */
 export const shownAmount = ({ amount, currency, decimals }: FormattedAmount) => ({ amount, currency, decimals })
 
 /** Describes the payments, checkout, address, transfers and payouts of a story. */
@@ -61,7 +61,7 @@ export async function describeStory(ctx: TxContext, { paymentIds }: Story, rows:
   }
 }
 
-/** What of each sweep came from these payments, in base units, by the sweep's row id. */
+/** How much of each sweep came from these payments, in base units, by the sweep's row id. */
 async function partsOf({ db }: TxContext, paymentIds: readonly string[]): Promise<Map<string, bigint>> {
   if (paymentIds.length === 0) return new Map()
   const { rows } = await sql<{ id: string; amount: bigint }>`
@@ -90,7 +90,7 @@ async function checkoutOf({ db, chain }: TxContext, row: Row<"checkout_sessions"
   }
 }
 
-/** The address of the checkout, or the one that holds the payment's money. */
+/** The checkout's address, or the one that holds the payment's money. */
 async function depositOf({ db }: TxContext, { sessions, transfers, payments }: StoryRows) {
   const [session] = sessions
   const deposits = db.selectFrom("deposits").selectAll()

@@ -1,4 +1,4 @@
-/** Explains why something stands as it does, from the rows of its story. */
+/** Explains the state of an object, from the rows of its story. */
 import { sql } from "kysely"
 import { pausedDeposits } from "../../ledger/payouts/check-paused.ts"
 import { NEVER } from "../../ledger/txmanager/recheck.ts"
@@ -25,7 +25,7 @@ import { explainRefund } from "./refund-standing.ts"
 import type { Standing } from "./standing.ts"
 import { explainInvoice, explainSubscription } from "./subscription-standing.ts"
 
-/** Explains the subject of a story. */
+/** Explains the state of a story's subject. */
 export async function explainStory(ctx: TxContext, { subject }: Story, rows: StoryRows): Promise<Standing> {
   switch (subject.type) {
     case "payment":
@@ -47,7 +47,7 @@ export async function explainStory(ctx: TxContext, { subject }: Story, rows: Sto
 
 type Money = StoryRows["money"]
 
-/** What decides the explanation of each of these payouts. */
+/** The facts that decide the explanation of each of these payouts. */
 export async function payoutFacts(
   { db }: TxContext,
   payouts: readonly Row<"payouts">[],
@@ -167,7 +167,7 @@ async function checkoutFacts(
   }
 }
 
-/** How deep the newest transfer is that does not count yet, in blocks. */
+/** The depth in blocks of the newest transfer that does not count yet. */
 function depthOf({ transfers, cursors }: StoryRows, chainId: number, confirmations: bigint): CheckoutFacts["depth"] {
   const head = cursors.find(({ chain_id }) => chain_id === chainId)?.block_number
   const blocks = transfers.filter(({ state }) => state !== "gone").map(({ block_number }) => block_number)
@@ -261,7 +261,7 @@ async function invoiceStanding(ctx: TxContext, { invoice }: Extract<Subject, { t
   })
 }
 
-/** What decides the explanation of an event. */
+/** The facts that decide the explanation of an event. */
 const deliveryFacts = (row: DeliveryRow): DeliveryFacts => ({
   id: row.id,
   url: row.url,

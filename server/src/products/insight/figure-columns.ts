@@ -1,8 +1,8 @@
-/** The columns of `figures`, and the SQL that makes them of deltas. */
+/** The columns of `figures`, and the SQL that computes them from deltas. */
 // I/O: none: it makes parts of statements, and sends none.
 import { sql } from "kysely"
 
-/** The figures that are money, as callers see them. */
+/** The figures that are money, by their public names. */
 export const moneyFigures = {
   received: "To your receiving addresses, by the time of the block",
   reversed: "Of what was received: removed by a reorg, by the time at which that was noticed",
@@ -19,7 +19,7 @@ export const moneyFigures = {
 export type MoneyFigure = keyof typeof moneyFigures
 export const moneyNames = Object.keys(moneyFigures) as MoneyFigure[]
 
-/** What is counted, by the figure of the deltas that it is counted in. */
+/** The counts, by the figure whose deltas contain them. */
 const counts = { transfers: "received", checkouts: "checkouts", paid: "paid", converted: "converted" } as const
 export type CountName = keyof typeof counts
 const countNames = Object.keys(counts) as CountName[]
@@ -34,16 +34,16 @@ export const columnsOfDelta = sql.join([
   ...countNames.map(name => sql`case when figure = ${sql.lit(counts[name])} then count end as ${sql.ref(name)}`),
 ])
 
-/** SQL: the sums of the columns, null where there is nothing to add up. */
+/** SQL: the sums of the columns; null if there is nothing to add up. */
 export const sumsOfColumns = sql.join(names.map(name => sql`sum(${sql.ref(name)}) as ${sql.ref(name)}`))
 
-/** SQL: the same to be read: 0 in place of null, and counts as numbers. */
+/** SQL: the same for reading: 0 instead of null, and counts as numbers. */
 export const sumsToRead = sql.join([
   ...moneyNames.map(name => sql`coalesce(sum(${sql.ref(name)}), 0) as ${sql.ref(name)}`),
   ...countNames.map(name => sql`coalesce(sum(${sql.ref(name)}), 0)::int as ${sql.ref(name)}`),
 ])
 
-/** SQL: what an upsert does with a row that is there. */
+/** SQL: how an upsert changes an existing row. */
 export const added = sql.join(
   names.map(name => {
     const before = sql.ref(`figures.${name}`)

@@ -1,4 +1,4 @@
-/** SQL: what needs a merchant now, and the first steps of a new one. */
+/** SQL: what needs a merchant's attention now, and the first steps of a new merchant. */
 import { type RawBuilder, sql } from "kysely"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
@@ -10,7 +10,7 @@ const NAMED = 5
 
 type Kind = "payments" | "surpluses" | "refunds" | "payouts" | "webhooks" | "payoutAddresses" | "subscriptions"
 
-/** Returns what needs the merchant now: how many of each kind, and the ids of the newest. */
+/** Returns what needs the merchant now: the number of each kind, and the newest ids. */
 export async function attentionOf(ctx: TxContext, merchantId: string) {
   const parts = Object.entries(waitingFor(merchantId)).map(
     ([
@@ -55,7 +55,7 @@ const waitingFor = (merchantId: string): Record<Kind, RawBuilder<unknown>> => ({
     where merchant_id = ${merchantId} and status = 'past_due'`,
 })
 
-/** Returns the first steps of a merchant to which nothing was paid yet, in their order. */
+/** Returns the first steps, in order, of a merchant who was never paid. */
 export async function checklistOf(ctx: TxContext, merchantId: string) {
   const has = (table: string) => sql`exists (select from ${sql.table(table)} where merchant_id = ${merchantId})`
   const forSale = ["paywalls", "products", "payment_links", "bundles", "checkout_sessions", "api_keys"].map(has)

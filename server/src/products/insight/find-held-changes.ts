@@ -1,4 +1,4 @@
-/** Says when changes come late because a transaction stays open. */
+/** Reports changes that come late because a transaction stays open. */
 import { sql } from "kysely"
 import type { TxContext } from "../../platform/context.ts"
 
@@ -6,8 +6,8 @@ import type { TxContext } from "../../platform/context.ts"
 const LATE_MS = 60_000
 
 /**
- * For how many milliseconds the oldest change of any merchant waits that is committed and not shown, because a transaction that began before
- * it still runs; undefined where none waits.
+ * How many milliseconds the oldest committed but hidden change of any merchant has waited for an earlier transaction
+ * that still runs; undefined if none waits.
  */
 async function changesHeldMs({ db }: TxContext): Promise<number | undefined> {
   const { rows } = await sql<{ ms: number | null }>`/* named: changes_held */
@@ -18,7 +18,7 @@ async function changesHeldMs({ db }: TxContext): Promise<number | undefined> {
   return rows[0]?.ms ?? undefined
 }
 
-/** For how many minutes changes have waited; undefined where none waits for a minute. */
+/** How many minutes changes have waited; undefined if none waits for a minute. */
 async function minutesHeld(ctx: TxContext): Promise<number | undefined> {
   const ms = (await changesHeldMs(ctx)) ?? 0
   return ms >= LATE_MS ? Math.floor(ms / 60_000) : undefined
@@ -26,7 +26,7 @@ async function minutesHeld(ctx: TxContext): Promise<number | undefined> {
 
 const inMinutes = (n: number): string => (n === 1 ? "1 minute" : `${n} minutes`)
 
-/** What a merchant reads. */
+/** The sentences for a merchant. */
 export async function lateChanges(ctx: TxContext): Promise<string[]> {
   const minutes = await minutesHeld(ctx)
   if (minutes === undefined) return []
@@ -35,7 +35,7 @@ export async function lateChanges(ctx: TxContext): Promise<string[]> {
   ]
 }
 
-/** What an operator reads. */
+/** The sentences for an operator. */
 export async function heldChanges(ctx: TxContext): Promise<string[]> {
   const minutes = await minutesHeld(ctx)
   if (minutes === undefined) return []

@@ -1,6 +1,6 @@
 /**
- * Finds what a merchant looks for. The form of the text decides which indexes are asked: an id, a hash, an address, an e-mail address, a field
- * of metadata, or else a slug, the beginning of a name, a value of metadata and an amount.
+ * Searches a merchant's objects. The text's form decides which indexes are used. It may be an id, a hash, an address,
+ * an e-mail address or a metadata field. Otherwise it is a slug, a name's start, a metadata value and an amount.
  */
 import { type RawBuilder, sql } from "kysely"
 import { termOf } from "../../ledger/books/checkout-filter.ts"
@@ -16,7 +16,7 @@ import type { matchTypes } from "./search-schema.ts"
 
 type MatchType = (typeof matchTypes)[number]
 
-/** So many are found. */
+/** The most matches. */
 const MAX_MATCHES = 20
 
 interface MatchRow {
@@ -24,13 +24,13 @@ interface MatchRow {
   id: string
   matched: string
   chain_id: number | null
-  /** Null: the settlement token. */
+  /** Null for the settlement token. */
   token: Address | null
   amount: bigint | null
   label: string | null
 }
 
-/** Finds at most 20 of the merchant's things, the newest of each kind first. */
+/** Finds at most 20 of the merchant's objects, the newest of each kind first. */
 export async function findMatches(ctx: TxContext, merchantId: string, q: string) {
   const parts = partsFor(ctx, partsOf(merchantId), q)
   if (parts.length === 0) return []
@@ -45,7 +45,7 @@ type Parts = ReturnType<typeof partsOf>
 
 const limited = sql.raw(`limit ${MAX_MATCHES}`)
 
-/** SQL: one kind of thing each; `where` is over its table. */
+/** SQL: one query per kind of object; `where` filters its table. */
 function partsOf(merchantId: string) {
   const columns = (type: MatchType, matched: Part) =>
     sql`select ${sql.lit(type)} as type, id::text as id, ${matched}::text as matched`
@@ -60,7 +60,7 @@ function partsOf(merchantId: string) {
     checkout: (where: Part, matched: Part) =>
       sql`(${columns("checkout", matched)}, chain_id, null::text as token, amount::numeric(78,0) as amount, coalesce(description, status) as label
         from checkout_sessions ${own(where)} ${newest})`,
-    // Without an order: what all of a merchant's payouts have in common, such as its address, would sort them all.
+    // Unordered: a value that all of a merchant's payouts share, such as its address, would sort them all.
     payout: (where: Part, matched: Part) =>
       sql`(${columns("payout", matched)}, chain_id, token::text as token, amount::numeric(78,0) as amount, kind as label from payouts ${own(where)} ${limited})`,
     refund: (where: Part, matched: Part) =>
@@ -195,14 +195,14 @@ function amountParts({ chain }: TxContext, parts: Parts, q: string): Part[] {
   const [, number] = /^(\d{1,20}(?:\.\d{1,18})?)(?:\s*[A-Za-z]{1,10})?$/.exec(q) ?? []
   if (number === undefined) return []
   const amounts = new Set(chain.networks.flatMap(({ token }) => amountOf(number, token.decimals) ?? []))
-  // One part for each, as an index has the rows of one amount in order.
+  // One query per amount, because the index has the rows of one amount in order.
   return [...amounts].flatMap(amount => [
     parts.payment(sql`amount = ${amount}`, sql`'amount'`),
     parts.checkout(sql`amount = ${amount}`, sql`'amount'`),
   ])
 }
 
-/** The amount in base units; undefined for one with more digits than the token has. */
+/** The amount in base units; undefined if it has more digits than the token. */
 function amountOf(text: string, decimals: number): bigint | undefined {
   try {
     return parseAmount(text, decimals)
@@ -212,7 +212,7 @@ function amountOf(text: string, decimals: number): bigint | undefined {
   }
 }
 
-/** The console's page of each type. */
+/** The console's page for each type. */
 const pages: Record<MatchType, string> = {
   payment: "payments",
   checkout: "payments",

@@ -1,11 +1,11 @@
-/** Finds what an id belongs to: the rows that a timeline shows. Another merchant's id is found like an unknown one. */
+/** Finds the rows of an id's timeline. Another merchant's id counts as unknown. */
 import { bringBack } from "../../ledger/deposits/put-away.ts"
 import type { Context, TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { rowIdOf } from "../../platform/ids.ts"
 
-/** What an id stands for. */
+/** The subject of an id. */
 export type Subject =
   | { type: "payment"; payment: Row<"payments"> }
   | { type: "checkout"; session: Row<"checkout_sessions"> }
@@ -15,7 +15,7 @@ export type Subject =
   | { type: "invoice"; invoice: Row<"invoices"> }
   | { type: "event"; event: Row<"events"> }
 
-/** An id, and the ids of all that its timeline shows. */
+/** An id, and the ids of everything on its timeline. */
 export interface Story {
   id: string
   subject: Subject
@@ -25,16 +25,16 @@ export interface Story {
   payoutIds: string[]
   refundIds: string[]
   subscriptionIds: string[]
-  /** Events are about these. */
+  /** The subjects of the story's events. */
   eventsOf: string[]
 }
 
-/** Of a thing to which thousands of payments came, the newest so many are shown. */
+/** The most payments shown, the newest, for a subject that may have thousands. */
 const MAX_PAYMENTS = 50
 
 const none = { sessionIds: [], paymentIds: [], payoutIds: [], refundIds: [], subscriptionIds: [], eventsOf: [] }
 
-/** Finds the merchant's thing with this id; throws `NOT_FOUND`. */
+/** Finds the merchant's object with this id; throws `NOT_FOUND`. */
 export async function findStory(ctx: Context, merchantId: string, id: string): Promise<Story> {
   const kind = id.slice(0, id.indexOf("_"))
   const find = Object.hasOwn(finders, kind) ? finders[kind] : undefined

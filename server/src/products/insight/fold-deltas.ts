@@ -7,8 +7,8 @@ import { added, columns, columnsOfDelta, sumsOfColumns } from "./figure-columns.
 const BATCH = 5_000
 
 /**
- * Folds all deltas that are committed by now. A statement deletes deltas and adds them to the figures, so each counts
- * once, whenever a process is killed. Two workers take different deltas, and write the figures in the same order.
+ * Folds all committed deltas. One statement deletes deltas and adds them to the figures, so each counts once, whenever
+ * a process is killed. Two workers take different deltas, and write the figures in the same order.
  */
 export async function foldDeltas(ctx: TxContext): Promise<void> {
   while ((await foldSome(ctx)) === BATCH);

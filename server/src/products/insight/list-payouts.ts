@@ -1,4 +1,4 @@
-/** A merchant's payouts: pages, the whole as CSV, one with its attempts, and the payments inside. */
+/** A merchant's payouts: pages, the whole as CSV, one with its attempts, and the payments in one. */
 import { type RawBuilder, sql } from "kysely"
 import { amountFormatter } from "../../platform/chain/format-amounts.ts"
 import { type Address, checksummed, type Hash } from "../../platform/chain/hex.ts"
@@ -25,7 +25,7 @@ import { textOf } from "./load-story.ts"
 import { explainPayout } from "./payout-standing.ts"
 import { payoutKinds } from "./schema.ts"
 
-/** The list's filter; text as received. */
+/** The list's filter, as unparsed text. */
 export interface PayoutFilter {
   kind?: (typeof payoutKinds)[number] | undefined
   state?: PayoutState | undefined
@@ -34,7 +34,7 @@ export interface PayoutFilter {
   to?: string | undefined
 }
 
-/** The columns that the list shows; its key is text, as a cursor is. */
+/** The columns of the list. Its key is text, like a cursor. */
 const columns = [
   "kind",
   "state",
@@ -54,7 +54,7 @@ const columns = [
 
 type Listed = Pick<Row<"payouts">, (typeof columns)[number]> & { id: string; attempts: number }
 
-/** What a partial index of them says, in the same words. */
+/** The condition of a partial index, in the same words. */
 const isListed = sql<boolean>`kind = any (array['share', 'sweep', 'return', 'capture'])`
 const idText = sql<string>`id::text`
 
@@ -65,7 +65,7 @@ function payoutsWhere(ctx: TxContext, merchantId: string, { kind, state, chain, 
       .where("merchant_id", "=", merchantId)
       .where(isListed)
       .$if(kind !== undefined, query => query.where("kind", "=", sql.lit(kind ?? "sweep")))
-      // The indexes of one kind say which lane it is of.
+      // The indexes of one kind include its lane in their condition.
       .$if(kind !== undefined && kind !== "capture", query => query.where("lane", "=", sql.lit("payout")))
       .$if(state !== undefined, query => query.where("state", "=", sql.lit(state ?? "queued")))
       .$if(chain !== undefined, query => query.where("chain_id", "=", networkAsked(ctx.chain, chain).chainId))
@@ -78,7 +78,7 @@ function payoutsWhere(ctx: TxContext, merchantId: string, { kind, state, chain, 
 const attempts = sql<number>`(select count(*)::int from transaction_attempts a
   where a.payout_id = coalesce(payouts.batch_id, payouts.id) and a.hash is not null)`
 
-/** The merchant's payouts that match, newest first. */
+/** The merchant's matching payouts, newest first. */
 export function payoutsOf(ctx: TxContext, merchantId: string, filter: PayoutFilter): ListSource<Listed> {
   const query = payoutsWhere(ctx, merchantId, filter)
   const after = (last: Listed) => sql<boolean>`(created_at, id::text) < (${last.created_at}, ${last.id})`
@@ -98,7 +98,7 @@ export function payoutsOf(ctx: TxContext, merchantId: string, filter: PayoutFilt
   }
 }
 
-/** Payouts of any merchants by the ids of their rows: those that are in a list. */
+/** Any merchants' payouts by their row ids, limited to those that a list shows. */
 export const payoutsById = async ({ db }: TxContext, ids: readonly string[]) =>
   await db
     .selectFrom("payouts")
@@ -138,7 +138,7 @@ function kindOf({ kind }: Pick<Listed, "kind">): (typeof payoutKinds)[number] {
   return listed
 }
 
-/** One of the merchant's payouts by its id, as the list has it; throws `NOT_FOUND`. */
+/** One of the merchant's payouts by id, as in the list; throws `NOT_FOUND`. */
 async function readOwn(ctx: TxContext, merchantId: string, id: string) {
   if (!/^po_[0-9a-f]{32}$/.test(id)) throw new ApiError("NOT_FOUND")
   const query = payoutsWhere(ctx, merchantId, {}).where("id", "=", rowIdOf(id))
@@ -147,10 +147,10 @@ async function readOwn(ctx: TxContext, merchantId: string, id: string) {
   return row
 }
 
-/** Of a payout that is sent again and again, so many attempts are shown. */
+/** The most attempts shown of one payout, which may be sent many times. */
 const MAX_ATTEMPTS = 200
 
-/** One payout with its attempts, and why it stands as it does; throws `NOT_FOUND`. */
+/** One payout with its attempts and the explanation of its state; throws `NOT_FOUND`. */
 export async function readPayout(ctx: TxContext, merchantId: string, id: string) {
   const row = await readOwn(ctx, merchantId, id)
   const format = await amountFormatter(ctx, [row])
@@ -200,8 +200,8 @@ export interface PartRow {
 }
 
 /**
- * SQL: the parts of a payout. What a sweep took never changes; which payment a transfer counts for may, by a reorg, and
- * a transfer that counts for none is a part nevertheless.
+ * SQL: the parts of a payout. What a sweep took never changes. A reorg may change which payment a transfer counts for,
+ * and a transfer that counts for none is still a part.
  */
 const partsQuery = (rowId: string): RawBuilder<PartRow> => sql<PartRow>`
   select s.transfer_id as id, s.amount, t.token, t.chain_id, c.payment_id, p.status, t.from_address as payer,
@@ -247,7 +247,7 @@ export async function shownParts(ctx: TxContext, rows: readonly PartRow[]) {
   }))
 }
 
-/** All payouts that match as CSV, newest first. Amounts in a token other than the settlement token are base units. */
+/** All matching payouts as CSV, newest first. Amounts in other tokens than the settlement token are base units. */
 export function payoutsCsv(ctx: TxContext, merchantId: string, filter: PayoutFilter): AsyncGenerator<string | Buffer> {
   return linesOf(ctx, {
     cells: {
@@ -280,7 +280,7 @@ export function payoutsCsv(ctx: TxContext, merchantId: string, filter: PayoutFil
   })
 }
 
-/** Like `continued`, by the text of the id, as the index has it. */
+/** Like `continued`, but by the id as text, as in the index. */
 function continuedByText(
   query: Parameters<typeof continued>[0],
   last: Parameters<typeof continued>[2],

@@ -1,4 +1,4 @@
-/** Reads the rows that a timeline shows. Each list is cut, as strangers decide how much arrives. */
+/** Reads the rows of a timeline. Each list is cut, because strangers decide how much arrives. */
 import { sql } from "kysely"
 import { eventIdsOf } from "../../account/webhooks/queries.ts"
 import { amountFormatter, type FormattedAmount } from "../../platform/chain/format-amounts.ts"
@@ -9,7 +9,7 @@ import { sqlArray } from "../../platform/db/sql-array.ts"
 import { payoutIdOf } from "../../platform/ids.ts"
 import type { Story } from "./find-story.ts"
 
-/** Of each kind of row. */
+/** The most rows of each kind. */
 const MAX_ROWS = 200
 
 /** A delivery with the error of its last attempt. */
@@ -51,7 +51,7 @@ export interface StoryRows {
   money: (row: { chain_id: number; token: Address; amount: bigint }) => string
 }
 
-/** Reads all of them, in the order in which they were made. */
+/** Reads all rows of a story, in creation order. */
 export async function loadStory(ctx: TxContext, merchantId: string, story: Story): Promise<StoryRows> {
   const { db } = ctx
   const { sessionIds, paymentIds, refundIds, subscriptionIds } = story
@@ -113,7 +113,7 @@ async function rowsOf<R>({ db }: TxContext, statement: ReturnType<typeof sql>, i
   return ids.length === 0 ? [] : (await sql<R>`${statement} limit ${MAX_ROWS}`.execute(db)).rows
 }
 
-/** Of a checkout all, of a payment at a paywall those of its payer's hash. */
+/** All submissions of a checkout, or for a paywall's payment those of its payer's hash. */
 async function submissionsOf(ctx: TxContext, sessionIds: readonly string[], payments: readonly Row<"payments">[]) {
   const at = sql`resource_id = any(${sqlArray("text", sessionIds)})`
   const own = await rowsOf<Row<"submissions">>(ctx, sql`select * from submissions where ${at}`, sessionIds)
@@ -124,7 +124,7 @@ async function submissionsOf(ctx: TxContext, sessionIds: readonly string[], paym
   return await rowsOf<Row<"submissions">>(ctx, sql`select * from submissions where ${by}`, payments)
 }
 
-/** What came to a checkout's address, and what the payments count. */
+/** What arrived at a checkout's address, and what its payments count. */
 async function transfersOf(ctx: TxContext, sessionIds: readonly string[], paymentIds: readonly string[]) {
   const claimed = await rowsOf<Row<"transfers">>(
     ctx,
@@ -139,7 +139,7 @@ async function transfersOf(ctx: TxContext, sessionIds: readonly string[], paymen
   return [...new Map([...claimed, ...arrived].map(row => [row.id, row])).values()]
 }
 
-/** Shares and returns of the payments, sweeps that took a part of them, and calls of the checkouts' escrows. */
+/** The payments' shares and returns, sweeps that took a part of them, and calls of the checkouts' escrows. */
 async function payoutsOf({ db }: TxContext, { sessionIds, paymentIds, payoutIds }: Story) {
   const payments = sqlArray("text", paymentIds)
   const { rows } = await sql<Row<"payouts">>`select i.* from payouts i where i.id in (
@@ -153,7 +153,7 @@ async function payoutsOf({ db }: TxContext, { sessionIds, paymentIds, payoutIds 
   return rows.reverse()
 }
 
-/** The attempts that are signed; those of a batch are its calls'. */
+/** The signed attempts; those of a batch belong to its calls. */
 async function attemptsOf({ db }: TxContext, payouts: readonly Row<"payouts">[]) {
   const ids = payouts.flatMap(({ id, batch_id }) => [id, batch_id ?? []].flat())
   if (ids.length === 0) return []
@@ -194,7 +194,7 @@ async function deliveriesOf({ db }: TxContext, eventIds: readonly string[]): Pro
   return rows
 }
 
-/** What people and keys decided about these things. */
+/** What people and keys decided about these objects. */
 async function decisionsOf({ db }: TxContext, merchantId: string, ids: readonly string[]): Promise<DecisionRow[]> {
   const { rows } = await sql<DecisionRow>`
     select a.*, p.email from audit_entries a left join persons p on a.actor_kind = 'console' and p.iss = a.actor_issuer and p.sub = a.actor_id

@@ -1,4 +1,4 @@
-/** `/api/console/overview` and `/api/console/balances`: a merchant's figures, in one request each. */
+/** `/api/console/overview` and `/api/console/balances`: a merchant's figures in one request each. */
 import type { Static } from "typebox"
 import { networkAsked } from "../../platform/chain/network-facts.ts"
 import { type Context, reading } from "../../platform/context.ts"
@@ -50,7 +50,7 @@ export function overviewRoutes(app: Server, ctx: Context): void {
   )
 }
 
-/** Reads the query; throws `VALIDATION_ERROR` with each fault. */
+/** Reads the query; throws `VALIDATION_ERROR` with every fault. */
 function askedOf(ctx: Context, query: Static<typeof OverviewQuery>): Omit<Asked, "merchantId"> {
   const { interval = "day", tz = "UTC", chain } = query
   const to = query.to === undefined ? ctx.now() : timeAt("to", query.to)

@@ -1,4 +1,4 @@
-/** `/api/console/payouts`: what left, or is to leave, with the payments inside, its gas, its attempts, and why it is held. */
+/** `/api/console/payouts`: past and planned payouts, with payments, gas, attempts, and why one is held. */
 import { Type } from "typebox"
 import { networkAsked } from "../../platform/chain/network-facts.ts"
 import { type Context, reading } from "../../platform/context.ts"
@@ -85,7 +85,7 @@ export function payoutInsightRoutes(app: Server, ctx: Context): void {
   })
 }
 
-/** Returns the same filter, and throws for what is wrong with it before anything is sent. */
+/** Returns the same filter; throws for its faults before anything is sent. */
 function checked<T extends PayoutFilter>(ctx: Context, filter: T): T {
   for (const path of ["from", "to"] as const) if (filter[path] !== undefined) timeAt(path, filter[path])
   networkAsked(ctx.chain, filter.chain)

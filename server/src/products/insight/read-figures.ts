@@ -1,4 +1,4 @@
-/** SQL of the figures: what is folded and what is not yet, in one statement, so that each delta is read once. */
+/** SQL of the figures: folded and unfolded deltas in one statement, so that each delta is read once. */
 import { sql } from "kysely"
 import { amountFormatter } from "../../platform/chain/format-amounts.ts"
 import { type Address, checksummed } from "../../platform/chain/hex.ts"
@@ -10,7 +10,7 @@ import { formatAmount } from "../../platform/money/amount.ts"
 import { type CountName, columns, columnsOfDelta, type MoneyFigure, moneyNames, sumsToRead } from "./figure-columns.ts"
 import { partsOf, toQuarter } from "./zones.ts"
 
-/** The sums of a token in a period, which is counted from 0. */
+/** A token's sums in a period; periods count from 0. */
 export interface Sum extends Record<MoneyFigure, bigint>, Record<CountName, number> {
   period: number
   chain_id: number
@@ -18,7 +18,7 @@ export interface Sum extends Record<MoneyFigure, bigint>, Record<CountName, numb
   token: Address | ""
 }
 
-/** Whose figures, and of which network; null: of all. */
+/** The merchant and network of the figures; null for all. */
 export interface Whose {
   merchantId: string
   chainId: number | null
@@ -26,7 +26,7 @@ export interface Whose {
 
 const ofNetwork = ({ chainId }: Whose) => sql`(${chainId}::integer is null or chain_id = ${chainId}::integer)`
 
-/** Returns the sums of each period between two of these bounds, in milliseconds; none where nothing happened. */
+/** Returns the sums of each period between two bounds in milliseconds, without empty periods. */
 export async function sumsOf(ctx: TxContext, whose: Whose, bounds: readonly number[]): Promise<Sum[]> {
   const parts = partsOf(bounds).map(({ period, seconds, from, until }) => ({
     period,
@@ -65,10 +65,10 @@ export async function sumsOfAllTime(ctx: TxContext, whose: Whose): Promise<Sum[]
   return rows
 }
 
-/** What a token's figures are added up to: base units, and how many transfers came in. */
+/** A token's totals in base units, and the number of incoming transfers. */
 export type Totals = Record<MoneyFigure, bigint> & { chain_id: number; token: Address; transfers: number }
 
-/** Returns the totals of each token of each network among these sums, in the order of networks and tokens. */
+/** Returns each token's totals among these sums, ordered by network and token. */
 export function totalsOf(sums: readonly Sum[]): Totals[] {
   const totals = new Map<string, Totals>()
   for (const sum of sums) {
@@ -87,20 +87,20 @@ const nothing = Object.fromEntries(moneyNames.map(name => [name, 0n])) as Record
 
 /** What payers paid and did not get back. */
 const netOf = (of: Totals): bigint => of.received + of.reserved - of.reversed - of.returned - of.released - of.refunded
-/** What is at receiving addresses by the books. */
+/** The amount at receiving addresses, by the books. */
 export const inAddresses = (of: Totals): bigint =>
   of.received - of.reversed - of.returned - of.shares - of.swept - of.recovered - of.unknown
-/** What is in the escrow by the books. */
+/** The amount in the escrow, by the books. */
 export const inEscrow = (of: Totals): bigint => of.reserved - of.captured - of.released
 
-/** Shows totals in the API's form, their token alone, and an amount of it. */
+/** Formats totals for the API, only their token, and an amount of it. */
 export type ShowTotals = Awaited<ReturnType<typeof totalsFormatter>>
 
-/** Returns what shows totals of these tokens in the API's form. */
+/** Returns the formatter for totals of these tokens. */
 export async function totalsFormatter(ctx: TxContext, all: readonly Totals[]) {
   const format = await amountFormatter(ctx, all)
   const keyOf = ({ chain_id, token }: Totals) => `${chain_id} ${token}`
-  // Once for each token: a year of days has thousands of amounts, most of them zero.
+  // Once per token, because a year of days has thousands of amounts, most of them zero.
   const tokens = new Map(
     all.map(of => {
       const { chain_id, token } = of

@@ -1,4 +1,4 @@
-/** The health of the service as a merchant sees it: each network, the payouts and deliveries that are due, and what is wrong, in words. */
+/** The service's health for a merchant: networks, due payouts and deliveries, and problems in words. */
 import { sql } from "kysely"
 import { isOverdue } from "../../ledger/scanner/watch-scan-lag.ts"
 import { networkFacts } from "../../platform/chain/network-facts.ts"
@@ -13,10 +13,10 @@ interface Waiting {
   oldest: Date
 }
 
-/** So many rows that wait are counted. */
+/** The most waiting rows that are counted. */
 const MAX_COUNTED = 1_000
 
-/** Reads the health. What concerns an operator alone stays in `/readyz`. */
+/** Reads the health. Only `/readyz` shows what concerns an operator. */
 export async function readHealth(ctx: TxContext, merchantId: string) {
   const { db } = ctx
   const [cursors, wallets, waiting, deliveries, failing, late] = await Promise.all([

@@ -1,4 +1,4 @@
-/** One answer with the figures of a time and of the time before it, and what needs the merchant now. */
+/** The figures of a period and of the one before it, and what needs the merchant now. */
 import { sql } from "kysely"
 import type { TxContext } from "../../platform/context.ts"
 import { attentionOf, checklistOf } from "./find-attention.ts"
@@ -17,10 +17,10 @@ import {
 import { subscriptionNumbers } from "./sum-subscriptions.ts"
 import { type Interval, periodsBefore } from "./zones.ts"
 
-/** The median is that of so many at most, the newest. */
+/** The most checkouts in the median, the newest. */
 const SAMPLE = 1_000
 
-/** What is asked: the bounds of the periods in milliseconds, as `periodsOf` makes them. */
+/** The requested figures: the bounds of the periods in milliseconds, from `periodsOf`. */
 export interface Asked extends Whose {
   bounds: readonly number[]
   interval: Interval
@@ -28,8 +28,8 @@ export interface Asked extends Whose {
 }
 
 /**
- * Returns the overview of these periods. One statement after the other: an answer must not take most of the
- * connections of a process.
+ * Returns the overview of these periods. Its statements run one after the other, because an answer must not take most
+ * of a process's connections.
  */
 export async function overviewOf(ctx: TxContext, asked: Asked) {
   const { bounds, interval, tz, merchantId } = asked
@@ -38,7 +38,7 @@ export async function overviewOf(ctx: TxContext, asked: Asked) {
   const begin = new Date(before)
   const from = new Date(first)
   const to = new Date(last)
-  // Period 0 is all of the time before.
+  // Period 0 is the whole time before.
   const sums = await sumsOf(ctx, asked, [before, ...bounds])
   const everything = totalsOf(await sumsOfAllTime(ctx, asked))
   const show = await totalsFormatter(ctx, [...everything, ...totalsOf(sums)])
@@ -71,7 +71,7 @@ export async function overviewOf(ctx: TxContext, asked: Asked) {
   }
 }
 
-/** Returns what a merchant has by the books, by network and token. */
+/** Returns a merchant's balances by the books, by network and token. */
 export async function balancesOf(ctx: TxContext, merchantId: string) {
   const totals = totalsOf(await sumsOfAllTime(ctx, { merchantId, chainId: null }))
   const show = await totalsFormatter(ctx, totals)
@@ -97,7 +97,7 @@ function funnelOf(sums: readonly Sum[]) {
   return { checkouts, converted, successRate: checkouts > 0 ? converted / checkouts : null, paid }
 }
 
-/** The median of the newest that were paid in this time, in seconds; null without one. */
+/** The median time to payment of the newest paid checkouts in this time, in seconds; null without any. */
 async function medianSecondsToPaid(ctx: TxContext, { merchantId, chainId }: Whose, from: Date, to: Date) {
   const { rows } = await sql<{ median: number | null }>`/* named: median_to_paid */
     select percentile_disc(0.5) within group (order by extract(epoch from confirmed_at - created_at)::int) as median

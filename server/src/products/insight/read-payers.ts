@@ -1,4 +1,4 @@
-/** A merchant's payers: who paid, what came and went back, what they subscribed to, and what they have access to. */
+/** A merchant's payers: their payments, refunds, subscriptions and access. */
 import { sql } from "kysely"
 import { amountFormatter } from "../../platform/chain/format-amounts.ts"
 import { type Address, checksummed, parseAddress } from "../../platform/chain/hex.ts"
@@ -11,7 +11,7 @@ import { type ListSource, newestFirst } from "../../platform/http/send-lists.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
 import { FOREVER } from "../paywalls/grant.ts"
 
-/** Of an e-mail address so many wallets are shown, and of a payer so many subscriptions and grants of access. */
+/** The most wallets shown per e-mail address, and subscriptions or grants per payer. */
 const MAX_SHOWN = 100
 
 interface PayerRow {
@@ -26,7 +26,7 @@ const walletsOf = (merchantId: string, email: string) => sql`(
   union select payer from subscriptions where merchant_id = ${merchantId} and lower(customer_email) = ${email.toLowerCase()}
     and started_at is not null and payer is not null limit ${sql.lit(MAX_SHOWN)})`
 
-/** The payers, each by its newest payment; `q` is an address or an e-mail address. */
+/** The payers, sorted by newest payment; `q` is an address or an e-mail address. */
 export function payersOf({ db }: TxContext, merchantId: string, q: string | undefined): ListSource<PayerRow> {
   let query = db
     .selectFrom("payments")
@@ -55,9 +55,9 @@ interface Sum {
   open: bigint
 }
 
-/** What each payer's payments add up to, by network and token. Escrows' refunds count as refunded. */
+/** The sums of each payer's payments, by network and token. Escrow refunds count as refunded. */
 async function sumsOf({ db }: TxContext, merchantId: string, payers: readonly Address[]): Promise<Sum[]> {
-  // What was paid beyond a price counts as paid only if the merchant kept it.
+  // An overpayment counts as paid only if the merchant kept it.
   const surplus = (state: "open" | "returned") => sql`case when s.state = ${sql.lit(state)} then s.amount else 0 end`
   const over = sql`(${surplus("open")} + ${surplus("returned")})`
   const { rows } = await sql<Sum>`
@@ -101,7 +101,7 @@ export async function shownPayers(ctx: TxContext, merchantId: string, rows: read
   }))
 }
 
-/** One payer, by an address, or all wallets of an e-mail address; throws `NOT_FOUND` for one who never paid. */
+/** One payer by address, or all wallets of an e-mail address; throws `NOT_FOUND` for one who never paid. */
 export async function readPayer(ctx: TxContext, merchantId: string, who: string) {
   const address = parseAddress(who)
   const isEmail = /^[^@\s]+@[^@\s]+$/.test(who)
@@ -161,7 +161,7 @@ async function escrowsOf(
   return rows
 }
 
-/** What was refunded out of escrows, by network. */
+/** The amounts refunded from escrows, by network. */
 function refundedOf({ chain }: TxContext, escrows: readonly EscrowRow[]) {
   return [...Map.groupBy(escrows, ({ chain_id }) => chain_id)].map(([chainId, of]) => {
     const { name, token } = networkOf(chain, chainId)

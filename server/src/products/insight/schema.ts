@@ -1,4 +1,4 @@
-/** The wire contract of what explains: timelines, payments with all that belongs to them, and why each stands as it does. */
+/** The wire contract of explanations: timelines, payments with all their parts, and why each is in its state. */
 import { Type } from "typebox"
 import { AddressText, Described, HashText, Nullable, Timestamp } from "../../platform/http/schemas.ts"
 import { timelineKinds } from "./timeline.ts"
@@ -12,7 +12,7 @@ const amountFields = {
   decimals: Nullable(Type.Integer()),
 }
 
-/** Why something stands as it does, and what can be done now. */
+/** Why an object is in its state, and what can be done now. */
 const StandingShown = Type.Object({
   state: Type.String({ description: "The state, as the thing's own route has it" }),
   word: Type.String({ description: "The state in one or two words for people", examples: ["Needs you"] }),

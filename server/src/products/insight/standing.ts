@@ -1,34 +1,34 @@
-/** The form of an explanation: why something stands as it does, and what can be done now. Pure. */
+/** The form of an explanation: why an object is in its state, and what can be done now. Pure. */
 
-/** One thing that can be done. */
+/** A possible action. */
 export interface NextAction {
-  /** As an order to the merchant, or as what happens by itself. */
+  /** An instruction to the merchant, or an event that happens automatically. */
   text: string
-  /** The method and path that do it; null where nothing of this API does. */
+  /** The method and path of the action; null if this API has none. */
   route: string | null
 }
 
-/** Why something stands as it does. */
+/** The explanation of an object's state. */
 export interface Standing {
-  /** The API's own word for the state. */
+  /** The API's name of the state. */
   state: string
-  /** The same in one or two words for people. */
+  /** The state in one or two words for people. */
   word: string
   why: string
-  /** What can be done now, the best first. Never empty. */
+  /** What can be done now, the best first; never empty. */
   next: NextAction[]
 }
 
-/** Something that can be done by a request. */
+/** An action by a request. */
 export const act = (text: string, method: "GET" | "POST" | "PUT" | "DELETE", path: string): NextAction => ({
   text,
   route: `${method} /api/console/${path}`,
 })
 
-/** Something that is done elsewhere, or that happens by itself. */
+/** An action outside this API, or an event that happens automatically. */
 export const wait = (text: string): NextAction => ({ text, route: null })
 
-/** The action of whoever has nothing to do. */
+/** The action when there is nothing to do. */
 export const nothing = wait("You need to do nothing.")
 
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]

@@ -1,4 +1,4 @@
-/** `/api/console/timeline/:id` and `/api/console/payments/:id`: what happened, the reason of the present state, and what can be done. */
+/** `/api/console/timeline/:id` and `/api/console/payments/:id`: events, the current state's reason, next actions. */
 import type { FastifyRequest } from "fastify"
 import type { Context } from "../../platform/context.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"

@@ -1,29 +1,29 @@
-/** Lists the rows of a story in the order in which they happened. Pure. */
+/** Lists a story's rows in the order of their events. Pure. */
 import { checksummed } from "../../platform/chain/hex.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { payoutIdOf } from "../../platform/ids.ts"
 import type { DecisionRow, DeliveryRow, StoryRows } from "./load-story.ts"
 import { timeText } from "./standing.ts"
 
-/** Who decided something. */
+/** Who made a decision. */
 interface TimelineActor {
   kind: Row<"audit_entries">["actor_kind"]
-  /** The e-mail address or subject of a person, the id of a key, or an operator's name; null where it is not shown. */
+  /** A person's e-mail address or subject, a key's id or an operator's name; null if it is not shown. */
   id: string | null
 }
 
-/** One thing that happened. */
+/** One event of a story. */
 export interface TimelineEntry {
   at: Date
   kind: (typeof timelineKinds)[number]
   text: string
   actor?: TimelineActor
   txHash: string | null
-  /** The id of what it happened to. */
+  /** The id of the object of the event. */
   object: string | null
 }
 
-/** What kinds of entries there are. */
+/** The kinds of entries. */
 export const timelineKinds = [
   "created",
   "submitted",
@@ -42,10 +42,10 @@ export const timelineKinds = [
   "delivery",
 ] as const
 
-/** So many entries of a story are listed: its newest. */
+/** The most entries of a story that are listed, its newest. */
 const MAX_ENTRIES = 500
 
-/** Lists what happened, oldest first. `showsPeople`: whether the caller may know who the people are. */
+/** Lists a story's events, oldest first. `showsPeople`: whether the caller may see who people are. */
 export function timelineOf(rows: StoryRows, showsPeople: boolean): TimelineEntry[] {
   const all = [
     ...rows.sessions.flatMap(row => sessionEntries(row)),
@@ -224,7 +224,7 @@ function attemptEntries(attempt: Row<"transaction_attempts">, { payouts }: Story
   const payout = payouts.find(({ id, batch_id }) => id === payout_id || batch_id === payout_id)
   const object = payout ? payoutIdOf(payout.id) : null
   const of = payout ? payoutWords[payout.kind] : "money"
-  // The database counts from 0, which a reader would take for a fault.
+  // The database counts from 0, which a reader would take for an error.
   const what = n === 0 ? `The transaction of the ${of}` : `The transaction of the ${of}, attempt ${n + 1},`
   return [
     entry(signed_at ?? created_at, "signed", `${what} was signed.`, object, hash),
@@ -269,7 +269,7 @@ function deliveryEntries({
   return [entry(updated_at, "delivery", words[status], id)]
 }
 
-/** What was decided, by the audit log's action; other entries are not part of a story. */
+/** Each decision in words, by its audit action. Other audit entries are not part of a story. */
 const decisionWords: Record<string, string> = {
   "payment.accepted": "The payment was accepted",
   "payment.returned": "It was decided to send the payment back",

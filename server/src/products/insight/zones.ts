@@ -1,18 +1,18 @@
 /**
- * Periods of the calendar in a time zone, and the rows of `figures` that make them up. Since 1972 all clocks differ from
- * UTC by whole quarters of an hour, so each period is made of quarters.
+ * Calendar periods in a time zone, and the rows of `figures` that form them. Since 1972 all clocks differ from UTC by
+ * whole quarters of an hour, so each period consists of quarters.
  */
 
 export const intervals = ["hour", "day", "week", "month"] as const
 export type Interval = (typeof intervals)[number]
 
-/** The most periods of one answer: a week of hours, half a year of days. */
+/** The most periods in one answer: a week of hours, half a year of days. */
 export const MAX_PERIODS = 190
 /** The lengths of the rows, in seconds. */
 const LENGTHS = [86_400, 21_600, 3_600, 900] as const
 const QUARTER_MS = 900_000
 
-/** A part of a period whose rows are `seconds` long; the times are in milliseconds. */
+/** A part of a period with rows that are `seconds` long; the times are in milliseconds. */
 export interface Part {
   period: number
   seconds: number
@@ -31,14 +31,14 @@ export function isZone(name: string): boolean {
 }
 
 /**
- * Returns the starts of the periods from the one that contains `from` to the one that contains the last moment before
- * `to`, and the end of that one, in milliseconds. Undefined where they would be more than {@link MAX_PERIODS}.
+ * Returns the starts of the periods from the one with `from` to the one with the last moment before `to`, and that
+ * one's end, in milliseconds. Undefined if there are more than {@link MAX_PERIODS}.
  */
 export function periodsOf(from: Date, to: Date, interval: Interval, zone: string): number[] | undefined {
   const first = Temporal.Instant.fromEpochMilliseconds(from.getTime()).toZonedDateTimeISO(zone)
   let start = startOf(first, interval)
   let next = after(start, interval)
-  // An hour that the clocks repeat begins twice.
+  // An hour that the clocks repeat starts twice.
   while (next.epochMilliseconds <= from.getTime()) [start, next] = [next, after(next, interval)]
   const bounds = [start.epochMilliseconds]
   while (start.epochMilliseconds < to.getTime()) {
@@ -49,7 +49,7 @@ export function periodsOf(from: Date, to: Date, interval: Interval, zone: string
   return bounds
 }
 
-/** Returns when as many periods before `start` begin, in milliseconds. */
+/** Returns the start of the period that is `count` periods before `start`, in milliseconds. */
 export function periodsBefore(start: number, count: number, interval: Interval, zone: string): number {
   const end = Temporal.Instant.fromEpochMilliseconds(start).toZonedDateTimeISO(zone)
   if (interval === "hour") return start - count * 3_600_000
@@ -70,11 +70,11 @@ function after(start: Temporal.ZonedDateTime, interval: Interval): Temporal.Zone
   if (interval === "month") return start.add({ months: 1 }).startOfDay()
   const next = start.add({ minutes: 60 - start.minute })
   if (next.offsetNanoseconds === start.offsetNanoseconds) return next
-  // A change of the clocks ends an hour, as the hours before and after it may overlap on the clock.
+  // A clock change ends an hour, because the hours before and after it may overlap on the clock.
   return start.getTimeZoneTransition("next") ?? next
 }
 
-/** Returns the parts of each period between two of these bounds: the longest rows that lie within it. */
+/** Returns the parts of each period between two bounds: the longest rows within it. */
 export const partsOf = (bounds: readonly number[]): Part[] =>
   bounds.slice(1).flatMap((until, period) => cover(period, toQuarter(bounds[period] ?? until), toQuarter(until), 0))
 

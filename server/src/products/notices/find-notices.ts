@@ -1,6 +1,6 @@
 /**
- * Finds what people must be mailed about, and mails it once. It looks once a minute, beside the transactions that cause it: a
- * settlement does not wait for mail.
+ * Finds what people must be mailed about, and mails it once. It looks once a minute, outside the transactions that
+ * cause it, so that a settlement does not wait for mail.
  */
 import { sql } from "kysely"
 import { isMailing, mailMembers, mailTo } from "../../account/notifications/write-mails.ts"
@@ -10,13 +10,13 @@ import { payoutIdOf } from "../../platform/ids.ts"
 import { writeStatements } from "./write-statements.ts"
 
 const MINUTE_MS = 60_000
-/** Events are looked for this far back, as a process may have been down, and mailed once. */
+/** How far back events are looked for, because a process may have been down. Each is mailed once. */
 const BACK_MS = 24 * 60 * MINUTE_MS
-/** A payout that is held for less may go by itself, and an endpoint may be back. */
+/** A payout held for less may leave without help, and an endpoint may recover. */
 const PATIENCE_MS = 60 * MINUTE_MS
 const AT_MOST = 200
 
-/** Mails what has come up. `alarms` are those of the service, for its operator. */
+/** Mails what is new. `alarms` returns the service's alarms, for its operator. */
 export async function findNotices(ctx: Context, alarms: () => Promise<string[]>): Promise<void> {
   if (!isMailing(ctx)) return
   await mailWaitingPayments(ctx)
@@ -43,7 +43,7 @@ async function mailWaitingPayments(ctx: Context): Promise<void> {
       mailMembers(ctx, merchantId, "payment_waiting", {
         key: `payment ${id}`,
         subject: "A payment needs a decision",
-        // What a token of a stranger calls itself is not in it: the console shows it with what is known.
+        // It leaves out a stranger's token name, which the console shows with what is known about it.
         lines: [`A payment on ${data.chain} waits: ${data.exception}.`, "Accept it or return it in the console."],
         path: `/payments/${data.paymentId}`,
       }),
@@ -100,7 +100,7 @@ async function mailFailingEndpoints(ctx: Context): Promise<void> {
     )
 }
 
-/** An alarm that lasts is mailed once a day. */
+/** A lasting alarm is mailed once a day. */
 async function mailAlarms(ctx: Context, alarms: readonly string[]): Promise<void> {
   const { alarmsTo } = ctx.settings.mail ?? {}
   if (alarmsTo === undefined || alarms.length === 0) return

@@ -1,6 +1,6 @@
 /**
- * A merchant's colour on the pages. The main button has exactly this colour. Text and outlines have it as dark (or, on
- * a dark page, as bright) as is needed to read them. Pure.
+ * A merchant's colour on the pages. The main button has exactly this colour. Text and outlines have a shade dark
+ * enough, or on a dark page bright enough, to be readable. Pure.
  */
 
 type Rgb = readonly [number, number, number]
@@ -10,10 +10,10 @@ const looks = {
   light: { soft: "#f1f2f5", card: "#ffffff", towards: "#000000" },
   dark: { soft: "#20242c", card: "#171a20", towards: "#ffffff" },
 } as const
-/** WCAG 2.2: for text, and for other parts that must be visible. */
+/** WCAG 2.2 contrast of text, and of other parts that must be visible. */
 const TEXT_CONTRAST = 4.5
 const SHAPE_CONTRAST = 3
-/** The darkest ink: for medium colours, both white and a softer ink would have a contrast below 4.5. */
+/** The darkest ink. On medium colours, both white and a softer ink would have a contrast below 4.5. */
 const DARK_INK = "#000000"
 const STEPS = 100
 
@@ -22,7 +22,7 @@ export interface Accent {
   accent: string
   button: string
   onButton: string
-  /** The outline of the button: the button's own colour, unless it does not stand out from the card. */
+  /** The button's outline: its own colour, unless that does not stand out from the card. */
   edge: string
 }
 
@@ -36,9 +36,9 @@ export function accentOn(look: keyof typeof looks, color: string): Accent {
   return { accent, button: color, onButton, edge: contrastOf(color, card) < SHAPE_CONTRAST ? accent : color }
 }
 
-/** The extra style of a page with this colour; empty for none. */
+/** The extra style of a page with this colour; empty without one. */
 export function accentStyle(color: string | null): string {
-  // The colour becomes a part of the page unescaped.
+  // The colour becomes part of the page unescaped.
   if (color === null || !/^#[0-9a-f]{6}$/.test(color)) return ""
   const root = (look: keyof typeof looks) => {
     const { accent, button, onButton, edge } = accentOn(look, color)

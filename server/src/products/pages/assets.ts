@@ -1,6 +1,6 @@
 /**
- * The built pages (`web/dist`): scripts and styles whose names contain their hash, compressed at build time and kept in
- * memory. Read once, at the start of the process.
+ * The built pages (`web/dist`): scripts and styles with a hash in their names, compressed at build time and kept in
+ * memory. Read once at the start of the process.
  */
 // I/O: reads the build's files when the server is opened, and nothing afterwards.
 import { hash } from "node:crypto"
@@ -32,12 +32,12 @@ export interface Entry {
 }
 
 export interface Assets {
-  /** The files of a page, by its source such as `src/pay/main.tsx`; undefined where the pages were not built. */
+  /** The files of a page, by its source such as `src/pay/main.tsx`; undefined without a build. */
   entryOf(source: string, ...alsoLoaded: string[]): Entry | undefined
-  /** The path of one built source; undefined where the pages were not built. */
+  /** The path of one built source; undefined without a build. */
   pathOf(source: string): string | undefined
   files: ReadonlyMap<string, Asset>
-  /** The page that verifies receipts, as it is sent; undefined where the pages were not built. */
+  /** The page that verifies receipts, as it is sent; undefined without a build. */
   verifyPage: string | undefined
 }
 
@@ -50,10 +50,10 @@ const BUILD = new URL("../../../../web/dist/current/", import.meta.url).pathname
 const NOT_MODIFIED = 304
 const A_YEAR = "public, max-age=31536000, immutable"
 const AN_HOUR = "public, max-age=3600"
-/** The script of merchants' sites. */
+/** The script for merchants' sites. */
 const EMBED = "src/embed/embed.ts"
 
-/** The files of the newest build. Without a build there are none, and pages work without scripts. */
+/** The files of the newest build. Without one there are none, and pages work without scripts. */
 export function readAssets(folder = BUILD): Assets {
   const files = new Map<string, Asset>()
   const manifestFile = join(folder, "manifest.json")
@@ -89,7 +89,7 @@ export function readAssets(folder = BUILD): Assets {
   }
 }
 
-/** `/assets/*`: the files that pages load. Browsers keep them for a year, as a changed file has another name. */
+/** `/assets/*`: the pages' files. Browsers cache them for a year, because a changed file has another name. */
 export function assetRoutes(app: Server, { files, pathOf }: Assets): void {
   app.get("/assets/:name", { schema: { hide: true } }, async (request, reply) => {
     const asset = files.get((request.params as { name: string }).name)
@@ -98,7 +98,7 @@ export function assetRoutes(app: Server, { files, pathOf }: Assets): void {
     return sendAsset(request, reply, asset)
   })
 
-  // Merchants' sites refer to this file, so its name stays the same.
+  // Merchants' sites link to this file, so its name never changes.
   app.get("/embed.js", { schema: { hide: true } }, async (request, reply) => {
     const asset = files.get(pathOf(EMBED)?.slice("/assets/".length) ?? "")
     if (!asset) throw new ApiError("NOT_FOUND")
@@ -115,6 +115,6 @@ function sendAsset(request: FastifyRequest, reply: FastifyReply, asset: Asset): 
   return reply.header("content-encoding", "br").send(asset.compressed)
 }
 
-/** Whether a caller accepts brotli, by its `Accept-Encoding`. */
+/** Whether a caller's `Accept-Encoding` accepts brotli. */
 export const acceptsBrotli = (header: string | string[] | undefined): boolean =>
   /(^|[\s,])br(\s*;\s*q=(?!0(\.0*)?\s*(,|$))[\d.]+)?\s*(,|$)/.test(String(header ?? ""))

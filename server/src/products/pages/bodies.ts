@@ -1,4 +1,4 @@
-/** The HTML of the pages before their script runs: everything needed to pay without a script. Pure. */
+/** The HTML of the pages before their script runs, with everything needed to pay without a script. Pure. */
 import { type Language, languages } from "../../../../web/src/i18n/languages.ts"
 import type { Translate } from "../../../../web/src/i18n/words.ts"
 import type {
@@ -23,7 +23,7 @@ import { momentOf } from "../../../../web/src/ui/moments.ts"
 import { type Html, html } from "./html.ts"
 import type { Receipt } from "./read-payment.ts"
 
-/** The card of a checkout or paywall with its state and, while it has to be paid, what to send where. */
+/** The card of a checkout or paywall with its state and, until it is paid, what to send where. */
 export function payBody(t: Translate, page: PayPage): Html {
   const { status, description, token, network } = page
   const stage = stageOf(status, {})
@@ -60,12 +60,12 @@ ${status.invoice && link(`/subscriptions?lang=${page.lang}`, t("manageSubscripti
   )
 }
 
-/** The sign of a payment that is complete. */
+/** The sign of a completed payment. */
 const TICK: Html = {
   markup: `<svg class="tick" viewBox="0 0 48 48" aria-hidden="true"><circle cx="24" cy="24" r="24"/><path d="M14 25l7 7 14-15"/></svg>`,
 }
 
-/** Where the payer of money that waits can say where it is to be sent back to. */
+/** Where the payer of waiting money can name a return address. */
 function returns(t: Translate, { lang }: PageBase, waiting: readonly WaitingMoney[]): Html | null {
   const to = ({ paymentId }: WaitingMoney) => `/return/${paymentId}?lang=${lang}`
   const [first, ...others] = waiting
@@ -76,12 +76,12 @@ function returns(t: Translate, { lang }: PageBase, waiting: readonly WaitingMone
 
 const link = (href: string, words: string): Html => html`<a class="link center" href="${href}">${words}</a>`
 
-/** The days that an invoice is for, and when it is due. */
+/** The period of an invoice, and when it is due. */
 const invoiceFacts = (t: Translate, lang: Language, invoice: NonNullable<CheckoutStatus["invoice"]>): Html =>
   html`<dl class="facts ledger"><div><dt>${t("period")}</dt><dd>${periodOf(invoice.periodStart, invoice.periodEnd, lang, ZONE)}</dd></div>
 <div><dt>${t("dueOn")}</dt><dd>${momentOf(invoice.dueAt, lang, { zone: ZONE })}</dd></div></dl>`
 
-/** The other way to open a paywall, where it has one. */
+/** The link to subscribe, if a paywall offers it. */
 function subscribing(t: Translate, { lang, subscription, status, token }: PaywallPage): Html | null {
   if (!subscription) return null
   const amount = localAmount(subscription.amount, lang)
@@ -90,7 +90,7 @@ function subscribing(t: Translate, { lang, subscription, status, token }: Paywal
 <p class="quiet center">${renewalMessage(t, lang, subscription)}</p></form>`
 }
 
-/** A page without a script can't know its reader's time zone. */
+/** Without a script, a page can't know its reader's time zone. */
 const ZONE = "UTC"
 
 /** The amounts reserved, captured, released and refunded, with their transactions; nothing before a reservation. */
@@ -99,7 +99,7 @@ function ledger(t: Translate, page: PageBase, reservation: Reservation): Html | 
   return rows.length === 0 ? null : html`<dl class="facts ledger">${rows}</dl>`
 }
 
-/** How the payer takes back what is left, without the service. */
+/** How the payer can reclaim the rest without the service. */
 function takeBack(t: Translate, reservation: Reservation): Html | null {
   const facts = reclaimFacts(reservation)
   if (facts.length === 0) return null
@@ -112,7 +112,7 @@ const ledgerRows = (t: Translate, page: PageBase, reservation: Reservation): Htm
       html`<div><dt>${t(name)}</dt><dd>${localAmount(amount, page.lang)} ${page.token.symbol}</dd>${txHashes.length > 0 && html`<dd class="hashes">${txHashes.map(hash => transaction(page, hash))}</dd>`}</div>`,
   )
 
-/** The hash of a transaction, linked to the network's explorer where there is one. */
+/** A transaction's hash, linked to the network's explorer if it has one. */
 function transaction({ network }: PageBase, txHash: string): Html {
   const hash = html`<code dir="ltr">${txHash}</code>`
   return network.explorer === null
@@ -120,7 +120,7 @@ function transaction({ network }: PageBase, txHash: string): Html {
     : html`<a href="${network.explorer}/tx/${txHash}" rel="noreferrer">${hash}</a>`
 }
 
-/** A card with this content, and the links to the languages. A page's script brings its own choice of language. */
+/** A card with this content and the language links. A page's script brings its own choice of language. */
 export const card = (
   t: Translate,
   { sandbox, lang }: Pick<PageBase, "sandbox" | "lang">,
@@ -131,7 +131,7 @@ export const card = (
 ${languageLinks(t, lang, isFinal ? "" : "plain", path)}</main>`
 
 /**
- * A link for each language; needs no script. `path` is the page's own path, where the current URL does something else.
+ * A link for each language, without a script. `path` is the page's own path, if the current URL does something else.
  */
 export const languageLinks = (t: Translate, lang: string, form = "", path = ""): Html =>
   html`<nav class="foot languages${form && ` ${form}`}" aria-label="${t("language")}">${Object.entries(languages).map(
@@ -141,17 +141,17 @@ export const languageLinks = (t: Translate, lang: string, form = "", path = ""):
         : html`<a href="${path}?lang=${key}" lang="${key}" hreflang="${key}">${name}</a>`,
   )}</nav>`
 
-/** A merchant's text. A long one is cut until the reader asks for the rest. */
+/** A merchant's text. A long one is cut until the reader opens the rest. */
 const what = (t: Translate, text: string | null): Html | null =>
   text
     ? html`<div class="what"><p><bdi>${text}</bdi></p>${isLong(text) && html`<details><summary><span class="more">${t("showMore")}</span><span class="less">${t("showLess")}</span></summary></details>`}</div>`
     : null
 
-/** Who is paid: the merchant's logo and name. */
+/** The payee: the merchant's logo and name. */
 const payee = ({ brand, merchant }: PageBase): Html =>
   html`${brand.logo && html`<img class="logo" src="${brand.logo}" alt="">`}<p class="merchant"><bdi>${merchant}</bdi></p>`
 
-/** The card of a payment link. `fault` is what is wrong with the typed amount. */
+/** The card of a payment link. `fault` says what is wrong with the typed amount. */
 export const linkBody = (t: Translate, page: LinkPage, fault?: string): Html =>
   card(
     t,
@@ -173,7 +173,7 @@ const amountField = (t: Translate, { token }: LinkPage, fault = ""): Html =>
 <input id="amount" name="amount" class="money" inputmode="decimal" autocomplete="off" required aria-describedby="amount-fault"${{ markup: fault && ' aria-invalid="true"' }}>
 <p class="fault" id="amount-fault">${fault}</p></div>`
 
-/** The card of a link that starts no more checkouts. */
+/** The card of a link that no longer starts checkouts. */
 export const linkEndedBody = (t: Translate, base: PageBase): Html =>
   card(
     t,
@@ -207,10 +207,10 @@ export const subscriptionsBody = (t: Translate, page: SubscriptionsPage): Html =
 <div class="plain"><p class="note">${t("subscriptionsNoScript")}</p></div>`,
   )
 
-/** What the holder of a receipt can keep: its file, and a link whose part after # no server sees. */
+/** What a receipt's holder can keep: its file, and a link whose part after # no server sees. */
 export interface KeptReceipt {
   seq: number
-  /** Undefined where its key was erased. */
+  /** Undefined if its key was erased. */
   link: string | undefined
 }
 

@@ -1,4 +1,4 @@
-/** HTML of the pages. Every value that is written into a page passes through {@link html}, which escapes it. */
+/** The HTML of the pages. Every value in a page passes through {@link html}, which escapes it. */
 import { hash } from "node:crypto"
 import { directionOf, type Language } from "../../../../web/src/i18n/languages.ts"
 import type { Entry } from "./assets.ts"
@@ -17,37 +17,37 @@ const rendered = (value: Value): string => {
   return "markup" in value ? value.markup : value.map(each => each.markup).join("")
 }
 
-/** A template whose values are escaped. False, null and undefined are rendered as nothing. */
+/** A template with escaped values. False, null and undefined are rendered as nothing. */
 export const html = (parts: TemplateStringsArray, ...values: Value[]): Html => ({
   markup: parts.reduce((text, part, i) => `${text}${rendered(values[i - 1])}${part}`),
 })
 
-/** A URL for a link, or null where it is not http(s). */
+/** A URL for a link; null if it is not http(s). */
 export function httpLink(text: string | null): string | null {
   const url = text !== null && URL.canParse(text) ? new URL(text) : undefined
   return url?.protocol === "https:" || url?.protocol === "http:" ? url.href : null
 }
 
 /**
- * An empty frame: the only thing of a page that the site around it can count (`window.length`), even when the script
- * has failed. With it `embed.js` distinguishes a page from the browser's error for a page that it must not frame.
+ * An empty frame: the only part of a page that the embedding site can count (`window.length`), even if the script
+ * failed. It lets `embed.js` tell a page from the browser's error for a page that it must not frame.
  */
 const PROBE: Html = { markup: "<iframe hidden></iframe>" }
 
-/** A whole page. `data` is what its script reads. */
+/** A whole page. Its script reads `data`. */
 export function documentOf(page: {
   lang: Language
   title: string
   entry: Entry | undefined
   body: Html
-  /** An extra style; no part of it may be written by others. */
+  /** An extra style, with no text from outside. */
   style?: string
   /** Whether a site may show it in a frame. */
   framed?: boolean
   data?: object
 }): string {
   const { lang, title, entry, body, style, framed, data } = page
-  // Entities have no meaning inside a script element; only `<` could end it.
+  // Entities have no meaning inside a script element, which only `<` could end.
   const json = data && JSON.stringify(data).replace(/</g, "\\u003c")
   return html`<!doctype html>
 <html lang="${lang}" dir="${directionOf(lang)}">
@@ -73,8 +73,8 @@ ${json !== undefined && html`<script type="application/json" id="data">${{ marku
 }
 
 /**
- * The policy of a page: it loads from this server only, and runs no text as code. Wallets provide their pictures as
- * data. `style` is the one inline style that it may have; `frames` are the sites that may show it in a frame.
+ * The policy of a page: it loads only from this server, and runs no inline code. Wallets provide their images as data.
+ * `style` is the only allowed inline style, and `frames` are the sites that may frame the page.
  */
 export const contentPolicy = ({
   style = "",

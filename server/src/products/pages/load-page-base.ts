@@ -9,7 +9,7 @@ import { type NetworkInfo, networkFacts } from "../../platform/chain/network-fac
 import type { TxContext } from "../../platform/context.ts"
 import { shownBranding } from "../settings/change-branding.ts"
 
-/** What pages show of a merchant: its name, and its branding where it has set one. */
+/** A merchant's public name, and its branding, if set. */
 export interface Face {
   name: string | null
   accent_color: string | null
@@ -17,10 +17,10 @@ export interface Face {
   logo_hash: string | null
 }
 
-/** SQL: the columns of a {@link Face}, of a merchant `m` and its `branding` `b`. */
+/** SQL: the columns of a {@link Face}, for a merchant `m` and its `branding` `b`. */
 export const faceColumns = sql`m.name, b.accent_color, b.allowed_origins, b.logo_hash`
 
-/** Reads the facts that all pages of a merchant have on a network. */
+/** Reads the facts that all pages of a merchant on a network share. */
 export async function pageBase(
   ctx: TxContext,
   { merchantId, network, lang }: { merchantId: string; network: NetworkInfo; lang: Language },
@@ -31,7 +31,7 @@ export async function pageBase(
   return pageBaseOf(ctx, { face: rows[0], network, lang })
 }
 
-/** The facts that all pages of a merchant have on a network, of a merchant that was read. */
+/** The same facts, for a merchant that was already read. */
 export const pageBaseOf = (
   ctx: TxContext,
   { face, network, lang }: { face: Face | undefined; network: NetworkInfo; lang: Language },
@@ -44,11 +44,11 @@ export const pageBaseOf = (
   token: tokenShown(network),
 })
 
-/** A network in the form that people and wallets use. */
+/** A network in the form for people and wallets. */
 function networkShown(ctx: TxContext, { name, chainId, endpoints }: NetworkInfo): NetworkFacts {
   const { title, publicRpc, explorer } = networkFacts[name]
   if (ctx.settings.mode !== "sandbox") return { chainId, title, rpcUrl: publicRpc, explorer }
-  // Only the sandbox shows its node's URL: elsewhere it may contain a key.
+  // Only the sandbox shows its node's URL, because a real one may contain a key.
   const [endpoint] = endpoints as readonly { url: string }[]
   return { chainId, title, rpcUrl: endpoint?.url ?? null, explorer: null }
 }

@@ -1,4 +1,4 @@
-/** The rows of what pages show. Whoever reads at the same time shares each statement, however many wait. */
+/** The rows of the pages. Concurrent reads share each statement, however many wait. */
 import { sql } from "kysely"
 import { isArriving } from "../../ledger/relays/try-relay.ts"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -9,32 +9,32 @@ import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import { type Face, faceColumns } from "./load-page-base.ts"
 
-/** A stranger can send any number of small payments: pages name the greatest, and the oldest transactions. */
+/** The most that a page names: the largest payments and the oldest transactions. Strangers can send any number. */
 export const MAX_SHOWN = 10
 
-/** The key of what arrives somewhere: parts without spaces. */
+/** The key of money that arrives somewhere: parts without spaces. */
 export const arrivalKey = (...parts: string[]): string => parts.join(" ")
 
-/** What the page of a checkout shows beside its state. */
+/** What a checkout's page shows in addition to its state. */
 export interface AskedFacts {
   id: string
   merchant: string
   chain: number
   /** The settlement token. */
   token: Address
-  /** The relay wallet; undefined where there is none. */
+  /** The relay wallet; undefined without one. */
   relayer: Address | undefined
 }
 
 /** Amounts are in base units of the token. */
 interface CheckoutFacts extends Face {
-  /** Seen on chain at its address and not deep enough yet; null where an escrow is paid. */
+  /** Seen on chain at its address but not deep enough; null for an escrow. */
   seen: bigint | null
-  /** What counts there, or will count. */
+  /** The sum that counts there, or will count. */
   arriving: bigint | null
   /** Whether a relay may still move money to it. */
   relaying: boolean
-  /** Of the network's cursor; both are null before the first round. */
+  /** From the network's cursor; both are null before the first round. */
   looked_at: Date | null
   interval_ms: number | null
   /** The status of the relay wallet. */
@@ -61,12 +61,12 @@ export const checkoutFacts = gatherRows(async (db: Db, asked: readonly AskedFact
   return new Map(rows.flatMap(({ n, ...facts }) => (asked[n] ? [[asked[n] as AskedFacts, facts]] : [])))
 })
 
-/** A payment, or its surplus, whose payer may say where it is to be sent back to; in base units. */
+/** A payment, or its surplus, for which the payer may name a return address; in base units. */
 type WaitingPayment = Pick<Row<"payments">, "id" | "chain_id" | "payer" | "token" | "amount">
 
 /**
- * The money of a session that waits for its merchant, by the session and its token: that token's first, the greatest
- * first. Without that of a sanctioned sender, which is never returned.
+ * A session's money that waits for its merchant, by session and token. That token comes first, then the largest
+ * amounts. A sanctioned sender's money is left out, because it is never returned.
  */
 export const waitingPayments = gatherRows(async (db: Db, keys: readonly string[]) => {
   const wanted = keys.map(key => {
@@ -102,9 +102,9 @@ export const reversedPayment = gatherRows(async (db: Db, ids: readonly string[])
   return new Map(rows.map(row => [row.resource_id, true]))
 })
 
-/** What one sender paid at a paywall and what has bought nothing yet, in base units. */
+/** One sender's payments to a paywall that bought nothing yet, in base units. */
 interface Open {
-  /** Seen on chain, and not deep enough. */
+  /** Seen on chain but not deep enough. */
   seen: bigint
   confirmed: bigint
 }

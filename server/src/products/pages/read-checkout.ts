@@ -1,4 +1,4 @@
-/** Reads what the page of a checkout shows: its state, and the facts that do not change. */
+/** Reads the data of a checkout's page: its state, and the facts that do not change. */
 import type { Language } from "../../../../web/src/i18n/languages.ts"
 import type { CheckoutPage, CheckoutStatus } from "../../../../web/src/page-data.ts"
 import { shown } from "../../../../web/src/ui/shown.ts"
@@ -16,7 +16,7 @@ import { reservedStatus, standingOfSession } from "./read-escrow.ts"
 import { invoiceStatus, renewalOf } from "./read-invoice.ts"
 import { transactionsTo, waitingMoney } from "./read-money.ts"
 
-/** What was read; `isWatchEnding`: whether its address must be watched for longer. */
+/** The result; `isWatchEnding`: whether the address's watch must be extended. */
 interface ReadPage {
   page: CheckoutPage
   isWatchEnding: boolean
@@ -26,7 +26,7 @@ interface ReadStatus {
   isWatchEnding: boolean
 }
 
-/** The data of a session's page; `SESSION_NOT_FOUND`. */
+/** The data of a session's page; throws `SESSION_NOT_FOUND`. */
 export async function checkoutPage(ctx: Context, id: string, lang: Language): Promise<ReadPage> {
   const [read, state] = await readState(ctx, id)
   const { session, isWatchEnding } = state
@@ -37,7 +37,7 @@ export async function checkoutPage(ctx: Context, id: string, lang: Language): Pr
   const page: CheckoutPage = {
     kind: "checkout",
     ...pageBaseOf(ctx, { face: facts, network, lang }),
-    // The description of a renewal is its product's name, which the page shows anyway.
+    // The description of a renewal is its product's name, which the page already shows.
     description: description === renewal?.product ? null : description,
     ...(renewal ? { renewal } : {}),
     status,
@@ -45,7 +45,7 @@ export async function checkoutPage(ctx: Context, id: string, lang: Language): Pr
   return { page, isWatchEnding }
 }
 
-/** The state of a session for its page, at the start and after each change; `SESSION_NOT_FOUND`. */
+/** A session's state for its page, at the start and after each change; throws `SESSION_NOT_FOUND`. */
 export async function checkoutStatus(ctx: Context, id: string, txHash?: Hash): Promise<ReadStatus> {
   const [read, state] = await readState(ctx, id, txHash)
   const status = await statusShown(read, state, await factsOf(read, state.session))
@@ -64,14 +64,14 @@ async function factsOf(ctx: TxContext, { id, merchant_id: merchant, chain_id: ch
 async function statusShown(ctx: TxContext, state: SessionState, facts: Facts): Promise<CheckoutStatus> {
   const { session } = state
   const network = networkOf(ctx.chain, session.chain_id)
-  // Whether a relay wallet is working, so that signed payments can be carried out.
+  // Whether a relay wallet is active, so that signed payments can be executed.
   const gasless = facts.relayer === "active"
   const [status, standing, invoice, waiting, txHashes, reversed] = await Promise.all([
     statusOf(ctx, state),
     standingOfSession(ctx, session),
     invoiceStatus(ctx, session),
     waitingMoney(ctx, session),
-    // Nothing shows them before.
+    // Nothing shows them earlier.
     session.status === "confirmed" ? transactionsTo(ctx, session) : [],
     isReversed(ctx, session),
   ])
@@ -110,13 +110,13 @@ async function statusShown(ctx: TxContext, state: SessionState, facts: Facts): P
   }
 }
 
-/** Whether a session that is not paid was paid before, and a reorg removed that. Its merchant was notified of both. */
+/** Whether a reorg removed an unpaid session's earlier payment. Its merchant was notified of both. */
 async function isReversed(ctx: TxContext, { id, status, event_sequence }: ShownSession): Promise<boolean> {
   if (event_sequence < 2 || !["pending", "verifying", "expired"].includes(status)) return false
   return (await reversedPayment(ctx.db, id)) === true
 }
 
-/** The amounts on their way to a checkout's address, and missing there. */
+/** The amounts on their way to a checkout's address, and still missing there. */
 function transferStatus(
   ctx: TxContext,
   { token }: NetworkInfo,
@@ -124,7 +124,7 @@ function transferStatus(
   { seen, arriving: here, relaying, relayer }: Facts,
 ): Pick<CheckoutStatus, "arriving" | "missing" | "relaying" | "gasless" | "over"> {
   if (seen === null || here === null) throw new Error("a session has no receiving address")
-  // Money that counts already is not asked for again, whatever changes on chain.
+  // Money that already counts is not requested again, whatever changes on chain.
   const missing = session.status === "confirmed" || here >= session.amount ? 0n : session.amount - here
   return {
     arriving: formatAmount(seen, token.decimals),

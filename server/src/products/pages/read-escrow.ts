@@ -1,4 +1,4 @@
-/** Reads what the pages show of a payment that is reserved first: on its checkout and on its receipt. */
+/** Reads the pages' data about a payment that is reserved first: on its checkout and its receipt. */
 import type { CheckoutStatus, Reservation } from "../../../../web/src/page-data.ts"
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
@@ -9,19 +9,19 @@ import { standingOf } from "../escrow/fold-escrow.ts"
 import { type CurrentEscrow, escrowsOf, standingOfEscrow } from "../escrow/load-escrow.ts"
 import { shownToPayer } from "../escrow/show-escrow.ts"
 
-/** A checkout that is reserved first, as its page knows it. */
+/** A checkout that is reserved first, with the columns of its page. */
 type ReservedCheckout = CurrentEscrow<ShownSession>
 
-/** How each kind of escrow call is shown to a payer. */
+/** How a payer sees each kind of escrow call. */
 const moveKinds = { reserve: "reserve", capture: "capture", void: "release", refund: "refund" } as const
 
-/** The escrow of a session with its calls; undefined for a session that is paid directly. */
+/** The escrow of a session with its calls; undefined for a direct session. */
 export async function standingOfSession(ctx: TxContext, session: ShownSession): Promise<ReservedCheckout | undefined> {
   const escrow = (await escrowsOf(ctx, [session])).get(session.id)
   return escrow && (await standingOfEscrow(ctx, { session, escrow }))
 }
 
-/** The state of a reservation, with the transactions that count. `terms`: what has to be signed now. */
+/** The state of a reservation, with the counting transactions. `terms`: the data to sign now. */
 export function reservationOf(
   ctx: TxContext,
   network: NetworkInfo,
@@ -55,7 +55,7 @@ export function reservationOf(
 const phaseOf = (now: Date, { void_at, authorization_expiry }: Row<"escrows">): Reservation["phase"] =>
   now < void_at ? "held" : now < authorization_expiry ? "releasing" : "reclaimable"
 
-/** The parts that differ in the state of a checkout that is reserved first: it has no address to send money to. */
+/** The state's parts that differ for a checkout that is reserved first, which has no address for money. */
 export function reservedStatus(
   ctx: TxContext,
   network: NetworkInfo,

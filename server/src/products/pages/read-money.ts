@@ -1,7 +1,7 @@
 /**
- * Reads what became of a checkout's money: the transactions that brought it, and what of it needs the merchant's
- * decision. The page links that money to `/return/:paymentId`. Whoever knows the checkout can read all of this on the
- * chain, and nothing is returned without the signature of the wallet that paid.
+ * Reads what happened to a checkout's money: the transactions that brought it, and the payments that need the
+ * merchant's decision, for which the page links to `/return/:paymentId`. Anyone who knows the checkout can read this on
+ * the chain. Nothing is returned without the paying wallet's signature.
  */
 import { sql } from "kysely"
 import type { WaitingMoney } from "../../../../web/src/page-data.ts"
@@ -15,11 +15,11 @@ import { arrivalKey, MAX_SHOWN, waitingPayments } from "./queries.ts"
 type Session = Pick<Row<"checkout_sessions">, "id" | "chain_id" | "exception">
 
 /**
- * Returns the payments to a session, or their surpluses, whose payers may say where they are to be sent back to: those
- * in its own token first, the greatest first. Money of a sanctioned sender is left out, because it is never returned.
+ * Returns a session's payments or surpluses for which the payers may name a return address, those in its own token
+ * first, then the largest. A sanctioned sender's money is left out, because it is never returned.
  */
 export async function waitingMoney(ctx: TxContext, { id, chain_id, exception }: Session): Promise<WaitingMoney[]> {
-  // Only a session with an exception has money that waits, and most sessions have none.
+  // Only a session with an exception has waiting money, and most sessions have none.
   if (exception === null) return []
   const { token } = networkOf(ctx.chain, chain_id)
   const rows = (await waitingPayments(ctx.db, arrivalKey(id, token.address))) ?? []

@@ -1,7 +1,4 @@
-/**
- * Reads what the pages of one payment show (its receipt, the claim of money that waits), and the page of a payment
- * link.
- */
+/** Reads the data of one payment's pages (its receipt, the claim of waiting money) and of a payment link's page. */
 import { catalogues } from "../../../../web/src/i18n/all.ts"
 import type { Language } from "../../../../web/src/i18n/languages.ts"
 import type { LinkPage, PageBase, Reservation, ReturnPage } from "../../../../web/src/page-data.ts"
@@ -20,34 +17,34 @@ import { pageBase } from "./load-page-base.ts"
 import { reservationOf, standingOfSession } from "./read-escrow.ts"
 import { transactionsOfPayment } from "./read-money.ts"
 
-/** A receipt: what was paid for, when, and whether it still counts. */
+/** A receipt: what was paid for, when, and whether the payment still counts. */
 export interface Receipt extends PageBase {
   /**
-   * The receipt's number, by which `/receipt/:id` finds it again: the id of the checkout that it is for. A paywall's
-   * payment, and a payment that was accepted beside its checkout's own, has only its own id.
+   * The receipt's number, by which `/receipt/:id` finds it: the id of its checkout. A paywall's payment, and one that
+   * was accepted in addition to its checkout's own, has only its own id.
    */
   id: string
   what: string | null
   amount: string
   paidAt: Date
-  /** The transactions that paid it; empty where `reservation` has them. */
+  /** The transactions that paid it; empty if `reservation` has them. */
   txHashes: string[]
-  /** The way back to the merchant; null where none is named, and where nothing was paid. */
+  /** The way back to the merchant; null if none is set or nothing was paid. */
   redirectUrl: string | null
   /** The notice above it; undefined while the payment counts. */
   ended?: "reversed" | "returned" | "released" | "refunded" | undefined
-  /** What its receipts that can be verified are about: the payment, or the calls of an escrow. */
+  /** The subjects of its verifiable receipts: the payment, or the calls of an escrow. */
   abouts: string[]
-  /** For a payment that was reserved first: what moved, with the transactions. */
+  /** For a payment that was reserved first: the movements with their transactions. */
   reservation?: Reservation
 }
 
-/** The receipt of a payment, by its id or by its checkout's; `PAYMENT_NOT_FOUND`. */
+/** The receipt of a payment, by its id or its checkout's; throws `PAYMENT_NOT_FOUND`. */
 export const receiptOf = async (ctx: TxContext, id: string, lang: Language): Promise<Receipt> =>
   (await reservedReceipt(ctx, id, lang)) ?? (await paymentReceipt(ctx, id, lang))
 
 /**
- * The receipt of a checkout that was reserved first, once something was captured or released; undefined for any other.
+ * The receipt of a checkout that was reserved first, once an amount was captured or released; undefined for any other.
  */
 async function reservedReceipt(ctx: TxContext, id: string, lang: Language): Promise<Receipt | undefined> {
   const session = await ctx.db.selectFrom("checkout_sessions").selectAll().where("id", "=", id).executeTakeFirst()
@@ -86,7 +83,7 @@ const ended = new Map<Row<"checkout_sessions">["status"], Receipt["ended"]>([
   ["voided", "released"],
 ])
 
-/** The payment that a session's receipt is for: the one that paid it, or else one that once did, or was returned. */
+/** The payment of a session's receipt: the one that paid it, or one that once did or was returned. */
 async function ownPayment(ctx: TxContext, sessionId: string): Promise<string | undefined> {
   const row = await ctx.db
     .selectFrom("payments")
@@ -133,14 +130,14 @@ async function paymentReceipt(ctx: TxContext, id: string, lang: Language): Promi
   }
 }
 
-/** The surplus of a granted payment, while it needs the merchant's decision; in base units. */
+/** A granted payment's surplus that still needs the merchant's decision, in base units. */
 async function openSurplus(ctx: TxContext, { id, status }: Row<"payments">): Promise<bigint | undefined> {
   if (status !== "granted") return undefined
   const surplus = ctx.db.selectFrom("surpluses").select("amount").where("payment_id", "=", id)
   return (await surplus.where("state", "=", "open").executeTakeFirst())?.amount
 }
 
-/** The claim of an open payment; `data` is null where the payment is not open. `PAYMENT_NOT_FOUND`. */
+/** The claim page of a payment; `data` is null unless it is open. Throws `PAYMENT_NOT_FOUND`. */
 export async function returnPage(
   ctx: TxContext,
   id: string,
@@ -167,7 +164,7 @@ export async function returnPage(
   }
 }
 
-/** The page of a payment link; `data` is null where the link starts no more checkouts. `LINK_NOT_FOUND`. */
+/** A payment link's page; `data` is null if it starts no more checkouts. Throws `LINK_NOT_FOUND`. */
 export async function linkPage(
   ctx: TxContext,
   slug: string,
@@ -186,7 +183,7 @@ export async function linkPage(
   }
 }
 
-/** The paywall that a slug names; undefined for none. */
+/** The id of the paywall with a slug; undefined for none. */
 export async function paywallOfSlug(ctx: TxContext, slug: string): Promise<string | undefined> {
   const row = await ctx.db.selectFrom("paywalls").select("id").where("slug", "=", slug).executeTakeFirst()
   return row?.id

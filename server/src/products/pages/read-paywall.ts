@@ -1,4 +1,4 @@
-/** Reads what the page of a paywall shows: what it sells, and the state of one address's payment. */
+/** Reads the data of a paywall's page: its offer, and the state of one address's payment. */
 import { catalogues } from "../../../../web/src/i18n/all.ts"
 import type { Language } from "../../../../web/src/i18n/languages.ts"
 import type { PaywallPage, PaywallStatus } from "../../../../web/src/page-data.ts"
@@ -24,7 +24,7 @@ export interface Payer {
   txHash?: Hash | undefined
 }
 
-/** The data of a paywall's page; `PAYWALL_NOT_FOUND`. */
+/** The data of a paywall's page; throws `PAYWALL_NOT_FOUND`. */
 export async function paywallPage(ctx: TxContext, id: string, lang: Language): Promise<PaywallPage> {
   const row = await publicPaywall(ctx, id)
   const network = networkOf(ctx.chain, row.chain_id)
@@ -45,7 +45,7 @@ export async function paywallPage(ctx: TxContext, id: string, lang: Language): P
   }
 }
 
-/** The state of a paywall for one payer; `PAYWALL_NOT_FOUND`. */
+/** The state of a paywall for one payer; throws `PAYWALL_NOT_FOUND`. */
 export async function paywallStatus(ctx: TxContext, id: string, payer: Payer): Promise<PaywallStatus> {
   const row = await publicPaywall(ctx, id)
   const network = networkOf(ctx.chain, row.chain_id)
@@ -91,7 +91,7 @@ export async function paywallStatus(ctx: TxContext, id: string, payer: Payer): P
   }
 }
 
-/** The state of a submission, or undefined where there is none. */
+/** The state of a submission; undefined without one. */
 async function stateOf(ctx: TxContext, { id }: Row<"paywalls">, txHash: Hash, address: Address) {
   return await paymentState(ctx, id, txHash, address).catch(error => {
     if (error instanceof ApiError && error.code === "PAYMENT_NOT_FOUND") return undefined

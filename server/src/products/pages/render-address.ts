@@ -13,8 +13,8 @@ import { type Html, html } from "./html.ts"
 const WHOLE_E4 = 1_000_000
 
 /**
- * The card of an address. It names no merchant: anyone can look up an address of the chain here, and would learn whom
- * it belongs to.
+ * The card of an address. It names no merchant, because anyone can look up an address of the chain here and would learn
+ * its owner.
  */
 export function addressBody(ctx: TxContext, t: Translate, lang: Language, { row, payees }: CommittedTerms): Html {
   const code = (address: typeof row.address) => html`<code dir="ltr">${checksummed(address)}</code>`

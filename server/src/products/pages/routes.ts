@@ -1,6 +1,6 @@
 /**
- * The pages for payers: HTML, the files of its script, and the stream of a payment's states. They count only in the
- * limit `pages`.
+ * The payers' pages: HTML, script files, and the stream of a payment's states. They count only towards the limit
+ * `pages`.
  */
 import type { FastifyReply, FastifyRequest } from "fastify"
 import { catalogues } from "../../../../web/src/i18n/all.ts"
@@ -38,7 +38,7 @@ import { receiptPages } from "./receipt-routes.ts"
 import { addressBody } from "./render-address.ts"
 import { type Page, pageSender, type SendPage } from "./send-page.ts"
 
-/** How often states are read again while money is on its way: new confirmations cause no wake-up. */
+/** How often states are read while money is on its way, because new confirmations cause no wake-up. */
 const BUSY_PAUSE_MS = 1_500
 const PAUSE_MS = 5_000
 
@@ -90,7 +90,7 @@ function checkoutRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
       },
       tend: async () => (isEnding ? await keepWatched(ctx, sessionId) : undefined),
       isOver: isSettled,
-      // A payment that is captured at once is on its way while it is `authorized`.
+      // A payment with immediate capture is still on its way while it is `authorized`.
       pauseMs: ({ status }) => (status === "verifying" || status === "authorized" ? BUSY_PAUSE_MS : PAUSE_MS),
     }
   }
@@ -112,7 +112,7 @@ function paywallRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
       return { title: `${data.name} · ${data.merchant}`, body: payBody(t, data), base: data, framed: true, data }
     })
   })
-  // It starts a checkout, and counts in the limits like the start of a link's checkout. A HEAD must start nothing.
+  // It starts a checkout and counts in the limits like a link's checkout. A HEAD must start nothing.
   app.get("/paywall/:id/subscribe", { schema: hidden, exposeHeadRoute: false }, async (request, reply) => {
     refuseBackground(request, reply)
     const { id } = request.params as { id: string }
@@ -132,7 +132,7 @@ function paywallRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
     const { address, txHash } = request.query as { address?: unknown; txHash?: unknown }
     const payer = { address: parseAddress(address), txHash: parseHash(txHash) }
     return {
-      // Access is each payer's own.
+      // Each payer has its own access.
       key: ["paywall page", id, payer.address, payer.txHash],
       names: [id, payerName(id, payer.address)],
       read: async () => await paywallStatus(await reading(ctx), id, payer),
@@ -149,7 +149,7 @@ function paywallRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   )
 }
 
-/** `/p/:slug`, and the target of its form for pages without a script. */
+/** `/p/:slug`, and its form's target for pages without a script. */
 function linkRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   app.get("/p/:slug", { schema: hidden }, async (request, reply) => {
     const { slug } = request.params as { slug: string }
@@ -158,7 +158,7 @@ function linkRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
     return await sendPage(request, reply, (t, lang) => shownLink(ctx, slug, lang, t))
   })
 
-  // Counts in the limits like `POST /api/pay/sessions`. A HEAD must start nothing.
+  // Counts towards the limits like `POST /api/pay/sessions`. A HEAD must start nothing.
   app.get("/p/:slug/start", { schema: hidden, exposeHeadRoute: false }, async (request, reply) => {
     const { slug } = request.params as { slug: string }
     refuseBackground(request, reply)
@@ -175,13 +175,13 @@ function linkRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   })
 }
 
-/** What browsers name a request with that loads a page before anybody asked for it: the present header, and older ones. */
+/** The headers by which browsers mark a request that loads a page ahead: the current one, and older ones. */
 const AHEAD = ["sec-purpose", "purpose", "x-purpose", "x-moz"]
 
 /**
- * Throws `FORBIDDEN` for a request that nobody made by a click. Any site can make its visitors' browsers request a URL, for
- * example as a picture; and browsers load pages ahead. A browser uses nothing of an answer that is an error, and asks
- * again on the click; it would show a 204 as the page.
+ * Throws `FORBIDDEN` for a request that nobody made by a click. Any site can make its visitors' browsers request a URL,
+ * for example as an image, and browsers load pages ahead. A browser discards an error and asks again on the click, but
+ * would show a 204 as the page.
  */
 function refuseBackground({ headers }: FastifyRequest, reply: FastifyReply): void {
   const { "sec-fetch-site": site, "sec-fetch-dest": dest } = headers
@@ -202,7 +202,7 @@ function languageIn(request: FastifyRequest): string {
   return Object.hasOwn(catalogues, String(lang)) ? `?lang=${lang}` : ""
 }
 
-/** The page of a link, or of one that starts no more checkouts, with the fault in what was typed. */
+/** A link's page, or the page of an ended link, with the fault in the typed input. */
 async function shownLink(ctx: Context, slug: string, lang: Language, t: Translate, fault?: ApiError): Promise<Page> {
   const { base, data } = await linkPage(await reading(ctx), slug, lang)
   if (!data) {
@@ -240,7 +240,7 @@ function otherRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   })
 }
 
-/** `/logo/:hash`: merchants' logos. Browsers keep them for a year, as a changed logo has another name. */
+/** `/logo/:hash`: merchants' logos. Browsers cache them for a year, because a changed logo has another name. */
 function logoRoute(app: Server, ctx: Context): void {
   app.get("/logo/:hash", { schema: hidden }, async (request, reply) => {
     const { logo, logo_type } = (await logoOf(await reading(ctx), (request.params as { hash: string }).hash)) ?? {}
@@ -249,7 +249,7 @@ function logoRoute(app: Server, ctx: Context): void {
       "content-type": logo_type,
       "cache-control": "public, max-age=31536000, immutable",
       "x-content-type-options": "nosniff",
-      // Opened on its own, a logo can do nothing, whatever its bytes are.
+      // A logo opened directly can do nothing, whatever its bytes are.
       "content-security-policy": "default-src 'none'; sandbox",
       "cross-origin-resource-policy": "same-origin",
     })

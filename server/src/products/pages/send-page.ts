@@ -1,4 +1,4 @@
-/** Sends a page: its language, its policy, its errors. */
+/** Sends a page with its language, policy and errors. */
 import { brotliCompressSync, constants } from "node:zlib"
 import type { FastifyReply, FastifyRequest } from "fastify"
 import { catalogues } from "../../../../web/src/i18n/all.ts"
@@ -17,7 +17,7 @@ import { contentPolicy, documentOf, type Html, html } from "./html.ts"
 export interface Page {
   title: string
   body: Html
-  /** The merchant's facts; undefined where the page belongs to no merchant. */
+  /** The merchant's facts; undefined if the page belongs to no merchant. */
   base?: PageBase
   /** Whether the merchant's allowed sites may show it in a frame. */
   framed?: boolean
@@ -50,8 +50,7 @@ export function pageSender(ctx: Context, assets: Assets): SendPage {
 }
 
 /**
- * For a browser that opens a URL which is no page: sends a page that says what went wrong. Other clients get JSON, as
- * everywhere.
+ * Sends a page with the error to a browser that opens a URL which is no page. Other clients get JSON, as everywhere.
  */
 export const browserErrors =
   (assets: Assets): ErrorPage =>
@@ -65,16 +64,16 @@ export const browserErrors =
     return documentFor(request, reply, assets, { lang, ...errorPage(translator(catalogues[lang]), code, lang) })
   }
 
-/** The errors that a person who follows a link can meet. */
+/** The errors that a person who follows a link can see. */
 const shownToBrowsers: ErrorCode[] = ["NOT_FOUND", "VALIDATION_ERROR", "RATE_LIMITED"]
 
 function languageFor(request: FastifyRequest): Language {
-  // Read from the raw URL: a URL that can't be decoded has no parsed query, and its error page has a language too.
+  // Read from the raw URL, because an undecodable URL has no parsed query but its error page needs a language.
   const [, lang] = /[?&]lang=(\w+)/.exec(request.url) ?? []
   return languageOf(lang, request.headers["accept-language"])
 }
 
-/** The whole document with its headers, compressed where the visitor accepts that. */
+/** The whole document with its headers, compressed if the visitor accepts it. */
 function documentFor(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -87,12 +86,12 @@ function documentFor(
   const text = documentOf({ lang, entry, style, framed: frames.length > 0, ...page })
   reply.type("text/html; charset=utf-8")
   reply.headers({
-    // Back would show an old page from a cache, with an amount and an address, of what is paid since.
+    // Otherwise, Back could show a cached page with the amount and address of a paid checkout.
     "cache-control": "no-store",
     vary: "accept, accept-encoding, accept-language",
     "content-security-policy": contentPolicy({ style, frames }),
     "x-content-type-options": "nosniff",
-    // The URL of a page is the only secret that opens it, so it is not sent to others.
+    // A page's URL is the only secret that opens it, so it is not sent to other sites.
     "referrer-policy": "no-referrer",
   })
   if (!acceptsBrotli(request.headers["accept-encoding"])) return text
@@ -100,7 +99,7 @@ function documentFor(
   return brotliCompressSync(text, { params: { [constants.BROTLI_PARAM_QUALITY]: 4 } })
 }
 
-/** Unknown ids and paths do not exist; too many requests have to wait; everything else is this service's fault. */
+/** Unknown ids and paths are not found, too many requests must wait, and everything else is the service's fault. */
 function errorPage(t: Translate, code: ErrorCode, lang: Language): Page {
   const isMissing = code !== "RATE_LIMITED" && errorTable[code].status < 500
   const title = t(isMissing ? "notFound" : "serverFailed")

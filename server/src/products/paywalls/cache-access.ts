@@ -1,8 +1,8 @@
 /**
- * This process's cache of access, kept while it lasts. It holds only access that exists: for an address without access,
- * the database is read each time. The database notifies of each change in the order of the commits. So access that
- * another process revoked leaves this cache after a round trip, and access that this process revoked leaves it at once.
- * While notifications can't be relied on, everything is read from the database.
+ * This process's cache of existing access, kept while it lasts. Addresses without access are read from the database
+ * each time. The database notifies each change in commit order. Access revoked by another process leaves this cache
+ * after a round trip, and access revoked by this process immediately. While notifications are unreliable, everything is
+ * read from the database.
  */
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 import type { Context, TxContext } from "../../platform/context.ts"
@@ -12,29 +12,28 @@ export interface Access {
   txHash: Hash
 }
 
-/** What was read, and whether the database notifies of every change to it. */
+/** The result of a read, and whether the database notifies every change to it. */
 export interface ReadAccess {
   access: Access | undefined
   isNotified: boolean
 }
 
-/** Returns an address's access: at once where it is in the cache, as for most calls. */
+/** Returns an address's access, immediately if it is cached, as for most calls. */
 export type KnownAccess = (paywallId: string, address: Address) => Access | undefined | Promise<Access | undefined>
 
-/** About 43 MB (measured). When the cache reaches this size it is emptied. */
+/** About 43 MB (measured). A cache of this size is emptied. */
 const MAX_KNOWN = 100_000
-/** After this time an entry is read again. The read also keeps the paywall's address watched. */
+/** An entry is read again after this time. The read also keeps the paywall's address watched. */
 const LONGEST_MS = 600_000
 
-/** Opens a cache of what `read` returns. It keeps each answer as long as it is true. */
+/** Opens a cache of what `read` returns, and keeps each answer while it is true. */
 export function openKnownAccess(
   ctx: Pick<Context, "wakes" | "now">,
   read: (paywallId: string, address: Address) => Promise<ReadAccess>,
 ): KnownAccess {
   const known = new Map<string, Access & { readAt: number }>()
   /**
-   * Reads in progress. A change notified meanwhile removes its key, because the read may have happened before the
-   * change.
+   * Reads in progress. A concurrent notification removes the key, because the read may have happened before the change.
    */
   const reading = new Map<string, Promise<Access | undefined>>()
   const forget = (key: string) => {
@@ -84,9 +83,6 @@ export function openKnownAccess(
 
 const keyOf = (paywallId: string, address: Address): string => `${paywallId} ${address}`
 
-/**
- * Removes an address's access from this process's cache when the transaction commits. The database notifies other
- * processes.
- */
+/** Removes an address's access from this process's cache on commit. The database notifies other processes. */
 export const accessChanged = (ctx: TxContext, paywallId: string, address: Address): void =>
   ctx.onCommit(() => ctx.wakes.changedHere("access", keyOf(paywallId, address)))

@@ -4,7 +4,7 @@ import type { TxContext } from "../../platform/context.ts"
 import type { ErrorDetail } from "../../platform/errors.ts"
 import { ownProduct } from "../checkouts/manage-catalog.ts"
 
-/** Returns the faults of the product whose subscriptions are to open a paywall; none where no product is given. */
+/** Returns the faults of the product whose subscriptions open a paywall; none without a product. */
 export async function subscriptionFaults(
   ctx: TxContext,
   merchantId: string,

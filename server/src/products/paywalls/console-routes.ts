@@ -36,7 +36,7 @@ import {
 
 const tags = ["paywalls"]
 
-/** The columns of a paywall that a list shows. */
+/** The columns of a paywall in a list. */
 const listed = [
   "id",
   "name",
@@ -98,7 +98,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
     async (request, reply) => {
       const read = await reading(ctx)
       const merchantId = await callingMerchant(request)
-      // The list leaves out the content: up to 64 KB each.
+      // The list leaves out the content, which has up to 64 KB each.
       const { active, q, ...page } = request.query
       const conditions = catalogConditions(merchantId, { active, q }, { name: "name", hasSlug: true })
       const query = read.db.selectFrom("paywalls").select(listed).where(conditions)
@@ -202,7 +202,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
       const { paywall, network } = await readPaywall(read, merchantId, request.params.id)
       const query = read.db
         .selectFrom("grants")
-        // Every grant has a payment. With a left join, the query for the total leaves the join out.
+        // Every grant has a payment. With a left join, the query for the total skips the join.
         .leftJoin("payments", "payments.id", "grants.payment_id")
         .selectAll("grants")
         .select(sql<bigint>`payments.amount`.as("amount"))

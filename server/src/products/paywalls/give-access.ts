@@ -12,9 +12,9 @@ import { notifyPayment } from "./notify-payment.ts"
 import { callsOf } from "./paywall.ts"
 
 /**
- * Gives access for a payment that has become `granted`, or restores the access that a reorg had removed. Where the
- * merchant had revoked the access, the payment is granted again but gives none. Call it in the transaction that granted
- * the payment, under the payer's access row, which must be folded afterwards.
+ * Gives access for a newly `granted` payment, or restores access that a reorg removed. If the merchant revoked the
+ * access, the payment is granted again but gives none. Call it in the granting transaction, under the payer's access
+ * row, which must be folded afterwards.
  */
 export async function giveAccess(
   ctx: SellingTx,
@@ -29,7 +29,7 @@ export async function giveAccess(
   ctx.log.info({ paymentId, paywallId: paywall.id, payer, txHash: tx_hash }, "payment granted")
 }
 
-/** Writes the grant, or restores it after a reorg. False where the merchant revoked it: it stays revoked. */
+/** Writes the grant, or restores it after a reorg. False if the merchant revoked it, which is final. */
 async function writeGrant(
   ctx: TxContext,
   paywall: Row<"paywalls">,
@@ -65,7 +65,7 @@ async function writeGrant(
   return true
 }
 
-/** Revokes the access that a payment had bought, unless it is revoked already. */
+/** Revokes the access of a payment, unless it is already revoked. */
 export async function takeAccess(ctx: TxContext, paymentId: string): Promise<void> {
   await ctx.db
     .updateTable("grants")

@@ -1,9 +1,9 @@
 /** Folds grants into access. Pure. */
 
-/** "For ever", as every answer formats it. */
+/** "Forever" in the form of all answers. */
 export const FOREVER = new Date("9999-12-31T23:59:59.999Z")
 
-/** A grant that was not revoked. `durationS` null: for ever. `calls` null: as many as fit into its time. */
+/** A grant that was not revoked. `durationS` null: forever. `calls` null: unlimited within its time. */
 export interface LiveGrant {
   grantedAt: Date
   durationS: bigint | null
@@ -11,16 +11,16 @@ export interface LiveGrant {
   callsUsed: number
 }
 
-/** What a list of grants adds up to. */
+/** The sum of a list of grants. */
 export interface Fold {
-  /** When access began and when it ends, without a gap between; null without a grant. */
+  /** When continuous access started and when it ends; null without a grant. */
   since: Date | null
   expiresAt: Date | null
-  /** The calls that are left; null: as many as fit into the time, for now. */
+  /** The remaining calls; null while they are unlimited. */
   callsLeft: number | null
   /**
-   * `callsKept`: the calls that are left once they are counted. `freeUntil`: until then they are not counted; null:
-   * they are.
+   * `callsKept`: the remaining calls once they are counted. `freeUntil`: until then they are not counted; null if they
+   * are.
    */
   callsKept: number
   freeUntil: Date | null
@@ -29,12 +29,11 @@ export interface Fold {
 const NO_GRANTS: Fold = { since: null, expiresAt: null, callsLeft: null, callsKept: 0, freeUntil: null }
 
 /**
- * Folds these grants, in the order they were granted. Each adds its whole duration to the time left when it is granted,
- * whether its call is used by then or not. A call can be used as long as the time that its grant added to lasts; calls
- * left when all time has run out are lost. Calls are not counted until the time of a grant without a number of calls is
- * over (its own time and what was left before it). `callsLeft` is null until then, and the grants must be folded again
- * afterwards. `before` is the fold of all earlier grants, so that for a payer with thousands only the newest are
- * folded.
+ * Folds these grants in grant order. Each adds its whole duration to the remaining time at its grant, whether or not
+ * its call is used by then. A call stays usable during the time that its grant extended; when all time has run out,
+ * remaining calls are lost. Calls count only after the time of a grant without a number of calls (its own time and the
+ * time left before it). `callsLeft` is null until then, and the grants must be folded again afterwards. `before` is the
+ * fold of all earlier grants, so a payer with thousands needs only the newest folded.
  *
  * @example two grants of 300 s and one call at 12:00:00 and 12:01:00 are two calls until 12:10:00
  */

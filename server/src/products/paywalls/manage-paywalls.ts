@@ -1,4 +1,4 @@
-/** What a merchant does with its paywalls. */
+/** Creates and changes a merchant's paywalls, and revokes grants. */
 import type { Approval } from "../../account/identity/check-wallet-lock.ts"
 import { payoutAddressOn } from "../../account/identity/read-payout-addresses.ts"
 import { approverOf } from "../../ledger/deposits/find-parties.ts"
@@ -24,7 +24,7 @@ import { paidNow } from "./queries.ts"
 import { foldAccess, lockAccess } from "./read-access.ts"
 import type { PaywallChange, PaywallCreate } from "./schema.ts"
 
-/** Creates a paywall with a receiving address of its own; `PAYMENTS_PAUSED`. Call it inside a transaction. */
+/** Creates a paywall with its own receiving address. Throws `PAYMENTS_PAUSED`. Call it inside a transaction. */
 export async function createPaywall(ctx: TxContext, merchantId: string, body: PaywallCreate): Promise<Row<"paywalls">> {
   const network = networkAsked(ctx.chain, body.chain)
   const split = await recipientSetOf(ctx, merchantId, body.splitId)
@@ -35,7 +35,7 @@ export async function createPaywall(ctx: TxContext, merchantId: string, body: Pa
   if (typeof price !== "bigint" || faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
 
   await assertSelling(ctx, network)
-  // Locked until the commit: a concurrent change of the payout address then sees this paywall, or this sees the change.
+  // Locked until the commit, so that a concurrent change of payout address and this see each other.
   await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchantId).forShare().execute()
   const owner = await payoutAddressOn(ctx, merchantId, network)
   const now = ctx.now()
@@ -90,7 +90,7 @@ export async function changePaywall(
   return await orSlugTaken(
     inTransaction(ctx, async ctx => {
       await approval?.hold(ctx)
-      // Ownership is checked first, without a lock: splits are locked before the paywalls that use them.
+      // Ownership is checked first, without a lock, because splits are locked before the paywalls that use them.
       const known = await ownPaywall(ctx, merchantId, id).executeTakeFirst()
       if (!known) throw new ApiError("PAYWALL_NOT_FOUND")
       const asksForSplit = body.splitId !== undefined || body.price !== undefined
@@ -115,7 +115,7 @@ export async function changePaywall(
       if (typeof price !== "bigint" || faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
       const active = body.active ?? before.active
       const rerouted = body.splitId !== undefined && body.splitId !== before.split_id
-      // The address commits to who is paid, so another split needs another address.
+      // The address commits to the payees, so another split needs another address.
       if (rerouted) await moveDeposit(ctx, network, id, { price, active, recipientSetId: split?.setId ?? null })
       else if (price !== before.price || active !== before.active) await openVersion(ctx, id, { price, active })
       if (body.splitId !== undefined) await emitAttached(ctx, merchantId, id, before.split_id, body.splitId)
@@ -149,12 +149,12 @@ export async function changePaywall(
   )
 }
 
-/** A paywall that is being created: it sells no subscriptions yet. */
+/** The value for a new paywall, which sells no subscriptions yet. */
 export const NO_PRODUCT = { subscription_product_id: null }
 
 /**
- * The splits of what a paywall's subscriptions pay, before and after they are of another product, or of none. `after` is
- * undefined where that does not change.
+ * The splits of a paywall's subscription payments before and after a change of product. `after` is undefined if the
+ * split does not change.
  */
 export async function subscriptionSplits(
   ctx: TxContext,
@@ -169,14 +169,14 @@ export async function subscriptionSplits(
   return { of, before: (await splitOf(present)) ?? null, after: await splitOf(productId) }
 }
 
-/** Emits the event when what a paywall's subscriptions pay goes to another split, or to none. */
+/** Emits an event if the paywall's subscription payments move to another split, or to none. */
 async function emitSold(ctx: TxContext, before: Row<"paywalls">, productId: string | null | undefined): Promise<void> {
   const { id, merchant_id: merchantId, subscription_product_id: present } = before
   const sold = await subscriptionSplits(ctx, merchantId, before, productId)
   if (sold.after !== undefined) await emitAttached(ctx, merchantId, id, sold.before, sold.after, productId ?? present)
 }
 
-/** Locks the merchant's paywall until the transaction ends; `PAYWALL_NOT_FOUND` for anyone else's. */
+/** Locks the merchant's paywall until the transaction ends; throws `PAYWALL_NOT_FOUND` for another's. */
 async function lockPaywall(ctx: TxContext, merchantId: string, id: string): Promise<Row<"paywalls">> {
   const row = await ownPaywall(ctx, merchantId, id).forNoKeyUpdate().executeTakeFirst()
   if (!row) throw new ApiError("PAYWALL_NOT_FOUND")
@@ -186,7 +186,7 @@ async function lockPaywall(ctx: TxContext, merchantId: string, id: string): Prom
 const ownPaywall = (ctx: TxContext, merchantId: string, id: string) =>
   ctx.db.selectFrom("paywalls").selectAll().where("id", "=", id).where("merchant_id", "=", merchantId)
 
-/** The merchant's paywall with its present receiving address; `PAYWALL_NOT_FOUND` for anyone else's. */
+/** The merchant's paywall with its current receiving address; throws `PAYWALL_NOT_FOUND` for another's. */
 export async function readPaywall(ctx: TxContext, merchantId: string, id: string) {
   const paywall = await ownPaywall(ctx, merchantId, id).executeTakeFirst()
   if (!paywall) throw new ApiError("PAYWALL_NOT_FOUND")
@@ -197,14 +197,14 @@ export async function readPaywall(ctx: TxContext, merchantId: string, id: string
   }
 }
 
-/** The address where a paywall is paid now, and its factory. */
+/** A paywall's current receiving address, and its factory. */
 export async function payToOf(ctx: TxContext, paywallId: string) {
   const row = await paidNow(ctx.db, paywallId)
   if (!row) throw new Error(`the paywall ${paywallId} has no receiving address`)
   return row
 }
 
-/** Revokes a live grant, once; `NOT_FOUND` for any other. Access loses exactly the grant's own time. */
+/** Revokes a live grant once; access loses exactly the grant's time. Throws `NOT_FOUND` for any other. */
 export async function revokeGrant(
   ctx: Context,
   paywallId: string,

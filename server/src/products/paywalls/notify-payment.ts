@@ -1,4 +1,4 @@
-/** What merchants are notified of about their paywalls. */
+/** The events about paywall payments. */
 import { sql } from "kysely"
 import { emit } from "../../account/webhooks/emit.ts"
 import { notifyPaid, notifyReversed } from "../../ledger/settlement/notify-paid.ts"
@@ -11,9 +11,8 @@ import type { Row } from "../../platform/db/schema.ts"
 import { columnsOf } from "../../platform/db/whole-rows.ts"
 
 /**
- * Emits that a payment granted access, or that a reorg removed the payment. Call it inside the transaction that does
- * so, after the payment and its grant are written. A payment that comes back is emitted again, and so is its next
- * reversal.
+ * Emits that a payment granted access, or that a reorg removed it. Call it inside that transaction, after the payment
+ * and its grant are written. A payment that returns is emitted again, and so is its next reversal.
  */
 export async function notifyPayment(
   ctx: SellingTx,
@@ -36,7 +35,7 @@ export async function notifyPayment(
   const { amount, currency } = (await amountFormatter(ctx, [payment]))(payment)
   const sequence = await nextSequence(ctx, "payments", paymentId)
   const data = { ...dataOf(payment, network), amount, currency, sequence }
-  // The time of the grant distinguishes this event from the one after a reversal.
+  // The grant's time distinguishes this event from the one after a reversal.
   const dedupeKey = `paywall.${change}:${paymentId}:${grantedAt}`
   if (change === "granted") {
     await emit(ctx, { ...common, type: "paywall.granted", dedupeKey, data: { ...data, grantedAt } })

@@ -1,9 +1,9 @@
 /**
- * How transfers become payments. Pure: it takes what the chain and the merchant said, and returns what has to happen.
+ * How transfers become payments. Pure: it takes facts of the chain and the merchant, and returns what must happen.
  *
- * Glossary: a *transfer* is one Transfer log to a receiving address; a *submission* is a buyer's hint at a transaction;
- * a *payment* is one or more transfers of one sender that together reached the price; a *claim* says which payment a
- * transfer counts for; a *grant* is the access that a payment bought.
+ * Glossary: a *transfer* is one Transfer log to a receiving address. A *submission* is a buyer's hint at a transaction.
+ * A *payment* is one sender's transfers that together reached the price. A *claim* says which payment a transfer counts
+ * for. A *grant* is the access that a payment bought.
  */
 
 const SECOND_MS = 1_000
@@ -14,11 +14,11 @@ const DAY_MS = 24 * HOUR_MS
 export const ADD_UP_MS = 7 * DAY_MS
 /** A transfer that nobody submits is settled for its sender after this time. */
 export const UNSUBMITTED_MS = 600 * SECOND_MS
-/** How long a payer may still pay an old price, and the like, after it changed. */
+/** How long a payer may still pay an old price after a change. */
 export const QUOTE_MS = HOUR_MS
 /**
- * Block times are whole seconds, from other people's clocks. A version that began up to a minute after a block's time
- * counts as begun, in the payer's favour.
+ * Block times are whole seconds from other clocks. In the payer's favour, a version that started up to a minute after a
+ * block's time counts as started.
  */
 const CLOCK_SLACK_MS = 60 * SECOND_MS
 
@@ -33,12 +33,12 @@ export interface Version {
 }
 
 /**
- * The least price that a transfer to this deposit, mined at this time, had to reach: of all versions with that deposit
- * in force then or up to an hour before. Undefined when there was none, or when the paywall was switched off.
+ * The lowest price that a transfer to this deposit, mined at this time, had to reach. It considers all versions with
+ * that deposit in force then, or up to an hour before. Undefined if there was none, or if the paywall was off.
  */
 export function priceAt(versions: readonly Version[], depositId: bigint, minedAt: Date): bigint | undefined {
   const t = minedAt.getTime()
-  // Nobody can know an address before its first version begins, so that version counts whatever the block's time says.
+  // Nobody can know an address before its first version starts, so that version counts whatever the block's time is.
   const first = Math.min(...versions.filter(version => version.depositId === depositId).map(version => version.n))
   const began = (version: Version) => version.n === first || version.fromAt.getTime() <= t + CLOCK_SLACK_MS
   const endedBefore = (version: Version, when: number) => version.untilAt !== null && version.untilAt.getTime() <= when
@@ -50,8 +50,8 @@ export function priceAt(versions: readonly Version[], depositId: bigint, minedAt
 }
 
 /**
- * Returns the versions that {@link priceAt} needs for transfers mined from a time on. A merchant may have made thousands
- * before, and a stranger thousands of transfers.
+ * Returns the versions that {@link priceAt} needs for transfers mined from a time. A merchant may have thousands of
+ * older ones, and a stranger may send thousands of transfers.
  */
 export function versionsFrom(versions: readonly Version[], since: Date): Version[] {
   const firsts = new Map<bigint, number>()
@@ -67,24 +67,24 @@ export interface OpenTransfer {
   id: bigint
   value: bigint
   minedAt: Date
-  /** The price that it had to reach; undefined: nothing was for sale at its address then. */
+  /** The price that it had to reach; undefined if nothing was for sale at its address then. */
   price: bigint | undefined
   /**
-   * Submitted by its sender, or older than {@link UNSUBMITTED_MS}. A transfer that is not ready only completes a
-   * payment of ready ones.
+   * Submitted by its sender, or older than {@link UNSUBMITTED_MS}. Other transfers only complete a payment of ready
+   * ones.
    */
   ready: boolean
 }
 
 export interface Folded {
-  /** Each is one payment: its transfers in order; the last one reached the price. */
+  /** Each is one payment: its transfers in order, of which the last one reached the price. */
   paid: OpenTransfer[][]
   /**
-   * Transfers that did not reach the price, with their sum and the price. A part too old to add up with the others is
-   * on its own.
+   * Transfers that did not reach the price, with their sum and the price. A part too old to add up with the rest is
+   * separate.
    */
   short: { transfers: OpenTransfer[]; received: bigint; price: bigint }[]
-  /** Transfers that came when nothing was for sale at their address. */
+  /** Transfers that arrived when nothing was for sale at their address. */
   late: OpenTransfer[]
 }
 
@@ -94,8 +94,8 @@ const timeOf = ({ minedAt }: Pick<OpenTransfer, "minedAt">): number => minedAt.g
 const sum = (parts: readonly { value: bigint }[]): bigint => parts.reduce((total, part) => total + part.value, 0n)
 
 /**
- * Adds up one sender's open transfers, in chain order, into as many payments as they reach. A transfer that is not
- * ready is taken only to complete one. Together they have to reach their {@link minPrice}.
+ * Adds up one sender's open transfers, in chain order, into as many payments as possible. A transfer that is not ready
+ * is used only to complete one. Together they must reach their {@link minPrice}.
  */
 export function foldTransfers(open: readonly OpenTransfer[]): Folded {
   const late = open.filter(transfer => transfer.price === undefined && transfer.ready)
@@ -117,12 +117,12 @@ export function foldTransfers(open: readonly OpenTransfer[]): Folded {
 }
 
 /**
- * The transfers that are being added up. Anyone can send thousands, so nothing here looks at all of them for each: their
- * sum, and the newest time of each price, are kept.
+ * The transfers being added up. Anyone can send thousands, so no step scans all of them. It keeps their sum, and the
+ * newest time of each price.
  */
 function openWindow() {
   let parts: Priced[] = []
-  /** Those before it are dropped. */
+  /** Parts before this index were dropped. */
   let first = 0
   let received = 0n
   let newest = Number.NEGATIVE_INFINITY
@@ -153,7 +153,7 @@ function openWindow() {
     add,
     empty,
     isEmpty: () => first === parts.length,
-    /** Drops and returns the parts that were mined too long before or after a time to add up with a part of then. */
+    /** Drops and returns the parts mined too long before or after a time to add up with a part of that time. */
     dropFarFrom(t: number): Priced[] {
       if (t - oldest <= ADD_UP_MS && newest - t <= ADD_UP_MS) return []
       const isFar = (part: Priced) => Math.abs(t - timeOf(part)) > ADD_UP_MS
@@ -162,21 +162,21 @@ function openWindow() {
         for (const part of all) if (!isFar(part)) add(part)
         return all.filter(isFar)
       }
-      // In chain order, as they nearly always are, the oldest are the first. What they were offered at is long over.
+      // Transfers nearly always come in chain order, so the oldest are first. Their quoted prices expired long ago.
       const from = first
       for (let part = parts[first]; part && isFar(part); part = parts[++first]) received -= part.value
       oldest = parts[first]?.minedAt.getTime() ?? Number.POSITIVE_INFINITY
       return parts.slice(from, first)
     },
-    /** Whether they reach their {@link minPrice}. */
+    /** Whether the parts reach their {@link minPrice}. */
     isPaid: () => [...offered].some(([price, at]) => at >= newest - QUOTE_MS && received >= price),
   }
 }
 
 /**
- * The least price that any of these transfers mined in the last hour had to reach; those without a price are ignored.
- * So "send 0.01 more" stays true for an hour after a price change, as a quote does, and one base unit does not keep an
- * old price for a week.
+ * The lowest price that any of these transfers mined in the last hour had to reach, ignoring those without a price.
+ * "Send 0.01 more" therefore stays true for an hour after a price change, like a quote. One base unit can't keep an old
+ * price for a week.
  */
 export function minPrice(parts: readonly Pick<OpenTransfer, "price" | "minedAt">[]): bigint {
   const newest = parts.reduce((latest, part) => Math.max(latest, timeOf(part)), Number.NEGATIVE_INFINITY)

@@ -4,16 +4,16 @@ import type { ErrorDetail } from "../../platform/errors.ts"
 const PER_CALL_S = 300n
 const CONTENT_DATA_BYTES = 64 * 1024
 
-/** How long a payment gives access where the merchant does not set it, in seconds; null is for ever. */
+/** The default duration of a payment's access, in seconds; null for forever. */
 export const defaultDuration = (pricingModel: string): bigint | null =>
   pricingModel === "per_call" ? PER_CALL_S : null
 
-/** How many calls a payment gives; null is as many as fit into its time. */
+/** How many calls a payment buys; null for unlimited calls in its time. */
 export const callsOf = (pricingModel: string): number | null => (pricingModel === "per_call" ? 1 : null)
 
 /**
- * The duration after a change, in seconds: the given one; else the default of the new pricing model, if the duration
- * was the old model's default; else unchanged.
+ * The duration after a change, in seconds: the given one, or the new pricing model's default if it was the old model's
+ * default. Otherwise it stays unchanged.
  */
 export function durationAfter(
   before: { pricingModel: string; durationS: bigint | null },
@@ -25,7 +25,7 @@ export function durationAfter(
   return defaultDuration(change.pricingModel)
 }
 
-/** Returns the faults of a paywall's content that its schema does not find. */
+/** Returns the faults of a paywall's content that its schema misses. */
 export function contentFaults(content: { contentData?: unknown; contentUrl?: string | null }): ErrorDetail[] {
   const faults: ErrorDetail[] = []
   if (content.contentData && Buffer.byteLength(JSON.stringify(content.contentData)) > CONTENT_DATA_BYTES)

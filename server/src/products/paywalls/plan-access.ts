@@ -1,4 +1,4 @@
-/** Plans what to do with one sender's open transfers to a paywall. Pure. */
+/** Plans the handling of one sender's open transfers to a paywall. Pure. */
 import { type Failure, late, noBuyer, sanctioned, underpaid } from "../../ledger/scanner/submission-faults.ts"
 import { type Classified, rowsOf } from "../../ledger/settlement/classify.ts"
 import type { ClaimedTransfer, Paid, Plan, WaitingGroup } from "../../ledger/settlement/sellable.ts"
@@ -21,21 +21,21 @@ import {
 
 export type AccessTransfer = ClaimedTransfer & { payment_payer: Address | null }
 
-/** While a transfer's block may have been displaced, it is checked again after this time. */
+/** The wait before a transfer whose block may be displaced is checked again. */
 const SUSPECT_MS = 30_000
 
-/** The facts that the plan is made from. */
+/** The facts of the plan. */
 export interface AccessFacts {
   payer: Address
   network: NetworkInfo
   versions: readonly Version[]
-  /** Transactions that the sender has submitted. */
+  /** Transactions that the sender submitted. */
   submitted: ReadonlySet<Hash>
-  /** When the payments of agents were accepted, by {@link authorizedKey}. */
+  /** When agents' payments were accepted, by {@link authorizedKey}. */
   authorized: ReadonlyMap<string, Date>
   transfers: readonly Classified<AccessTransfer>[]
   screening: Screening
-  /** Whether a transfer of the sender was seen that is not confirmed yet. */
+  /** Whether the sender has an unconfirmed transfer. */
   isMoreComing: boolean
   now: Date
 }
@@ -50,14 +50,14 @@ export interface AccessPlan extends Plan {
   failed: Failed[]
 }
 
-/** The key of an authorization's payment in {@link AccessFacts}: it moves exactly its amount. */
+/** The key of an authorization's payment in {@link AccessFacts}, which moves exactly its amount. */
 export const authorizedKey = (hash: Hash, amount: bigint): string => `${hash} ${amount}`
 
-/** Plans what has to happen for this sender, and when to check again what can't be decided yet. */
+/** Plans what must happen for this sender, and when to check undecided transfers again. */
 export function planAccess(facts: AccessFacts): AccessPlan {
   const { transfers, screening, submitted, now } = facts
   const soon = new Date(now.getTime() + SUSPECT_MS)
-  // A transfer whose block may have been displaced is neither counted nor let go.
+  // A transfer whose block may be displaced is neither counted nor dropped.
   const considered = rowsOf(transfers.filter(each => each.stands))
   const sure = rowsOf(transfers.filter(each => each.sure && each.isSettlementToken))
   const wrong = rowsOf(transfers.filter(each => each.sure && !each.isSettlementToken))
@@ -90,7 +90,7 @@ export function planAccess(facts: AccessFacts): AccessPlan {
       failed: [{ hashes: hashesOf(sure), failure: noBuyer }],
     }
   const plan = planClear(facts, open, sure, wrong)
-  // Only what was submitted can fail. A flood leaves many parts that are too little.
+  // Only submitted transactions can fail. A flood leaves many small parts.
   const failed = plan.failed.flatMap(({ hashes, failure }): Failed[] => {
     const own = hashes.filter(hash => submitted.has(hash))
     return own.length > 0 ? [{ hashes: own, failure }] : []
@@ -139,8 +139,8 @@ const openTransfer = (facts: AccessFacts, row: AccessTransfer): OpenTransfer => 
 })
 
 /**
- * Returns when the price of a transfer was offered: for an agent's payment when it was accepted, as it was served for
- * that; an hour before its block at most, as a payer can carry an authorization out much later.
+ * Returns when the price of a transfer was offered. An agent's payment counts when it was accepted and served, up to an
+ * hour before its block, because a payer can execute an authorization much later.
  */
 function offeredAt({ authorized }: AccessFacts, { tx_hash, value, block_time: minedAt }: AccessTransfer): Date {
   const acceptedAt = authorized.get(authorizedKey(tx_hash, value))

@@ -1,4 +1,4 @@
-/** The rows of a paywall's state. Whoever reads at the same time shares each statement, however many paywalls. */
+/** The rows of a paywall's state. Concurrent reads share each statement, however many paywalls. */
 import { sql } from "kysely"
 import { wasAskedFor, watchEnds } from "../../ledger/deposits/make-deposits.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
@@ -18,7 +18,7 @@ export const paywallRow = gatherRows(async (db: Db, ids: readonly string[]) => {
   return new Map(rows.map(row => [row.id, row]))
 })
 
-/** What a submission needs to know of its paywall: the network, and whether its addresses must be watched for longer. */
+/** A submission's paywall: its network, and whether its addresses must be watched for longer. */
 export const paidPaywall = gatherRows(async (db: Db, asked: readonly { id: string; now: Date }[]) => {
   const wanted = asked.map(({ id }, n) => ({ n, id }))
   const { rows } = await sql<{ n: number; chain_id: number; is_watch_ending: boolean }>`
@@ -28,7 +28,7 @@ export const paidPaywall = gatherRows(async (db: Db, asked: readonly { id: strin
   return new Map(rows.flatMap(row => (asked[row.n] ? [[asked[row.n] as { id: string; now: Date }, row]] : [])))
 })
 
-/** The address where a paywall is paid now, and its factory. */
+/** A paywall's current receiving address, and its factory. */
 export const paidNow = gatherRows(async (db: Db, ids: readonly string[]) => {
   const rows = await db
     .selectFrom("paywall_versions")
@@ -68,7 +68,7 @@ type SeenPayment = Pick<Row<"transfers">, "block_number"> & {
   exception: Row<"payments">["exception"] | null
 }
 
-/** A payer's transfer in a transaction, with the payment that claims it; of several, a granted one decides. */
+/** A payer's transfer in a transaction, with the payment that claims it. Among several, a granted one decides. */
 export const seenPayment = gatherRows(async (db: Db, keys: readonly string[]) => {
   const { rows } = await sql<SeenPayment & { key: string }>`
     select /* named: seen_payments */ k.key, t.block_number, t.status, t.exception from (${given(keys)}) k cross join lateral (

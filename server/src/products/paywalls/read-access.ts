@@ -1,6 +1,6 @@
 /**
- * Which address has access to a paywall, and until when. An address's grants are folded into one row, which is also
- * their lock. Where a paywall names a product, a subscription to it gives access too; that is read on each request.
+ * Which address has access to a paywall, and until when. An address's grants fold into one row, which is also their
+ * lock. If the paywall names a product, a subscription to it also gives access, which each request reads.
  */
 import { type RawBuilder, sql } from "kysely"
 import { watchEnds } from "../../ledger/deposits/make-deposits.ts"
@@ -14,18 +14,18 @@ import { sqlArray } from "../../platform/db/sql-array.ts"
 import { type Access, accessChanged } from "./cache-access.ts"
 import { type Fold, foldGrants } from "./grant.ts"
 
-/** The fold of the grants made up to `foldedAt`. It is valid as long as none of them changes. */
+/** The fold of the grants until `foldedAt`. It is valid until one of them changes. */
 export interface Folded extends Fold {
   foldedAt: Date
   txHash: Hash | null
 }
 
 /**
- * Locks the grants of (paywall, address) until the transaction ends. Returns their fold, or undefined where all grants
- * must be folded to know it.
+ * Locks the grants of (paywall, address) until the transaction ends. Returns their fold, or undefined if all grants
+ * must be folded again.
  */
 export async function lockAccess(ctx: TxContext, paywallId: string, address: Address): Promise<Folded | undefined> {
-  // An update locks the existing row even if it changes nothing; an insert locks the new one.
+  // An update locks the existing row even without a change; an insert locks the new one.
   const row = await ctx.db
     .insertInto("access")
     .values({ paywall_id: paywallId, address })
@@ -49,14 +49,14 @@ const foldColumns = [
 function foldedOf(row: Pick<Row<"access">, (typeof foldColumns)[number]>): Folded | undefined {
   const { since_at: since, expires_at: expiresAt, calls_left: callsLeft, folded_at: foldedAt } = row
   if (foldedAt === null || row.calls_kept === null) return undefined
-  // While calls are counted, each call taken lowers only `calls_left`, so `calls_kept` is out of date.
+  // While calls are counted, each call lowers only `calls_left`, so `calls_kept` is out of date.
   const callsKept = callsLeft ?? row.calls_kept
   return { since, expiresAt, callsLeft, callsKept, freeUntil: row.free_until, foldedAt, txHash: row.tx_hash }
 }
 
 /**
- * Folds the live grants again. Call it under {@link lockAccess}, after every change to them. Where the only change
- * since `before` is that `granted` grants were added, it reads only those: a payer who pays per call has thousands.
+ * Folds the live grants again. Call it under {@link lockAccess} after every change to them. If `granted` new grants are
+ * the only change since `before`, it reads only those, because a payer per call has thousands.
  */
 export async function foldAccess(
   ctx: TxContext,
@@ -70,7 +70,7 @@ export async function foldAccess(
       .modifyFront(sql`/* named: newer_grants */`)
       .where("granted_at", ">", before.foldedAt)
       .execute())
-  // The counts differ if another process's clock dated a new grant before `foldedAt`. Then all grants are folded.
+  // The counts differ if another process's clock dated a new grant before `foldedAt`. All grants are then folded.
   const base = newer?.length === granted ? before : undefined
   const grants = base && newer ? newer : await liveGrants(ctx, paywallId, address).execute()
   const { since, expiresAt, callsLeft, callsKept, freeUntil } = foldGrants(grants, ctx.now(), base)
@@ -89,19 +89,18 @@ export async function foldAccess(
 /** What {@link readAccess} found for one paywall and address. */
 export interface FoundAccess {
   paywall: Opened
-  /** From grants alone, without subscriptions. */
+  /** From grants only, without subscriptions. */
   access: Access | undefined
   /** Whether the watch of the paywall's receiving address ends soon. */
   isWatchEnding: boolean
 }
 
-/** The key that {@link readAccess} uses for one paywall and address. An address has 42 characters. */
+/** The key of {@link readAccess} for one paywall and address. An address has 42 characters. */
 export const accessName = (paywallId: string, address: Address): string => `${paywallId} ${address}`
 
 /**
- * Reads the access that addresses have now by their grants, keyed by {@link accessName}, in one statement however many
- * are asked for. A paywall that does not exist has no entry. Access by a subscription is not included: see {@link
- * accessOf}.
+ * Reads the access that addresses have by their grants, keyed by {@link accessName}. It is one statement for any number
+ * of them. An unknown paywall has no entry. Subscriptions are not included: see {@link accessOf}.
  */
 export async function readAccess(ctx: TxContext, names: readonly string[]): Promise<Map<string, FoundAccess>> {
   const ids = names.map(name => name.slice(0, -43))
@@ -128,20 +127,20 @@ export async function readAccess(ctx: TxContext, names: readonly string[]): Prom
 type Opened = Pick<Row<"paywalls">, "id" | "merchant_id" | "chain_id" | "subscription_product_id">
 
 /**
- * Returns the access that an address has now, by its grants or by a subscription, whichever lasts longer. Undefined for
- * none; access whose calls are used up is none.
+ * Returns an address's access by grants or by a subscription, whichever lasts longer. Undefined for none, or if its
+ * calls are used up.
  */
 export const accessOf = (ctx: TxContext, paywall: Opened, address: Address): Promise<Access | undefined> =>
   heldAccess(ctx.db, { now: ctx.now(), paywall, address })
 
-/** What somebody asks for at a time. */
+/** An access lookup at one time. */
 interface AskedAccess {
   now: Date
   paywall: Opened
   address: Address
 }
 
-/** Whoever asks at the same time shares a statement: many may wait at one paywall, each for its own access. */
+/** Concurrent lookups share a statement, because many callers may wait at one paywall. */
 const heldAccess = gatherRows(async (db: Db, asked: readonly AskedAccess[]) => {
   const now = asked.reduce((latest, each) => (each.now > latest ? each.now : latest), new Date(0))
   const wanted = asked.map(({ paywall, address: payer }, n) => ({
@@ -159,7 +158,7 @@ const heldAccess = gatherRows(async (db: Db, asked: readonly AskedAccess[]) => {
     product: sql<string>`k.product`,
     payer: sql<Address>`k.payer`,
   }
-  // Most paywalls have no product, and need no look at subscriptions.
+  // Most paywalls have no product, so they skip the subscriptions.
   const subscribed = asked.some(({ paywall }) => paywall.subscription_product_id !== null)
     ? sql`union all (${subscribedTo(db, now, by)})`
     : sql``
@@ -177,7 +176,7 @@ const heldAccess = gatherRows(async (db: Db, asked: readonly AskedAccess[]) => {
   )
 })
 
-/** Whose subscriptions: the merchant's, on a network, of a product, paid by an address. */
+/** Selects subscriptions: the merchant's, on a network, of a product, paid by an address. */
 interface SubscribedBy {
   merchant: string | RawBuilder<string>
   chain: number | RawBuilder<number>
@@ -186,9 +185,9 @@ interface SubscribedBy {
 }
 
 /**
- * Builds the query for the access that an address's subscriptions give now, with the transaction that paid last. The
- * product that was paid for counts: a subscription that changes to another product opens the old one until the new one
- * is paid. It reads one network only, because a contract at one address can have another owner on each network.
+ * Builds the query for the access by an address's subscriptions, with the last paying transaction. The paid product
+ * counts: after a change of product, the old one stays open until the new one is paid. It reads only one network,
+ * because a contract address may have another owner on each network.
  */
 function subscribedTo(db: Db, now: Date, { merchant, chain, product, payer }: SubscribedBy) {
   return (
@@ -204,15 +203,15 @@ function subscribedTo(db: Db, now: Date, { merchant, chain, product, payer }: Su
             .where("invoices.paid_at", "is not", null)
             // Without a hash, a reorg has just removed the payment.
             .where("checkout_sessions.tx_hash", "is not", null)
-            // A period paid in advance opens the paywall when it begins. A trial comes before the first period, so
-            // invoice 1 counts at once.
+            // A prepaid period opens the paywall when it starts. A trial precedes the first period, so invoice 1 counts
+            // immediately.
             .where(eb => eb.or([eb("invoices.period_start", "<=", now), eb("invoices.sequence", "=", 1)]))
             .orderBy("invoices.sequence", "desc")
             .limit(1)
             .as("last"),
         join => join.onTrue(),
       )
-      // A period paid in advance for another product ends this access when it begins.
+      // A prepaid period of another product ends this access when it starts.
       .select([
         sql<Date>`coalesce((select min(ahead.period_start) from invoices ahead where ahead.subscription_id = subscriptions.id
         and ahead.paid_at is not null and ahead.period_start > ${now} and ahead.product_id <> last.product_id), access_until)`.as(
@@ -228,16 +227,16 @@ function subscribedTo(db: Db, now: Date, { merchant, chain, product, payer }: Su
   )
 }
 
-/** Whether a call may be made now. `remaining` null: as many as fit into the time. */
+/** Whether a call may be made now. A null `remaining` means no limit before the access ends. */
 export interface Consumed {
   allowed: boolean
   remaining: number | null
 }
 
 /**
- * Takes one call off what an address paid for; call it inside a transaction. A subscription's access comes first.
- * Access without a number of calls allows all of them while it lasts. The cost does not depend on the number of grants:
- * a payer who pays per call has thousands.
+ * Takes one call off an address's access; call it inside a transaction. A subscription's access comes first. Access
+ * without a number of calls allows any number while it lasts. The cost does not depend on the number of grants, of
+ * which a payer per call has thousands.
  */
 export async function takeCall(ctx: TxContext, paywall: Opened, address: Address): Promise<Consumed> {
   const none = { allowed: false, remaining: 0 }
@@ -270,13 +269,13 @@ export async function takeCall(ctx: TxContext, paywall: Opened, address: Address
   return { allowed: true, remaining: calls_left }
 }
 
-/** Whether the latest grant has a number of calls. If so, calls are counted again once the time before it is over. */
+/** Whether the latest grant has a number of calls, which count again once the time before it has ended. */
 async function endsInCalls(ctx: TxContext, paywallId: string, address: Address): Promise<boolean> {
   const last = liveGrants(ctx, paywallId, address).clearOrderBy().orderBy("granted_at", "desc").orderBy("id", "desc")
   return typeof (await last.limit(1).executeTakeFirst())?.calls === "number"
 }
 
-/** Locks the row of {@link lockAccess}, but does not insert one for an address that has none. */
+/** Locks the row of {@link lockAccess} without inserting one for a new address. */
 const holdAccess = (ctx: TxContext, paywallId: string, address: Address) =>
   ctx.db
     .selectFrom("access")
@@ -286,7 +285,7 @@ const holdAccess = (ctx: TxContext, paywallId: string, address: Address) =>
     .forNoKeyUpdate()
     .executeTakeFirst()
 
-/** Grants that were not revoked, in the order they were granted. */
+/** Query of grants that were not revoked, in grant order. */
 const liveGrants = (ctx: TxContext, paywallId: string, address: Address) =>
   ctx.db
     .selectFrom("grants")

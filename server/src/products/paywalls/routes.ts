@@ -1,4 +1,4 @@
-/** `/api/paywalls`: what buyers ask for, and the pages that serve them. */
+/** `/api/paywalls`: the API for buyers and for the pages that serve them. */
 import { Type } from "typebox"
 import { NoBody } from "../../account/identity/schema.ts"
 import { watch } from "../../ledger/deposits/make-deposits.ts"
@@ -155,7 +155,7 @@ export function paywallRoutes(app: Server, ctx: Context): void {
         response: { 200: PaymentSubmitted },
       },
       config: { errors: ["INVALID_TX_HASH", "SANCTIONS_MATCH", "PAYWALL_NOT_FOUND", "ALREADY_VERIFIED"] },
-      // The order of the checks is part of the contract: the hash is checked first, whatever else is wrong.
+      // The order of the checks is part of the contract: the hash is always checked first.
       attachValidation: true,
     },
     async request => {
@@ -164,7 +164,7 @@ export function paywallRoutes(app: Server, ctx: Context): void {
       if (!txHash) throw new ApiError("INVALID_TX_HASH")
       if (request.validationError) throw request.validationError
       const address = addressField("address", request.body.address)
-      // If the address can't be screened now, the submission is accepted; settlement screens it again before the grant.
+      // If the address can't be screened now, the submission is accepted, and settlement screens it before the grant.
       if ((await screen(ctx, [address], `pay:${id}`)).get(address) === "listed") throw new ApiError("SANCTIONS_MATCH")
       await submitPayment(ctx, id, txHash, address)
       return {
@@ -211,7 +211,7 @@ export function paywallRoutes(app: Server, ctx: Context): void {
   )
 }
 
-/** Caches access. What this process does not know is read from the database, concurrent reads in one statement. */
+/** Caches access. Cache misses are read from the database, and concurrent ones share a statement. */
 function keepAccess(ctx: Context): KnownAccess {
   const found = gather<string, FoundAccess>(names => readAccess(ctx, names))
   return openKnownAccess(ctx, async (id, address) => {
@@ -219,7 +219,7 @@ function keepAccess(ctx: Context): KnownAccess {
     if (!of) throw new ApiError("PAYWALL_NOT_FOUND")
     if (of.isWatchEnding) await watch(ctx, id)
     const isSubscribed = of.paywall.subscription_product_id !== null
-    // A subscription changes in too many ways to notify of each change.
+    // A subscription changes in too many ways to notify each change.
     return { access: isSubscribed ? await accessOf(ctx, of.paywall, address) : of.access, isNotified: !isSubscribed }
   })
 }

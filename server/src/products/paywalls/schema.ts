@@ -26,12 +26,12 @@ const ContentData = Nullable(
 )
 const ContentUrl = Nullable(Matching("^https?://", "An http(s) address", { maxLength: 2_048 }))
 const Slug = Nullable(Matching("^[a-z0-9-]{3,64}$", "3 to 64 lower-case letters, digits and hyphens"))
-/** Up to a hundred years; null means for ever. */
+/** Up to a hundred years; null means forever. */
 const AccessDuration = Nullable(
   Type.Integer({ minimum: 1, maximum: 3_153_600_000, description: "Seconds; null means for ever" }),
 )
 
-/** The parts of paths. */
+/** The path parameters. */
 export const Id = Type.Object({
   id: Type.String({ description: "The paywall's id", examples: ["pw_tz4a98xxat96iws9zmbrgj3a"] }),
 })

@@ -1,6 +1,6 @@
 /**
  * Sells access to paywalls. One sender's transfers add up, each payment grants access, and a reorg that removes a
- * payment revokes it. Settled under the `access` row of (paywall, sender).
+ * payment revokes it. Settlement holds the `access` row of (paywall, sender).
  */
 // I/O: each method uses the context that it is given, whose type comes with Sellable.
 import { classify } from "../../ledger/settlement/classify.ts"
@@ -67,8 +67,7 @@ export const accessSales: Sellable<AccessPart, AccessPlan> = {
 
   async plan(ctx, { paywall: { id }, network, payer, group, versions, isMore }, screened) {
     const rows = withoutRests(await openTransfers(ctx, group, payer, network))
-    // This reads everything that the payer has paid. It is needed only beside a transfer that one endpoint alone
-    // reports.
+    // This reads all payments of the payer, so it runs only if only one endpoint reports a transfer.
     const alone = rows.some(row => row.single_source) ? await countedAlone(ctx, network, id, payer) : 0n
     const { free, again } = await withoutPublic(ctx, rows)
     const hashes = rows.map(row => row.tx_hash)
@@ -87,7 +86,7 @@ export const accessSales: Sellable<AccessPart, AccessPlan> = {
   },
 
   async onPaid(ctx, part, payment, hashes) {
-    // The merchant may accept what nobody can have access for.
+    // The merchant may accept payments that can't give anyone access.
     if (mayBuy(part.network, part.payer)) await giveAccess(ctx, part, payment, hashes)
     else await notifyPaid(ctx, part.network, payment.id)
   },
@@ -101,7 +100,7 @@ export const accessSales: Sellable<AccessPart, AccessPlan> = {
   async finish(ctx, { paywall, payer, standing, folded }, { failed, reversed }, paid) {
     for (const { hashes, failure } of failed) await failSubmissions(ctx, paywall.id, payer, hashes, failure)
     await endClaimed(ctx, paywall.id, payer)
-    // Where payments existed before, a grant may have been revoked, so all grants are folded.
+    // If there were earlier payments, a grant may have been revoked, so all grants are folded.
     const before = standing.length === 0 && reversed.length === 0 ? folded : undefined
     await foldAccess(ctx, paywall.id, payer, { before, granted: paid.length })
   },

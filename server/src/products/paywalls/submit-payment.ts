@@ -1,4 +1,4 @@
-/** What a buyer does at a paywall: submit a hash, and ask for its state. */
+/** A buyer's requests at a paywall: submitting a hash, and reading its state. */
 import { sql } from "kysely"
 import { watch } from "../../ledger/deposits/make-deposits.ts"
 import { freshSubmission, verifySoon } from "../../ledger/scanner/queries.ts"
@@ -12,7 +12,7 @@ import { ApiError } from "../../platform/errors.ts"
 import { traceparentNow } from "../../platform/tracing/trace.ts"
 import { paidPaywall, paymentKey, paywallRow, seenPayment, submittedPayment } from "./queries.ts"
 
-/** A paywall by its id, for anyone who has that; `PAYWALL_NOT_FOUND`. */
+/** A paywall by its id, for anyone who has the id; throws `PAYWALL_NOT_FOUND`. */
 export async function publicPaywall(ctx: TxContext, id: string): Promise<Row<"paywalls">> {
   const row = await paywallRow(ctx.db, id)
   if (!row) throw new ApiError("PAYWALL_NOT_FOUND")
@@ -20,8 +20,8 @@ export async function publicPaywall(ctx: TxContext, id: string): Promise<Row<"pa
 }
 
 /**
- * Stores that `address` says it paid with `txHash`. Submitting it again during verification changes nothing; after a
- * failure it is verified again. `ALREADY_VERIFIED` when everything that the transaction paid here has granted access.
+ * Stores the claim of `address` that it paid with `txHash`. Submitting it again changes nothing during verification,
+ * and verifies it again after a failure. Throws `ALREADY_VERIFIED` if all its payments here granted access.
  */
 export async function submitPayment(ctx: Context, paywallId: string, txHash: Hash, address: Address): Promise<void> {
   const paywall = await paidPaywall(ctx.db, { id: paywallId, now: ctx.now() })
@@ -62,8 +62,8 @@ export interface PaymentState {
 }
 
 /**
- * The state of a submission, or of a payment that nobody submitted; `PAYMENT_NOT_FOUND` for neither. Of several
- * transfers in the transaction, a granted one decides.
+ * The state of a submission, or of a payment that nobody submitted; throws `PAYMENT_NOT_FOUND` for neither. If the
+ * transaction has several transfers, a granted one decides.
  */
 export async function paymentState(
   ctx: TxContext,
@@ -92,7 +92,7 @@ export async function paymentState(
   }
 }
 
-/** The state of money that nobody submitted, from the payment that claims it. */
+/** The state of unsubmitted money, from the payment that claims it. */
 function foundState(
   status: Row<"payments">["status"] | null,
   exception: Row<"payments">["exception"] | null,

@@ -1,25 +1,25 @@
 /**
- * The connections to origins. Each merchant has its own, so that its calls neither wait for those of another merchant
- * to the same origin, nor follow them on a connection.
+ * The connections to origins. Each merchant has its own, so its calls neither wait for another merchant's to the same
+ * origin, nor share a connection with them.
  */
 // I/O: opens connections; needs no context, only what makes an agent.
 import type { Agent } from "undici"
 
 /**
- * The most agents, one for each call that a process forwards at a time. One whose connections are closed holds a few
+ * The most agents, one per call that a process forwards at a time. An agent with closed connections holds a few
  * kilobytes.
  */
 const MOST = 500
 
 export interface Agents {
-  /** The agent of a merchant, for a request that begins at once. */
+  /** The agent of a merchant, for a request that starts immediately. */
   of(merchantId: string): Agent
   close(): Promise<void>
 }
 
-/** Keeps the agents of the merchants that were called last. Another one ends its calls and closes its connections. */
+/** Keeps the agents of the most recently called merchants. An evicted one ends its calls and closes its connections. */
 export function openAgents(open: () => Agent): Agents {
-  /** In the order in which they were last used. */
+  /** In order of last use. */
   const agents = new Map<string, Agent>()
   return {
     of: merchantId => {

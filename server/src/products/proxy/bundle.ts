@@ -7,7 +7,7 @@ import { type Method, readTemplate } from "./match-route.ts"
 const OPENAPI_BYTES = 128 * 1024
 const TOKEN = /^[!#$%&'*+.^`|~\w-]{1,100}$/
 
-/** A route as received; its price is text as written. */
+/** A received route; its price is text. */
 interface WrittenRoute {
   method: Method
   path: string
@@ -24,17 +24,17 @@ export interface CheckedRoute {
   description: string | null
 }
 
-/** What a price is checked against: the lowest price in whole tokens, for each of the recipients that share it. */
+/** The rules for a price: the lowest price in whole tokens, for each of the recipients that share it. */
 interface PriceRules {
   token: AmountToken
   least: string
   recipients: number | undefined
 }
 
-/** Whether a price is zero, in any spelling: a free route. */
+/** Whether a price is zero in any spelling, which makes a route free. */
 const isFree = (written: string | undefined): boolean => /^0(\.0{1,18})?$/.test(written ?? "")
 
-/** Reads the routes, and returns them or every fault in them. */
+/** Parses the routes; returns them or every fault in them. */
 export function readRoutes(
   written: readonly WrittenRoute[],
   { token, least, recipients }: PriceRules,
@@ -57,7 +57,7 @@ export function readRoutes(
   return { routes, faults }
 }
 
-/** Faults of the headers that are added for an origin, with names in lower case. */
+/** Faults of the headers that are added for an origin, with lower-case names. */
 export function headerFaults(given: Readonly<Record<string, string | null>>): ErrorDetail[] {
   const names = Object.keys(given).map(name => name.toLowerCase())
   return Object.entries(given).flatMap(([name, value]): ErrorDetail[] => {
@@ -73,7 +73,7 @@ export function headerFaults(given: Readonly<Record<string, string | null>>): Er
   })
 }
 
-/** Faults of an origin's URL, beside those of any receiver's URL. `baseUrl` is the service's own. */
+/** Faults of an origin's URL, in addition to those of any receiver's URL. `baseUrl` is the service's own. */
 export function originFaults(url: string, baseUrl: string): ErrorDetail[] {
   if (!URL.canParse(url)) return []
   const { search, origin, pathname } = new URL(url)
@@ -85,13 +85,13 @@ export function originFaults(url: string, baseUrl: string): ErrorDetail[] {
   return []
 }
 
-/** Faults of an OpenAPI document. Only its size is checked: agents read it, the service does not. */
+/** Faults of an OpenAPI document. Only its size is checked, because only agents read it. */
 export function openapiFaults(document: Record<string, unknown> | null | undefined): ErrorDetail[] {
   if (!document || Buffer.byteLength(JSON.stringify(document)) <= OPENAPI_BYTES) return []
   return [{ path: "openapi", message: "must be at most 128 KB as JSON: give its `openapiUrl` instead" }]
 }
 
-/** An origin's URL as it is stored: without a slash at the end. */
+/** An origin's URL as it is stored: without a trailing slash. */
 export const storedOrigin = (url: string): string => {
   const { origin, pathname } = new URL(url)
   return `${origin}${pathname.replace(/\/+$/, "")}`

@@ -1,45 +1,45 @@
 /**
- * Bounds the calls that are forwarded at a time, and the bodies that they hold. Merchants and callers are names that cost
- * nothing, so no number of them may keep out a merchant that stays within its share, and unpaid calls never keep out one
- * that pays: where all places are taken, unpaid calls are ended for others. Pure.
+ * Limits the forwarded calls in flight, and the bodies that they hold. Merchants and callers are free names, so no
+ * number of them may displace a merchant within its share. Unpaid calls never displace a paying one. When all slots are
+ * taken, unpaid calls are ended for others. Pure.
  */
 
-/** Places in all; each process counts its own. */
+/** All slots of this process. */
 const MOST = 500
-/** More of them, each for a merchant that holds none. */
+/** Additional slots, each for a merchant that holds none. */
 const RESERVED = 100
-/** Of each merchant: a fifth, whatever the number of its bundles. */
+/** The limit per merchant: a fifth, however many bundles it has. */
 const MAX_PER_MERCHANT = 100
-/** Of each caller, by the group of its address: a tenth. */
+/** The limit per caller, by address group: a tenth. */
 const MAX_PER_CALLER = 50
-/** A larger body takes a place for each such part of it, so 500 places hold 62.5 MB. A body is kept until its answer begins. */
+/** A body takes a slot per 128 KB until its answer starts, so 500 slots hold 62.5 MB. */
 const BYTES_A_PLACE = 128 * 1024
-/** Bytes of its answer that a call holds at a time: a part that was read, and one that is being sent. */
+/** How many bytes of its answer a call holds: a part that was read, and one being sent. */
 export const STREAM_BYTES = 64 * 1024
 
-/** A call that asks for a place. */
+/** A call that asks for a slot. */
 export interface Newcomer {
   merchantId: string
   /** The group of its address. */
   caller: string
   /** The length of its body. */
   bytes: number
-  /** Whether its route has no price. Any other call is either refused soon, or paid. */
+  /** Whether its route has no price. Any other call is soon refused or paid. */
   isFree: boolean
 }
 
 /** What a call holds. */
 export interface Slot {
-  /** Marks the call as paid: from now on it is not ended for others. False where it was ended before. */
+  /** Marks the call as paid, so that it is not ended for others. False if it was already ended. */
   keep(): boolean
-  /** Frees the place, once. */
+  /** Frees the slot once. */
   leave(): void
 }
 
 export interface Slots {
   /**
-   * Takes a place; undefined where none is free and none can be made free. `end` is called where the call is ended for
-   * another one, and its place is gone then.
+   * Takes a slot; undefined if none is free or can be freed. `end` is called when the call is ended for another one,
+   * which takes its slot.
    */
   take(newcomer: Newcomer, end: () => void): Slot | undefined
 }
@@ -51,9 +51,9 @@ interface Call extends Omit<Newcomer, "bytes"> {
   end: () => void
 }
 
-/** Opens the places, all of them free. */
+/** Opens the slots, all free. */
 export function openSlots(): Slots {
-  // In the order in which they came. Sums are counted again for each newcomer: 1 µs while there is room, 60 where a call is ended.
+  // In arrival order. Sums are recounted per newcomer: 1 µs while there is room, 60 if a call is ended.
   const calls = new Set<Call>()
   return {
     take: ({ bytes, ...newcomer }, end) => {
@@ -78,10 +78,10 @@ export function openSlots(): Slots {
   }
 }
 
-/** Which of the calls end, so that there is room for another; undefined where it is refused. */
+/** Which calls end to make room for another; undefined if it is refused. */
 function makeRoom(all: readonly Call[], newcomer: Call): Call[] | undefined {
   if (sum(all.filter(call => call.caller === newcomer.caller)) + newcomer.places > MAX_PER_CALLER) return undefined
-  // Where reserved places are taken, nobody ends more calls than it needs the places of.
+  // If reserved slots are taken, a newcomer still ends only as many calls as it needs slots.
   const most = Math.max(MOST, sum(all))
   const ended: Call[] = []
   for (let left = all; ; left = left.filter(call => call !== ended.at(-1))) {
@@ -98,7 +98,7 @@ function makeRoom(all: readonly Call[], newcomer: Call): Call[] | undefined {
     else if (own.length > 0) return undefined
     else if (total <= MOST + RESERVED) return ended
     else {
-      // Every merchant holds one call, or paid ones: the oldest unpaid one goes.
+      // Every merchant holds one call, or only paid ones. The oldest unpaid call ends.
       const oldest = left.find(call => !call.isPaid)
       if (!oldest) return undefined
       ended.push(oldest)
@@ -106,7 +106,7 @@ function makeRoom(all: readonly Call[], newcomer: Call): Call[] | undefined {
   }
 }
 
-/** How `most` places are shared by name; undefined where the newcomer's name would exceed its share with it. */
+/** The shares of `most` slots by name; undefined if the newcomer's name would exceed its share. */
 function sharesOf(calls: readonly Call[], newcomer: Call, nameOf: (call: Call) => string, most: number) {
   const held = new Map<string, number>([[nameOf(newcomer), 0]])
   for (const call of calls) held.set(nameOf(call), (held.get(nameOf(call)) ?? 0) + call.places)
@@ -116,7 +116,7 @@ function sharesOf(calls: readonly Call[], newcomer: Call, nameOf: (call: Call) =
   const then = own + newcomer.places
   if (own > 0 && then > share) return undefined
   return {
-    /** The oldest unpaid call of the name that holds most, of those that hold more than their share. */
+    /** The oldest unpaid call of the name that holds the most, among names above their share. */
     aboveShare: () =>
       calls
         .filter(call => !call.isPaid && heldBy(call) > Math.max(share, then))

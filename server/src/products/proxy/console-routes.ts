@@ -1,4 +1,4 @@
-/** `/api/console/bundles`: a merchant's APIs behind a price. */
+/** `/api/console/bundles`: a merchant's APIs that callers pay for. */
 import { bundleDeposit } from "../../ledger/deposits/make-bundle-deposit.ts"
 import { approveAttachment, noSplit } from "../../ledger/splits/approve-splits.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
@@ -15,7 +15,7 @@ import { shownRoute, urlOf } from "./describe-bundle.ts"
 import { changeBundle, createBundle, headerNames, readBundle, routesOf, switchOffBundle } from "./manage-bundles.ts"
 import { BundleChange, BundleCreate, BundleId, BundleList, BundleWhole, Deleted, FailureList } from "./schema.ts"
 
-/** The columns of a bundle that a list shows. Without the OpenAPI document, which has up to 128 KB. */
+/** The columns of a bundle in a list, without the OpenAPI document of up to 128 KB. */
 const listed = [
   "id",
   "slug",

@@ -8,7 +8,7 @@ import { type AmountToken, formatAmount } from "../../platform/money/amount.ts"
 import { routesOf } from "./manage-bundles.ts"
 import type { BundleDescription } from "./schema.ts"
 
-/** The answer to `GET /api/p/{slug}`; undefined where no active bundle has the slug. */
+/** The answer to `GET /api/p/{slug}`; undefined if no active bundle has the slug. */
 export async function describeBundle(ctx: Context, slug: string): Promise<BundleDescription | undefined> {
   const row = await ctx.db
     .selectFrom("bundles")
@@ -36,7 +36,7 @@ export async function describeBundle(ctx: Context, slug: string): Promise<Bundle
   }
 }
 
-/** The URL that the paths of a bundle's routes are appended to. */
+/** The base URL of a bundle's routes. */
 export const urlOf = ({ settings }: TxContext, slug: string): string => `${settings.baseUrl}/api/p/${slug}`
 
 /** Formats a route for merchants and agents. */

@@ -1,4 +1,4 @@
-/** One exchange with an origin: the whole request is sent, and the answer is streamed. */
+/** One exchange with an origin: it sends the whole request, and streams the answer. */
 // I/O: sends requests to origins; needs no context, only the settings.
 import { Readable } from "node:stream"
 import { setImmediate } from "node:timers/promises"
@@ -14,29 +14,29 @@ import { failureOf } from "./origin-answer.ts"
 import { openTimeLimit } from "./origin-time-limit.ts"
 
 const CONNECT_TIMEOUT_MS = 10_000
-/** To one origin for one merchant: more than a busy one needs, and less than the file descriptors of a process. */
+/** Per origin and merchant. It is more than a busy origin needs, and less than a process's file descriptors. */
 const CONNECTIONS_TO_ONE = 100
 /**
- * How much of an answer is read ahead of a caller slower than its origin. One part may be larger. Of one-byte parts,
- * each 114 bytes in memory, it is also the number of parts: with 16 KB, 95 callers of an origin that sent one-byte
- * parts ended a process of 256 MB.
+ * How many bytes are read ahead for a caller slower than its origin. A single part may be larger. For one-byte parts,
+ * of 114 bytes in memory each, it also limits their number. With 16 KB, 95 callers of an origin with one-byte parts
+ * crashed a process of 256 MB.
  */
 const READ_AHEAD_BYTES = 256
 /**
- * Parts of one answer that are read before other work gets its turn: parsing a chunk takes a microsecond, and one read
- * may bring 10,000.
+ * How many parts of one answer are read before other work runs. Parsing a chunk takes a microsecond, and one read may
+ * bring 10,000.
  */
 const PARTS_PER_TURN = 256
-/** Smaller parts are joined, up to this. */
+/** Smaller parts are joined up to this size. */
 const PART_BYTES = 16 * 1024
 /**
- * How many times as long as for its beginning an origin may be waited for in the whole of its answer: ten minutes by the
- * default setting, after which the clients of language models give up too.
+ * How many times the wait for the answer's start all waits for an origin may take together. The default setting gives
+ * ten minutes, after which clients of language models give up too.
  */
 const WHOLE_WAITS = 10
 
 interface OriginCall {
-  /** Whose connections to the origin are used. */
+  /** The merchant whose connections to the origin are used. */
   merchantId: string
   originUrl: string
   method: string
@@ -48,8 +48,8 @@ interface OriginCall {
 }
 
 /**
- * The origin's answer, or why there is none: for the merchant (`failure`), and for the caller (`shown`), without
- * addresses. `wasSent`: whether the origin may have received any of the request.
+ * The origin's answer, or why there is none: `failure` for the merchant, and `shown` for the caller, without addresses.
+ * `wasSent`: whether the origin may have received any of the request.
  */
 export type OriginAnswer =
   | { status: number; headers: Record<string, string | string[] | undefined>; body: Readable; failure?: undefined }
@@ -62,8 +62,8 @@ export interface Forwarder {
 }
 
 /**
- * A forwarder for these settings; `resolve` and `ca` replace the system's name resolution and root certificates, and
- * `maxWaitMs` the time for which an origin may be waited for during one answer.
+ * Opens a forwarder for these settings. `resolve` and `ca` replace the system's name resolution and root certificates,
+ * and `maxWaitMs` the total wait for an origin during one answer.
  */
 export function openForwarder(
   { webhooks: { allowCidrs }, originTimeoutMs }: Settings,
@@ -78,7 +78,7 @@ export function openForwarder(
     resolve: resolve ?? openResolver({ systemToo: allowCidrs.length > 0 }),
     timeoutMs: Math.min(CONNECT_TIMEOUT_MS, originTimeoutMs),
     ca,
-    // Answers of any size are passed on, as fast as the caller reads them.
+    // Answers of any size are passed on, as fast as the caller reads.
     answerBytes: Number.POSITIVE_INFINITY,
   })
   const agents = openAgents(
@@ -87,9 +87,9 @@ export function openForwarder(
         connect,
         connections: CONNECTIONS_TO_ONE,
         allowH2: false,
-        // The deadline of `exchange` also covers connecting, and informational answers do not extend it.
+        // `exchange` has a deadline that also covers connecting, and informational answers do not extend it.
         headersTimeout: 0,
-        // The longest time between two parts, not counting the time in which the caller does not read.
+        // The longest time between two parts, without the time in which the caller does not read.
         bodyTimeout: originTimeoutMs,
       }),
   )
@@ -101,9 +101,9 @@ export function openForwarder(
 }
 
 /**
- * Streams the same bytes, joining all parts that have arrived. If each chunk of the origin became a part, each would
- * take three writes to the caller. Waits for the first, and rejects where the answer ends before it: then nothing of it
- * has gone to the caller.
+ * Streams the same bytes, joining all parts that have arrived. Otherwise, each chunk of the origin would take three
+ * writes to the caller. Waits for the first part, and rejects if the answer ends before it, so that nothing has reached
+ * the caller.
  */
 async function joined(body: Readable, maxWaitMs: number): Promise<Readable> {
   body.on("error", () => undefined)
@@ -114,7 +114,7 @@ async function joined(body: Readable, maxWaitMs: number): Promise<Readable> {
     yield* rest
   }
   const parts = Readable.from(all(), { objectMode: false, highWaterMark: READ_AHEAD_BYTES })
-  // Needed because a generator that was never started ends nothing. One that was started passes errors on itself.
+  // A generator that never started ends nothing, so this is needed. A started one passes errors on itself.
   parts.once("close", () => body.destroy())
   return parts
 }
@@ -142,7 +142,7 @@ async function* partsOf(body: Readable, maxWaitMs: number): AsyncGenerator<Buffe
         if (!joined.add(part)) yield part
       }
       yield* take()
-      // The time in which the caller did not read is not the origin's.
+      // The origin is not responsible for time in which the caller did not read.
       patience.waits(bytes)
     }
   } catch (error) {
@@ -155,7 +155,7 @@ async function* partsOf(body: Readable, maxWaitMs: number): AsyncGenerator<Buffe
 const UNASKED_CONTINUE =
   "answered 100 Continue to a request without `Expect: 100-continue`, which is never sent to it; let it send its answer alone"
 
-/** How undici ends an exchange whose answer begins with a status 100. No option makes it skip that. */
+/** Whether undici failed on an answer with status 100, which no option makes it skip. */
 const isUnaskedContinue = (error: unknown): boolean => {
   const { code, message } = error as { code?: string; message?: string }
   return code === "UND_ERR_SOCKET" && message === "bad response"
@@ -169,7 +169,7 @@ const noting =
     const start = handler.onRequestStart?.bind(handler)
     handler.onRequestStart = (controller, context) => {
       start?.(controller, context)
-      // A request that was aborted while it waited for its connection is never written.
+      // A request aborted while waiting for its connection is never written.
       if (!controller.aborted) onSend()
     }
     return dispatch(options, handler)
@@ -185,7 +185,7 @@ async function exchange(
   const sender = agent.compose(noting(() => (wasSent = true)))
   const late = new AbortController()
   const either = AbortSignal.any([signal, late.signal])
-  // undici aborts a request only once it has a connection. While it is still connecting, this promise rejects instead.
+  // Undici aborts a request only once it has a connection. During connecting, this promise rejects instead.
   const aborted = new Promise<never>((_, reject) => {
     if (either.aborted) reject(either.reason)
     either.addEventListener("abort", () => reject(either.reason), { once: true })
@@ -203,11 +203,11 @@ async function exchange(
       signal: either,
       highWaterMark: READ_AHEAD_BYTES,
     })
-    // When the deadline is first, nobody reads how the request ends.
+    // If the deadline comes first, nobody reads how the request ends.
     request.catch(() => undefined)
     const response = await Promise.race([request, aborted])
     const failure = failureOf(response.statusCode, [response.headers.location].flat()[0])
-    // From now on its pauses are counted.
+    // From now on, its pauses are counted.
     clearTimeout(timer)
     if (failure === undefined)
       return { status: response.statusCode, headers: response.headers, body: await joined(response.body, maxWaitMs) }

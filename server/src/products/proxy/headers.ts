@@ -1,10 +1,10 @@
 /**
- * Which headers pass between a caller and an origin. Left out are headers of one connection, headers that identify or
- * authorize somebody to another server than the intended one, and headers that could make a server act on another
- * request than the one that was paid for. Pure.
+ * Which headers pass between a caller and an origin. Three kinds are dropped. Some belong to one connection. Some
+ * identify or authorize a client at another server. Some could make a server act on a different request than the paid
+ * one. Pure.
  */
 
-/** Headers of one connection (RFC 9110, 7.6.1), in both directions, besides those that `Connection` names. */
+/** Headers of one connection (RFC 9110, 7.6.1) in both directions, in addition to those named by `Connection`. */
 const ofConnection = new Set([
   "connection",
   "keep-alive",
@@ -22,7 +22,7 @@ const ofConnection = new Set([
 
 /** Headers of the caller's request that the origin does not get. */
 const keptFromOrigin = new Set([
-  // They are made for the origin.
+  // The forwarder makes these for the origin.
   "host",
   "content-length",
   // Credentials: the caller's are for this service, and the origin gets the merchant's.
@@ -33,7 +33,7 @@ const keptFromOrigin = new Set([
   "x-payment",
   "wallet-signature",
   "sign-in-with-x",
-  // Who and where the caller is: nobody has verified these.
+  // Unverified claims about the caller's identity and location.
   "forwarded",
   "via",
   "x-real-ip",
@@ -47,7 +47,7 @@ const keptFromOrigin = new Set([
   "cf-connecting-ipv6",
   "fastly-client-ip",
   "x-original-host",
-  // They ask for another method or path than the one that was paid for.
+  // They request another method or path than the paid one.
   "x-http-method",
   "x-http-method-override",
   "x-method-override",
@@ -61,9 +61,9 @@ const prefixesKeptFromOrigin = ["x-forwarded", "payment-", "x-payment-", "sluice
 
 /** Headers of an origin's answer that the caller does not get. */
 const keptFromCaller = new Set([
-  // It would set the prototype of the reply's headers, which are then sent by its names.
+  // It would replace the prototype of the reply's headers, which are then sent by name.
   "__proto__",
-  // They would apply to our own host, and so to our pages and other bundles, which do not belong to this origin.
+  // They would apply to our own host, and so to our pages and other bundles, which the origin does not own.
   "set-cookie",
   "set-cookie2",
   "strict-transport-security",
@@ -86,10 +86,10 @@ const keptFromCaller = new Set([
   "critical-ch",
   "set-login",
   "shared-storage-write",
-  // They ask for a credential of the origin, which the caller does not have.
+  // They request a credential for the origin, which the caller does not have.
   "www-authenticate",
   "authentication-info",
-  // A paid answer must not be stored by anyone in between.
+  // No intermediary may store a paid answer.
   "cache-control",
   "expires",
   "pragma",
@@ -100,7 +100,7 @@ const keptFromCaller = new Set([
   "location",
   "content-location",
   "refresh",
-  // A proxy in front of us would obey these.
+  // A proxy in front of this service would obey these.
   "x-sendfile",
   "x-lighttpd-send-file",
   "x-litespeed-location",
@@ -116,16 +116,16 @@ const prefixesKeptFromCaller = [
   "sluice-",
   "proxy-",
   "x-ratelimit-",
-  // Sessions that a browser binds to a key, under both names of their draft, and whatever else is a browser's.
+  // Sessions that a browser binds to a key, under both names of their draft, and all other browser headers.
   "sec-",
   "secure-session-",
   "attribution-reporting-",
 ]
 
-/** Added to each answer: a page of the origin must not act as a page of this service. */
+/** Added to each answer, so that an origin's page can't act as a page of this service. */
 const added = { "content-security-policy": "sandbox", "x-content-type-options": "nosniff" }
 
-/** Whether a name is one that a merchant can't add to requests to its origin. */
+/** Whether a merchant can't add a header of this name to its origin's requests. */
 export const isReservedHeader = (name: string): boolean =>
   ofConnection.has(name) ||
   ["host", "content-length", "forwarded", "via", "origin"].includes(name) ||
@@ -136,8 +136,8 @@ const isToken = /^[!#$%&'*+.^`|~\w-]+$/
 export const isHeaderValue = (value: string): boolean => /^[\t\x20-\x7e]*$/.test(value)
 
 /**
- * The headers for the origin, as name, value, name, value: the caller's (`raw`, in the same form) without those left
- * out, then `own`, which replaces headers of the same name.
+ * The headers for the origin, as name, value, name, value. They are the caller's (`raw`, in the same form) without the
+ * dropped ones, then `own`, which replaces headers of the same name.
  */
 export function headersForOrigin(raw: readonly string[], own: Readonly<Record<string, string>>): string[] {
   const pairs = pairsOf(raw)
@@ -149,7 +149,7 @@ export function headersForOrigin(raw: readonly string[], own: Readonly<Record<st
       !keptFromOrigin.has(name) &&
       !prefixesKeptFromOrigin.some(prefix => name.startsWith(prefix)) &&
       !Object.hasOwn(own, name) &&
-      // Many servers read `sluice_payment` and `sluice-payment` as the same name.
+      // Many servers treat `sluice_payment` and `sluice-payment` as the same name.
       !name.includes("_") &&
       isHeaderValue(value),
   )
@@ -157,7 +157,7 @@ export function headersForOrigin(raw: readonly string[], own: Readonly<Record<st
 }
 
 /**
- * The headers for the caller of an answer with this status: the origin's without those left out, and those that this
+ * The headers for the caller of an answer with this status: the origin's without the dropped ones, and those that this
  * service adds.
  */
 export function headersForCaller(
@@ -182,11 +182,11 @@ export function headersForCaller(
   return { ...Object.fromEntries(passed), ...added }
 }
 
-/** The name by which this service recognizes a request that it forwarded itself. */
+/** The name by which this service recognizes requests that it forwarded itself. */
 const PSEUDONYM = "sluice"
 export const VIA = `1.1 ${PSEUDONYM}`
 
-/** Whether a request has passed a proxy of this kind before. An origin that leads back here would cause a loop. */
+/** Whether a request already passed such a proxy. An origin that leads back here would cause a loop. */
 export const isLoop = (via: string | string[] | undefined): boolean =>
   [via ?? []]
     .flat()

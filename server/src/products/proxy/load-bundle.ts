@@ -1,4 +1,4 @@
-/** Bundles as calls need them: found by slug, with parsed routes and decrypted headers, cached until they change. */
+/** Bundles for calls: found by slug, with parsed routes and decrypted headers, cached until they change. */
 import { sql } from "kysely"
 import type { Context } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
@@ -27,15 +27,15 @@ export interface CallBundle {
   headers: Readonly<Record<string, string>>
 }
 
-/** Each takes about 100 KB at most, and usually about 1 KB. */
+/** The most cached bundles, of at most about 100 KB each and usually about 1 KB. */
 const MAX_KNOWN = 500
 
 /** Finds the active bundle with a slug, or undefined. */
 export type FindBundle = (ctx: Context, slug: string) => Promise<CallBundle | undefined>
 
 /**
- * Makes a finder that caches bundles: it costs one small query per call, and reads the whole bundle only when its
- * version has changed.
+ * Creates a finder that caches bundles. A call costs one small query, and reads the whole bundle only if its version
+ * changed.
  */
 export function bundleFinder(): FindBundle {
   const known = new Map<string, { version: number; bundle: CallBundle }>()

@@ -1,6 +1,6 @@
 /**
- * Reads the money at a bundle that has to be settled. An agent makes thousands of calls, so these queries read what is
- * due, and never everything that a sender has paid.
+ * Reads a bundle's money for settlement. An agent makes thousands of calls, so these queries read what is due, and
+ * never all payments of a sender.
  */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -9,14 +9,14 @@ import { remainingValueColumns } from "../../platform/db/remaining-value.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import type { AccessTransfer } from "../paywalls/plan-access.ts"
 
-/** Due transfers in one transaction; the others stay due. */
+/** Due transfers per transaction; the others stay due. */
 export const DUE_CALLS = 2_000
 /** How many of a sender's transfers that await the merchant's decision are read again, newest first. */
 const WAITING = 2_000
 
 /**
- * Confirmed transfers of this sender, in any token, that count for no payment, or for one that is open or reversed:
- * those that are due, which are never left out, and those of such payments. In chain order.
+ * This sender's confirmed transfers, in any token, that count for no payment or for an open or reversed one. It
+ * includes all that are due, and those of such payments. In chain order.
  */
 export async function openCalls(
   ctx: TxContext,

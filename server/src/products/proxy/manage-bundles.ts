@@ -1,4 +1,4 @@
-/** What a merchant does with its bundles. */
+/** Creates, changes and switches off a merchant's bundles. */
 import { isDeepStrictEqual } from "node:util"
 import { sql } from "kysely"
 import type { Approval } from "../../account/identity/check-wallet-lock.ts"
@@ -24,14 +24,12 @@ import { seal } from "../../platform/secrets.ts"
 import { type CheckedRoute, headerFaults, openapiFaults, originFaults, readRoutes, storedOrigin } from "./bundle.ts"
 import { type BundleChange, type BundleCreate, MAX_HEADERS, type RoutesInput } from "./schema.ts"
 
-/** Each has an address that is scanned while it is in use. */
+/** Limited, because each bundle in use has an address that is scanned. */
 const MAX_BUNDLES = 100
 
-/**
- * Creates a bundle with a receiving address of its own; `PAYMENTS_PAUSED`, `SLUG_TAKEN`. Call it inside a transaction.
- */
+/** Creates a bundle with its own receiving address. Needs a transaction. Throws `PAYMENTS_PAUSED`, `SLUG_TAKEN`. */
 export async function createBundle(ctx: TxContext, merchantId: string, body: BundleCreate): Promise<Row<"bundles">> {
-  // Locked until the commit: a concurrent change of the payout address then sees this bundle, or this sees the change.
+  // Locked until the commit, so that a concurrent change of payout address and this see each other.
   await lockMerchant(ctx.db, merchantId)
   const network = networkAsked(ctx.chain, body.chain)
   const split = await recipientSetOf(ctx, merchantId, body.splitId)
@@ -73,7 +71,7 @@ export async function createBundle(ctx: TxContext, merchantId: string, body: Bun
   return made
 }
 
-/** Changes the given fields; `NOT_FOUND` for anyone else's. Another split needs an `approval`. */
+/** Changes the given fields. Another split needs an `approval`. Throws `NOT_FOUND` for another merchant's. */
 export async function changeBundle(
   ctx: Context,
   merchantId: string,
@@ -93,12 +91,12 @@ export async function changeBundle(
       const { routes, faults } = checked(ctx, network, { ...body, routes: kept }, split?.size)
       if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
       if (body.routes) await writeRoutes(ctx, id, routes)
-      // Headers may hold credentials for the old host. They are deleted, so that moving a bundle to one's own host does
+      // Headers may hold credentials for the old host. They are deleted, so that moving a bundle to another host does
       // not reveal them.
       if (body.originUrl !== undefined && originOf(body.originUrl) !== originOf(before.origin_url))
         await ctx.db.deleteFrom("bundle_headers").where("bundle_id", "=", id).execute()
       await writeHeaders(ctx, id, body.originHeaders ?? {})
-      // The address commits to who is paid, so another split needs another address.
+      // The address commits to the payees, so another split needs another address.
       if (body.splitId !== undefined && body.splitId !== before.split_id)
         await moveBundleDeposit(ctx, network, id, { recipientSetId: split?.setId ?? null })
       if (body.splitId !== undefined) await emitAttached(ctx, merchantId, id, before.split_id, body.splitId)
@@ -130,7 +128,7 @@ async function writeChange(ctx: TxContext, before: Row<"bundles">, body: BundleC
     .executeTakeFirstOrThrow()
 }
 
-/** Switches a bundle off, and leaves one that is off as it is; `NOT_FOUND` for anyone else's. */
+/** Switches a bundle off; no-op if it is off. Throws `NOT_FOUND` for another merchant's. */
 export async function switchOffBundle(ctx: Context, merchantId: string, id: string): Promise<void> {
   await inTransaction(ctx, async ctx => {
     const { numUpdatedRows } = await ctx.db
@@ -144,7 +142,7 @@ export async function switchOffBundle(ctx: Context, merchantId: string, id: stri
   })
 }
 
-/** The merchant's bundle; `NOT_FOUND` for anyone else's. */
+/** Returns the merchant's bundle; throws `NOT_FOUND` for another merchant's. */
 export const readBundle = async (ctx: TxContext, merchantId: string, id: string): Promise<Row<"bundles">> =>
   found(await own(ctx, merchantId, id).executeTakeFirst())
 
@@ -156,11 +154,11 @@ function found<T>(row: T | undefined): T {
   return row
 }
 
-/** The routes of a bundle, in the order they were given. */
+/** The routes of a bundle, in the given order. */
 export const routesOf = (ctx: TxContext, id: string): Promise<Row<"bundle_routes">[]> =>
   ctx.db.selectFrom("bundle_routes").selectAll().where("bundle_id", "=", id).orderBy("n").execute()
 
-/** The names of the headers that are added to requests, in alphabetical order. */
+/** The names of the headers that are added to requests, sorted. */
 export async function headerNames(ctx: TxContext, id: string): Promise<string[]> {
   const rows = ctx.db.selectFrom("bundle_headers").select("name").where("bundle_id", "=", id).orderBy("name")
   return (await rows.execute()).map(row => row.name)
@@ -205,14 +203,14 @@ async function assertRoom(ctx: TxContext, merchantId: string): Promise<void> {
 
 async function writeRoutes(ctx: TxContext, id: string, routes: readonly CheckedRoute[]): Promise<void> {
   const rows = routes.map((route, n) => ({ bundle_id: id, n, ...route }))
-  // Routes that did not change are not rewritten, or the audit log would show a change.
+  // Unchanged routes are not rewritten, because the audit log would show a change.
   if (isDeepStrictEqual(rows, await routesOf(ctx, id))) return
   await ctx.db.deleteFrom("bundle_routes").where("bundle_id", "=", id).execute()
   if (rows.length === 0) return
   await ctx.db.insertInto("bundle_routes").values(rows).execute()
 }
 
-/** Adds or replaces headers, and removes those that are null. */
+/** Adds or replaces headers, and deletes those that are null. */
 async function writeHeaders(ctx: TxContext, id: string, given: Readonly<Record<string, string | null>>): Promise<void> {
   for (const [asGiven, value] of Object.entries(given)) {
     const name = asGiven.toLowerCase()
@@ -231,5 +229,5 @@ async function writeHeaders(ctx: TxContext, id: string, given: Readonly<Record<s
     throw invalid("originHeaders", `must come to at most ${MAX_HEADERS} headers, with those given before`)
 }
 
-/** What a sealed header is bound to: it can be decrypted only for its own bundle and name. */
+/** What a sealed header is bound to, so that it decrypts only for its own bundle and name. */
 export const sealedFor = (bundleId: string, name: string): string => `${bundleId} ${name}`

@@ -1,7 +1,7 @@
 /** Matches a request to a route of a bundle. Pure. */
 import { type Path, readPath } from "./path.ts"
 
-/** The methods that a route can have. A HEAD request uses the route of its GET. */
+/** The methods of routes. A HEAD request uses the route of its GET. */
 export const methods = ["GET", "POST", "PUT", "PATCH", "DELETE"] as const
 export type Method = (typeof methods)[number]
 
@@ -21,22 +21,22 @@ interface Matchable {
   template: Template
 }
 
-/** Parses a path template. Returns what is wrong with it as a clause whose subject is the template. */
+/** Parses a path template, or returns its fault as a clause whose subject is the template. */
 export function readTemplate(text: string): Template | string {
   const path = readPath(text)
   if (typeof path === "string") return path
-  // Only a colon that is not encoded marks a parameter; an encoded one is text.
+  // Only an unencoded colon marks a parameter; an encoded one is text.
   const raw = text.slice(1).split("/")
   const parts = path.parts.map((part, i): Part => (raw[i]?.startsWith(":") ? null : part))
   const bad = raw.find(part => part.startsWith(":") && !/^:[a-zA-Z_]\w{0,39}$/.test(part))
   if (bad !== undefined) return "must name each parameter by a letter and up to 39 letters, digits or _ after its colon"
-  // No literal part contains a slash, so templates that differ have different shapes.
+  // No literal part contains a slash, so different templates have different shapes.
   return { parts, shape: parts.map(part => (part === null ? ":" : `=${part}`)).join("/") }
 }
 
 /**
- * The route of a request. Of several that match, the one with text where the others have a parameter, compared from the
- * left. Case counts, and so does a slash at the end.
+ * The route of a request. Among several matches, the leftmost literal part wins over a parameter. Case and a trailing
+ * slash matter.
  */
 export function matchRoute<R extends Matchable>(routes: readonly R[], method: string, { parts }: Path): R | undefined {
   const wanted = method === "HEAD" ? "GET" : method

@@ -1,25 +1,25 @@
 /**
- * How long one answer may make us wait for its origin, all its pauses together. Otherwise an origin that sends a byte
- * now and then keeps a place for ever.
+ * How long one answer may make us wait for its origin in total. Otherwise, an origin that sends a byte now and then
+ * would keep a slot forever.
  */
 // I/O: a timer; needs no context.
 
 /**
- * What gives a second back. A language model's stream of events is faster while it writes: some hundred bytes for each
- * of dozens of tokens a second. While it thinks, it sends next to nothing.
+ * How many bytes give a second back. A language model's event stream is faster while it writes: a few hundred bytes per
+ * token, at dozens of tokens a second. While it thinks, it sends almost nothing.
  */
 const BYTES_PER_SECOND = 2_048
 
 export interface TimeLimit {
-  /** The origin is waited for from now on, after it has sent `bytes`. */
+  /** Starts the wait for the origin, after it sent `bytes`. */
   waits(bytes: number): void
-  /** The origin is waited for no longer. */
+  /** Ends the wait for the origin. */
   ends(): void
 }
 
 /**
- * Calls `ranOut` once the origin has been waited for `maxMs` in all. Each 2 KB that it sends give a second back, never
- * beyond `maxMs`.
+ * Calls `ranOut` once the origin has been waited for `maxMs` in total. Each 2 KB that it sends give a second back, up
+ * to `maxMs`.
  */
 export function openTimeLimit(maxMs: number, ranOut: () => void): TimeLimit {
   let leftMs = maxMs

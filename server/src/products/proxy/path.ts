@@ -1,13 +1,13 @@
 /**
- * Paths of proxied requests. A path is parsed once. The route is matched by its parts, and the path for the origin is
- * written from the same parts. So an origin never receives another path than the one that was paid for. Pure.
+ * Paths of proxied requests. A path is parsed once. Its parts match the route, and the same parts form the path for the
+ * origin. An origin therefore never receives another path than the paid one. Pure.
  */
 
 /** A path with only one possible meaning. */
 export interface Path {
-  /** Decoded. The last part is empty where the path ends with a slash. */
+  /** Decoded. The last part is empty if the path ends with a slash. */
   parts: readonly string[]
-  /** The path as this file writes it, in one spelling; begins with a slash. */
+  /** The path in this file's single spelling; starts with a slash. */
   text: string
 }
 
@@ -15,9 +15,9 @@ export interface Path {
 const VISIBLE = /^[!-~]*$/
 
 /**
- * Parses a path that begins with a slash. Returns what is wrong with it as a clause whose subject is the path. It
- * refuses everything that two servers may read as different paths: empty parts (`//`), `.` and `..`, also before a `;`,
- * and slashes, backslashes and control characters in any encoding.
+ * Parses a path that starts with a slash, or returns its fault as a clause whose subject is the path. It refuses
+ * everything that two servers may read differently: empty parts (`//`), `.` and `..`, also before a `;`, and slashes,
+ * backslashes and control characters in any encoding.
  *
  * @example readPath("/users/%61nna") // { parts: ["users", "anna"], text: "/users/anna" }
  */
@@ -30,7 +30,7 @@ export function readPath(raw: string): Path | string {
     if (each === "" && i < encoded.length - 1) return "must not have an empty part (`//`)"
     const part = decoded(each)
     if (part === undefined) return "must be percent-encoded UTF-8"
-    // Some servers decode twice, so the part must not contain these after another decoding either.
+    // Some servers decode twice, so a part must not contain these after a second decoding either.
     if (/[/\\\p{Cc}]|%(2f|5c|2e|00)/iu.test(part))
       return "must not have an encoded slash, backslash, dot or control character"
     if (/^\.{1,2}(;|$)/.test(part)) return "must not have `.` or `..` as a part"
@@ -39,12 +39,10 @@ export function readPath(raw: string): Path | string {
   return { parts, text: `/${parts.map(written).join("/")}` }
 }
 
-/**
- * The path and query of a request's URL after `/api/p/{slug}`; undefined where it is not certain which is which.
- */
+/** The path and query of a request's URL after `/api/p/{slug}`; undefined if the split is ambiguous. */
 export function splitUrl(url: string): { path: string; query: string } | undefined {
   const [, path = "", query = ""] = /^([^?]*)(\?.*)?$/s.exec(url) ?? []
-  // "", "api", "p", the slug: the router has matched these four by their decoded text.
+  // "", "api", "p", the slug: the router matched these four by their decoded text.
   const [before, , , slug, ...rest] = path.split("/")
   if (before !== "" || !slug || rest.length === 0 || !VISIBLE.test(query) || query.includes("#")) return undefined
   return { path: `/${rest.join("/")}`, query }
@@ -58,7 +56,7 @@ function decoded(part: string): string | undefined {
   }
 }
 
-/** Characters that `encodeURIComponent` encodes although a part of a path may have them (RFC 3986, `pchar`). */
+/** Characters that `encodeURIComponent` encodes although a path part may contain them (RFC 3986, `pchar`). */
 const plain: Record<string, string> = {
   "%24": "$",
   "%26": "&",

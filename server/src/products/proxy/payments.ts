@@ -1,6 +1,6 @@
 /**
- * The operations that a priced call needs of x402. `app.ts` passes them in, so that `x402` may know bundles while
- * `proxy` knows only this interface.
+ * The x402 operations that a priced call needs. `app.ts` passes them in, so that `x402` may know bundles while `proxy`
+ * knows only this interface.
  */
 // I/O: types only; their implementation has the context.
 import type { FastifyReply, FastifyRequest } from "fastify"
@@ -10,7 +10,7 @@ import type { Context } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import type { ApiError } from "../../platform/errors.ts"
 
-/** The price of one call, and where its money goes. */
+/** The price of one call, and its payee. */
 interface Price {
   network: Network
   payTo: Address
@@ -19,28 +19,28 @@ interface Price {
   deposit: Row<"deposits">
 }
 
-/** What is for sale: one call. */
+/** An offer of one call. */
 export interface Offer {
   merchantId: string
   network: Network
   prices: readonly [Price]
   sold: { url: string; description: string; mimeType: string }
-  /** The bundle, method, path with query, and SHA-256 of the body: the payment is valid for this call only. */
+  /** The bundle, method, path with query, and SHA-256 of the body: the payment is valid only for this call. */
   boundTo: readonly string[]
-  /** Why nothing is sold now. A call that was paid for before is still made. */
+  /** Why nothing is sold now. Calls paid earlier are still made. */
   closed: ApiError | undefined
   /** A call is served again only after it failed. */
   isRepeatable: false
-  /** How long the call may take, in milliseconds. After that its process must have been killed. */
+  /** How long the call may take, in milliseconds. A process that takes longer counts as killed. */
   answerMs: number
-  /** Called once a new payment is known to be good, before it is carried out. It throws where the call was ended. */
+  /** Called once a new payment is valid, before it is executed. It throws if the call was ended. */
   onProven: () => void
 }
 
-/** A settled payment that the request may be served for, once. */
+/** A settled payment for which the request may be served once. */
 export interface Paid {
   id: string
-  /** The claim by which this request holds the right to make the call. */
+  /** The claim by which this request may make the call. */
   claimId: string
   payer: Address
   txHash: Hash
@@ -48,36 +48,32 @@ export interface Paid {
   receipt: string
   /** The token that repeats a failed call. */
   retryToken: string
-  /** Whether the payment was settled for an earlier request. */
+  /** Whether an earlier request settled the payment. */
   isRetry: boolean
 }
 
 export interface Payments {
   /**
-   * Takes the payment. Undefined where the request was answered: with 402 or 202, or with the reason why its payment is
-   * refused.
+   * Takes the payment. Undefined if the request was already answered: with 402 or 202, or with the payment's refusal.
    */
   take(ctx: Context, request: FastifyRequest, reply: FastifyReply, offer: Offer): Promise<Paid | undefined>
-  /**
-   * Finds the payment that a request carries for this call (`boundTo`), if it was not answered yet; `txHash` once it is
-   * settled.
-   */
+  /** Finds a request's unanswered payment for this call (`boundTo`), with `txHash` once it is settled. */
   unserved(
     ctx: Context,
     request: FastifyRequest,
     boundTo: readonly string[],
   ): Promise<{ id: string; txHash: Hash | undefined } | undefined>
   /**
-   * Keeps the right to a call while its answer streams, and records the call at the end of that: if this process is
-   * killed before, the call may be repeated. False where another request has the right to it.
+   * Keeps the right to a call while its answer streams, and records the call at the end. If this process is killed
+   * first, the call may be repeated. False if another request has the right.
    */
   begin(ctx: Context, reply: FastifyReply, paid: Paid): Promise<boolean>
-  /** Records that the call was made. False where another request has the right to it. */
+  /** Records that the call was made. False if another request has the right to it. */
   end(ctx: Context, paid: Paid): Promise<boolean>
-  /** Lets the next request with the payment make the call: this caller disconnected, and nothing was done. */
+  /** Lets the next request with the payment make the call, because this caller left before anything was done. */
   release(ctx: Context, paid: Paid): Promise<unknown>
-  /** Lets `retryToken` repeat a failed call for 24 hours. False where another request has the right to it. */
+  /** Lets `retryToken` repeat a failed call for 24 hours. False if another request has the right to it. */
   giveBack(ctx: Context, paid: Paid): Promise<boolean>
-  /** The same for an answer that was cut off; it is tried until the database takes it. */
+  /** The same for a cut-off answer, retried until the database accepts it. */
   giveBackLate(ctx: Context, paid: Paid): Promise<boolean>
 }

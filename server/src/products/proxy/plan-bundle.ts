@@ -1,6 +1,6 @@
 /**
- * Plans what to do with one sender's open transfers to a bundle. Each transfer that settled a call is a payment of its
- * own. Pure.
+ * Plans the handling of one sender's open transfers to a bundle. Each transfer that settled a call is a separate
+ * payment. Pure.
  */
 import { type Classified, rowsOf } from "../../ledger/settlement/classify.ts"
 import type { Paid, Plan } from "../../ledger/settlement/sellable.ts"
@@ -9,19 +9,19 @@ import type { Address, Hash } from "../../platform/chain/hex.ts"
 import type { Screening } from "../../platform/chain/screening.ts"
 import type { AccessTransfer } from "../paywalls/plan-access.ts"
 
-/** While a transfer's block may have been displaced, it is checked again after this time. */
+/** The wait before a transfer whose block may be displaced is checked again. */
 const SUSPECT_MS = 30_000
 /**
- * A settlement is recorded soon after it is mined. For this long, a transfer without one is not treated as unexpected
- * money.
+ * How long a transfer without a settlement is not treated as unexpected money, because the settlement is recorded soon
+ * after it is mined.
  */
 const UNRECORDED_MS = 600_000
 const AGAIN_MS = 15_000
 
-/** Calls that one transaction settles; the others stay due. Each becomes a payment with its payouts. */
+/** Calls that one transaction settles, each as a payment with its payouts. The others stay due. */
 const CALLS_PER_BATCH = 100
 
-/** The facts that the plan is made from. */
+/** The facts of the plan. */
 export interface BundleFacts {
   payer: Address
   transfers: readonly Classified<AccessTransfer>[]
@@ -32,12 +32,12 @@ export interface BundleFacts {
 }
 
 /**
- * Plans what has to happen for this sender, and when to check again what can't be decided yet. Money that settled no
- * call bought nothing and needs the merchant's decision.
+ * Plans what must happen for this sender, and when to check undecided transfers again. Money that settled no call
+ * bought nothing and needs the merchant's decision.
  */
 export function planBundle({ payer, transfers, settlements, screening, now }: BundleFacts): Plan {
   const after = (ms: number) => new Date(now.getTime() + ms)
-  // A transfer whose block may have been displaced is neither counted nor let go.
+  // A transfer whose block may be displaced is neither counted nor dropped.
   const considered = rowsOf(transfers.filter(each => each.stands))
   const sure = rowsOf(transfers.filter(each => each.sure && each.isSettlementToken))
   const wrong = rowsOf(transfers.filter(each => each.sure && !each.isSettlementToken))
@@ -51,7 +51,7 @@ export function planBundle({ payer, transfers, settlements, screening, now }: Bu
   if (screening === "listed")
     return { ...nothing, considered, waiting: [{ exception: "sanctioned", transfers: [...sure, ...wrong] }] }
   const amounts = new Map([...settlements].map(([hash, each]) => [hash, [...each]]))
-  // A call is settled by one transfer of its own amount. Everything else that the transaction moved is other money.
+  // One transfer of a call's own amount settles it. The transaction's other transfers are unrelated money.
   const settled = sure.filter(row => {
     const left = amounts.get(row.tx_hash) ?? []
     const i = left.indexOf(row.value)
@@ -63,7 +63,7 @@ export function planBundle({ payer, transfers, settlements, screening, now }: Bu
   const isNew = (row: AccessTransfer) =>
     row.payment_id === null && row.block_time.getTime() + UNRECORDED_MS > now.getTime()
   for (const { id, block_time: at } of others.filter(isNew)) again.set(id, againAfter(now, at, AGAIN_MS))
-  // Each becomes a payment with its payouts: the others have their turn in the next transaction.
+  // Each becomes a payment with its payouts. The others follow in the next transaction.
   const inNext = new Set(settled.slice(CALLS_PER_BATCH))
   for (const { id } of inNext) again.set(id, now)
   // Each reversed or open payment of this sender can be granted once.

@@ -1,9 +1,9 @@
-/** Paid calls that failed at an origin, for their merchant to see. */
+/** Records paid calls that failed at an origin, for their merchant. */
 import { sql } from "kysely"
 import type { Context } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 
-/** What is recorded of a failed call. */
+/** The record of a failed call. */
 type Failure = Pick<Row<"bundle_failures">, "payment_id" | "bundle_id" | "method" | "path" | "reason">
 
 /** Records that a paid call failed at the origin, for the first time or again. */

@@ -1,6 +1,5 @@
 /**
- * A call that was paid for but is not sold any more: its payer is answered what happens with the payment, and its
- * merchant can see it.
+ * Handles a paid call that is no longer sold: its payer learns what happens with the payment, and its merchant sees it.
  */
 import { createHash } from "node:crypto"
 import type { FastifyRequest } from "fastify"
@@ -9,15 +8,15 @@ import { ApiError } from "../../platform/errors.ts"
 import type { Payments } from "./payments.ts"
 import { recordFailure } from "./record-failures.ts"
 
-/** What the payment of a call is bound to: these bytes to this path, and nothing else. */
+/** The binding of a call's payment: these bytes to this path, and nothing else. */
 export const boundTo = (bundleId: string, method: string, target: string, body: Buffer | undefined): string[] => {
   const hash = createHash("sha256")
   return [bundleId, method, target, hash.update(body ?? "").digest("hex")]
 }
 
 /**
- * Throws `INVALID_OPERATION` where a request was paid for and not answered, and records that for the merchant. The
- * origin gets only calls that its merchant sells.
+ * Throws `INVALID_OPERATION` if a request was paid for and not answered, and records that for the merchant. The origin
+ * gets only calls that its merchant sells.
  */
 export async function refuseUnsold(
   ctx: Context,

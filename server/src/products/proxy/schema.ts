@@ -15,7 +15,7 @@ import {
 import { idPattern } from "../../platform/ids.ts"
 import { methods } from "./match-route.ts"
 
-/** Routes of one bundle. Each request is compared with all of them. */
+/** Routes per bundle, limited because each request is compared with all of them. */
 const MAX_ROUTES = 100
 export const MAX_HEADERS = 20
 
@@ -31,7 +31,7 @@ const OriginHeaders = Type.Record(
   Type.String({ maxLength: 100 }),
   Type.Unsafe<string | null>({ type: ["string", "null"], maxLength: 4_096 }),
   {
-    // A change may remove as many as it adds.
+    // A change may remove as many headers as it adds.
     maxProperties: 2 * MAX_HEADERS,
     description: `Headers that are added to each request to the origin, such as its credential: at most ${MAX_HEADERS}. The values are encrypted and never shown again`,
   },

@@ -1,7 +1,7 @@
 /**
- * Sells calls of bundles: each transfer that settled a call is a payment, and any other money needs the merchant's
- * decision. Settled under the bundle's row. A call is served when it is settled, so a payment gives nothing more, and
- * no event is emitted (agents' payments have none).
+ * Sells calls of bundles. Each transfer that settled a call is a payment, and any other money needs the merchant's
+ * decision. Settlement holds the bundle's row. A call is served when it settles, so a payment grants nothing more, and
+ * agents' payments emit no event.
  */
 // I/O: each method uses the context that it is given, whose type comes with Sellable.
 import { classify } from "../../ledger/settlement/classify.ts"
@@ -17,18 +17,18 @@ import { planBundle } from "./plan-bundle.ts"
 /** One sender at one bundle. */
 interface BundlePart extends Part {
   payer: Address
-  /** The transfers that this transaction settles, of all senders. */
+  /** The transfers of all senders that this transaction settles. */
   due: readonly bigint[]
 }
 
-/** Reads, for each of these transactions, the amounts of the bundle's calls that it settled. */
+/** Reads the amounts of the bundle's calls that each of these transactions settled. */
 export type SettlementsOf = (
   ctx: TxContext,
   bundleId: string,
   hashes: readonly Hash[],
 ) => Promise<ReadonlyMap<Hash, readonly bigint[]>>
 
-/** The `Sellable` for calls of bundles. `settlementsOf` reads what x402 has settled. */
+/** The `Sellable` for calls of bundles. `settlementsOf` reads the settlements of x402. */
 export const bundleSales = (settlementsOf: SettlementsOf): Sellable<BundlePart> => ({
   prefix: "bdl",
   notFound: "NOT_FOUND",
@@ -58,8 +58,7 @@ export const bundleSales = (settlementsOf: SettlementsOf): Sellable<BundlePart> 
 
   async plan(ctx, { owner: { resource_id: id }, network, payer, due }, screened) {
     const rows = withoutRests(await openCalls(ctx, id, payer, due))
-    // This reads everything that the payer has paid. It is needed only beside a transfer that one endpoint alone
-    // reports.
+    // This reads all payments of the payer, so it runs only if only one endpoint reports a transfer.
     const alone = rows.some(row => row.single_source) ? await countedAlone(ctx, network, id, payer) : 0n
     const plan = planBundle({
       payer,

@@ -1,7 +1,6 @@
 /**
- * Serves a proxied call, from its path to the last byte of the origin's answer. Everything that can refuse it comes
- * first, then its payment, then the origin. If the call fails at the origin, its payment is given back: the payer
- * repeats the call without paying again.
+ * Serves a proxied call, from its path to the last byte of the origin's answer. All possible refusals come first, then
+ * the payment, then the origin. If the call fails at the origin, the payer can repeat it without paying again.
  */
 import { finished } from "node:stream"
 import type { FastifyReply, FastifyRequest } from "fastify"
@@ -26,7 +25,7 @@ import type { Offer, Paid, Payments } from "./payments.ts"
 import { recordFailure, recordServed } from "./record-failures.ts"
 import { boundTo, refuseUnsold } from "./refuse-unsold.ts"
 
-/** The parts that serve calls share. */
+/** The parts that all calls share. */
 export interface Parts {
   find: FindBundle
   forwarder: Forwarder
@@ -34,7 +33,7 @@ export interface Parts {
   payments: Payments | undefined
 }
 
-/** A request and the route that it matched. */
+/** A request and its matching route. */
 interface Call {
   bundle: CallBundle
   route: CallRoute
@@ -44,7 +43,7 @@ interface Call {
 }
 
 /**
- * Serves one request to `/api/p/{slug}/{path}` and answers it. Throws `VALIDATION_ERROR`, `NOT_FOUND`, `ORIGIN_BUSY`,
+ * Answers one request to `/api/p/{slug}/{path}`. Throws `VALIDATION_ERROR`, `NOT_FOUND`, `ORIGIN_BUSY`,
  * `PAYMENTS_PAUSED`.
  */
 export async function serveCall(
@@ -77,21 +76,21 @@ export async function serveCall(
     keepOpen(request.raw.socket)
     return place.keep()
   }
-  // Before anything is paid: a call that was ended meanwhile is refused, and one that pays is ended no more.
+  // Runs before payment: a call that was ended in the meantime is refused, and a paying call can't be ended any more.
   const onProven = () => {
     if (!keep()) throw new ApiError("ORIGIN_BUSY")
   }
   const paid = await payments.take(ctx, request, reply, { ...offer, onProven })
   if (!paid) return reply
   if (!keep()) {
-    // It was paid by an earlier request: this one paid nothing, so it could be ended.
+    // An earlier request paid. This one paid nothing, so it could be ended.
     await payments.release(ctx, paid)
     throw new ApiError("ORIGIN_BUSY", undefined, KEPT)
   }
   try {
     return await answer(ctx, parts, request, reply, call, { payments, paid }, gone)
   } catch (error) {
-    // No-op where another request serves the payment: the lease of this one has expired.
+    // No-op if another request serves the payment because this one's lease expired.
     await payments.giveBack(ctx, paid)
     throw error
   }
@@ -149,12 +148,10 @@ async function offerOf(
   }
 }
 
-/**
- * Longer than everything around a forwarded request takes, so that the right to make a call does not expire during it.
- */
+/** Longer than everything around a forwarded request, so the right to make a call does not expire during it. */
 const MARGIN_MS = 60_000
 
-/** A paid call's payment, with the operations on it. */
+/** A paid call's payment, and the operations on it. */
 interface PaidCall {
   payments: Payments
   paid: Paid
@@ -189,8 +186,8 @@ async function answer(
   if (found.failure !== undefined) return await sendFailure(ctx, request, reply, call, bought, found)
   if (bought) {
     const { payments, paid } = bought
-    // What only reads may be repeated where this process is killed before the answer has come. Any other call is made
-    // once: the origin has done the work.
+    // A read may be repeated if this process is killed before the answer. Any other call is made only once, because the
+    // origin has done the work.
     const isMine = onlyReads(request) ? payments.begin(ctx, reply, paid) : payments.end(ctx, paid)
     if (!(await isMine)) {
       drop(found)
@@ -204,20 +201,20 @@ async function answer(
 
 const onlyReads = ({ method }: FastifyRequest): boolean => method === "GET" || method === "HEAD"
 
-/** Discards the origin's answer, which nobody reads. */
+/** Discards an origin's answer that nobody reads. */
 export function drop(found: OriginAnswer): void {
   if (found.failure === undefined) found.body.on("error", () => undefined).destroy()
 }
 
-/** Ends a call whose caller has left, or that was ended for another one: then its caller is still there, and gets 503. */
+/** Ends a call whose caller left, or that another call displaced; a displaced caller gets 503. */
 function unanswered(reply: FastifyReply): FastifyReply {
   if (!reply.raw.destroyed) throw new ApiError("ORIGIN_BUSY")
   return reply
 }
 
 /**
- * Ends a call whose caller disconnected before its answer began. The payer may repeat a call that only reads, or that
- * never reached the origin. For any other call the origin may have done the work, and would do it a second time unpaid.
+ * Ends a call whose caller disconnected before its answer started. The payer may repeat a read, or a call that never
+ * reached the origin. For other calls, the origin may have done the work and would do it again unpaid.
  */
 async function endUnread(
   ctx: Context,
@@ -235,7 +232,7 @@ async function endUnread(
   return reply
 }
 
-/** Streams the answer as it arrives, no faster than its caller reads it. */
+/** Streams the answer as it arrives, no faster than the caller reads it. */
 function sendAnswer(
   ctx: Context,
   request: FastifyRequest,
@@ -249,15 +246,14 @@ function sendAnswer(
     return reply.send()
   }
   finished(body, dropSlowReader(ctx, reply))
-  // If the body fails before its first byte, the error handler answers. The origin's type and length must not be on
-  // that answer.
+  // If the body fails before its first byte, the error handler answers, without the origin's type and length.
   body.once("error", () => {
     if (!reply.raw.headersSent) for (const name of Object.keys(passed)) reply.removeHeader(name)
   })
   return reply.send(body)
 }
 
-/** Answers 502. The payment is given back first, so that a caller that reads the token can use it. */
+/** Answers 502. The payment is given back first, so that the token works as soon as the caller reads it. */
 async function sendFailure(
   ctx: Context,
   request: FastifyRequest,
@@ -284,7 +280,7 @@ async function sendFailure(
   })
 }
 
-/** The origin ended its answer early. The caller has a part of it, and may repeat the call. */
+/** Handles an answer that the origin cut short. The caller has a part of it and may repeat the call. */
 async function failLate(
   ctx: Context,
   request: FastifyRequest,

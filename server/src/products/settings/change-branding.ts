@@ -5,10 +5,10 @@ import type { Row } from "../../platform/db/schema.ts"
 import { ApiError, type ErrorDetail } from "../../platform/errors.ts"
 import { type Logo, readLogo } from "./logo.ts"
 
-/** The path of a logo. Its name changes with its bytes. */
+/** The path of a logo, which changes with its bytes. */
 const logoPath = (hash: string): string => `/logo/${hash}`
 
-/** The branding of a merchant. A part that was not set is null or empty. */
+/** A merchant's branding. Unset parts are null or empty. */
 export interface Branding {
   /** As `#rrggbb`. */
   accentColor: string | null
@@ -17,7 +17,7 @@ export interface Branding {
   allowedOrigins: string[]
 }
 
-/** A change as received: undefined leaves a part as it is, null removes it. */
+/** A received change: undefined leaves a part unchanged, null removes it. */
 export interface BrandingChange {
   accentColor?: string | null
   logo?: string | null
@@ -34,7 +34,7 @@ export async function brandingOf(ctx: TxContext, merchantId: string): Promise<Br
   return shownBranding(row)
 }
 
-/** A merchant's branding as it is shown; `row` is undefined where nothing was ever set. Pure. */
+/** Formats a merchant's branding; `row` is undefined if nothing was ever set. Pure. */
 export const shownBranding = (
   row: (Pick<Row<"branding">, "accent_color" | "logo_hash"> & { allowed_origins: string[] | null }) | undefined,
 ): Branding => ({
@@ -43,7 +43,7 @@ export const shownBranding = (
   allowedOrigins: row?.allowed_origins ?? [],
 })
 
-/** Changes the given parts. A `VALIDATION_ERROR` lists every fault, and then nothing is changed. */
+/** Changes the given parts. Throws `VALIDATION_ERROR` with every fault, and then changes nothing. */
 export async function changeBranding(ctx: TxContext, merchantId: string, change: BrandingChange): Promise<void> {
   const faults: ErrorDetail[] = []
   const logo = typeof change.logo === "string" ? readLogo(change.logo) : change.logo
@@ -73,7 +73,7 @@ const logoColumns = (logo: Logo | null) => ({
   logo_hash: logo?.hash ?? null,
 })
 
-/** The logo of this hash with its bytes, whichever merchant has it; undefined for none. */
+/** The logo with this hash and its bytes, for any merchant; undefined for none. */
 export async function logoOf(
   ctx: TxContext,
   hash: string,
@@ -90,8 +90,8 @@ export async function logoOf(
 const HOST = /^([a-z0-9-]+(\.[a-z0-9-]+)*|\[[0-9a-f:.]+\])(:\d{1,5})?$/
 
 /**
- * An origin in its normal form; undefined for text that is not a site's origin. Plain http is allowed everywhere but in
- * live mode.
+ * The normal form of an origin; undefined for text that is not a site's origin. Plain http is allowed except in live
+ * mode.
  *
  * @example readOrigin("https://Shop.example/", "live") // "https://shop.example"
  */

@@ -1,11 +1,11 @@
 /**
- * A merchant's logo: a small bitmap, recognised by its bytes. SVG is refused, because it is a document that can contain
- * scripts and addresses of other servers. Pure.
+ * A merchant's logo: a small bitmap, recognised by its bytes. SVG is refused, because it can contain scripts and
+ * addresses of other servers. Pure.
  */
 import { hash } from "node:crypto"
 
 const MAX_BYTES = 65_536
-/** A picture of a few bytes can claim a billion pixels, for which a payer's browser would allocate memory. */
+/** An image of a few bytes can claim a billion pixels, for which a payer's browser would allocate memory. */
 const MAX_PIXELS_PER_SIDE = 2_048
 
 export interface Logo {
@@ -20,7 +20,7 @@ interface Size {
   height: number
 }
 
-/** Reads the picture of a `data:` address. Returns what is wrong with it in words that complete "must be …". */
+/** Reads the image of a `data:` URL, or returns its fault in words that complete "must be …". */
 export function readLogo(url: string): Logo | string {
   const [, type, text] = /^data:(image\/(?:png|jpeg|webp));base64,([A-Za-z0-9+/]+={0,2})$/.exec(url) ?? []
   if (type === undefined || text === undefined)
@@ -36,7 +36,7 @@ export function readLogo(url: string): Logo | string {
   return { bytes, type: type as Logo["type"], hash: hash("sha256", bytes, "base64url") }
 }
 
-/** Each reads the size from the head of a file; undefined for another format, a truncated file, or an animation. */
+/** Each reads the size from a file's header; undefined for another format, a truncated file or an animation. */
 const readers: Record<Logo["type"], (bytes: Buffer) => Size | undefined> = {
   "image/png": pngSize,
   "image/jpeg": jpegSize,
@@ -46,14 +46,14 @@ const readers: Record<Logo["type"], (bytes: Buffer) => Size | undefined> = {
 const PNG = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a])
 const HEAD_BYTES = 13
 
-/** Walks over all chunks to the end: a file with only a head would show an empty space above the merchant's name. */
+/** Walks all chunks to the end: a file with only a header would show an empty space above the merchant's name. */
 function pngSize(bytes: Buffer): Size | undefined {
   if (bytes.length < 33 || !bytes.subarray(0, 8).equals(PNG)) return undefined
   if (bytes.readUInt32BE(8) !== HEAD_BYTES || bytes.toString("latin1", 12, 16) !== "IHDR") return undefined
   let hasPixels = false
   for (let at = 33; at + 12 <= bytes.length; at += 12 + bytes.readUInt32BE(at)) {
     const type = bytes.toString("latin1", at + 4, at + 8)
-    // This chunk makes a PNG an animation, and a reader of the page can't stop one.
+    // This chunk makes a PNG an animation, which a reader of the page can't stop.
     if (type === "acTL") return undefined
     hasPixels ||= type === "IDAT" && bytes.readUInt32BE(at) > 0
     if (type === "IEND")
@@ -62,7 +62,7 @@ function pngSize(bytes: Buffer): Size | undefined {
   return undefined
 }
 
-/** The marker where the pixels of a JPEG begin. */
+/** The marker where a JPEG's pixels start. */
 const SCAN = Buffer.from([0xff, 0xda])
 
 /** The frame header is the first segment from C0 to CF that is neither a table (C4, CC) nor reserved (C8). */
@@ -93,7 +93,7 @@ function webpSize(bytes: Buffer): Size | undefined {
       return { width: (bits & 0x3fff) + 1, height: ((bits >>> 14) & 0x3fff) + 1 }
     }
     case "VP8X": {
-      // The flag may be wrong: the pictures of an animation are inside its frames, and none of them would be shown.
+      // The flag may be wrong: an animation's images are inside its frames, and none of them would be shown.
       const chunks = webpChunks(bytes)
       const hasPicture = chunks.includes("VP8 ") || chunks.includes("VP8L")
       if (((bytes[20] ?? 0) & ANIMATED) !== 0 || !hasPicture) return undefined
@@ -104,7 +104,7 @@ function webpSize(bytes: Buffer): Size | undefined {
   }
 }
 
-/** The names of a WebP's chunks. Chunks are padded to an even length. */
+/** The names of a WebP's chunks, which are padded to an even length. */
 function webpChunks(bytes: Buffer): string[] {
   const names: string[] = []
   for (let at = 12; at + 8 <= bytes.length; ) {

@@ -1,7 +1,7 @@
 /**
- * Advances subscriptions: records the outcome of their invoices, folds and writes them, and creates the invoices that
- * are due next. The job and the requests share this code. Each kind of read and write is one statement for all
- * subscriptions together.
+ * Advances subscriptions: records the outcome of their invoices, folds and writes them, and creates the next due
+ * invoices. The job and the requests share this code. Each kind of read and write is one statement for all
+ * subscriptions.
  */
 import { emit, type NewEvent } from "../../account/webhooks/emit.ts"
 import type { EventData } from "../../account/webhooks/events.ts"
@@ -25,7 +25,7 @@ import { factsOf, type Held, isEnded, lastOf } from "./load-subscription.ts"
 import { changeEvent, changeOf, renewalEvent } from "./notify-subscription.ts"
 import { insertInvoices, lostPayments, writeInvoices, writeSubscriptions } from "./queries.ts"
 
-/** How soon a subscription is retried while payments are paused, or while its merchant has something to change. */
+/** The wait before a retry while payments are paused, or while the merchant must change something. */
 const BLOCKED_MS: Record<BlockedBy, number> = { payments_paused: 60_000, payout_address: 600_000, price: 600_000 }
 
 /** A subscription that is being advanced. */
@@ -38,7 +38,7 @@ interface CurrentSubscription {
 }
 
 /**
- * Advances subscriptions that this transaction has locked and returns their rows. Events are emitted in the same
+ * Advances subscriptions that this transaction has locked, and returns their rows. It emits their events in the same
  * transaction.
  */
 export async function advance(ctx: TxContext, given: readonly Held[]): Promise<Row<"subscriptions">[]> {
@@ -63,7 +63,7 @@ export async function advance(ctx: TxContext, given: readonly Held[]): Promise<R
 }
 
 /**
- * Returns a locked subscription as its invoices' sessions make it now. Its row says what the last round made of them, and
+ * Returns a locked subscription as its invoices' sessions determine it now. Its row holds the last round's result, and
  * an invoice may have been paid since. Writes nothing.
  */
 export function asOfNow(ctx: TxContext, before: Held): Held {
@@ -83,13 +83,13 @@ function standingOf(ctx: TxContext, before: Held): CurrentSubscription {
   const standing = { before: before.subscription, held, folded, blockedBy: null, events: [] }
   if (!folded.isVoiding) return standing
   const last = lastOf(held.invoices)
-  // What was paid at the cancellation, and lost its payment to a reorg, was not unpaid then.
+  // An invoice that a reorg unpaid after the cancellation was not unpaid at the cancellation.
   const { canceled_at: canceledAt, paused_at: pausedAt, cancel_asked_by: canceledBy } = held.subscription
   const askedBy = pausedAt === null && canceledBy === "subscriber" ? "subscriber" : "merchant"
   const askedAt = canceledAt ? new Date(canceledAt.getTime() - 1) : ctx.now()
   const asked = last.void_asked_at ? {} : ({ void_asked_at: askedAt, void_asked_by: askedBy } as const)
   const voiding = withLast(held, { ...last, ...asked })
-  // A session created since the locks were taken is not locked, so it can't be closed now. The next round locks it.
+  // A session created after the locks were taken is not locked, so only the next round can close it.
   return { ...standing, held: voiding, folded: held.isSessionHeld ? folded : { ...folded, runAt: ctx.now() } }
 }
 
@@ -98,9 +98,7 @@ function foldedOf(ctx: TxContext, held: Held): FoldedSubscription {
   return facts ? foldSubscription(facts, ctx.now()) : NONE
 }
 
-/**
- * Begins a subscription whose first invoice was paid, or begins it again after a reorg had removed the first payment.
- */
+/** Starts a subscription whose first invoice was paid, or restarts it after a reorg removed the first payment. */
 function begun(held: Held): Held {
   const beginning = begins(held)
   if (!beginning) return held
@@ -109,7 +107,7 @@ function begun(held: Held): Held {
   const billing = { interval: subscription.billing_interval, count: subscription.billing_count }
   const trialDays = subscription.has_trial ? subscription.trial_days : 0
   const { anchor, periodEnd } = firstPeriod(billing, trialDays, startedAt)
-  // Anyone with the checkout's link can enter an e-mail address; it does not replace the one that the merchant set.
+  // Anyone with the checkout's link can enter an e-mail address, so it does not replace the merchant's.
   const customer_email = subscription.customer_email ?? session.customer_email
   return withLast(
     { ...held, subscription: { ...subscription, started_at: startedAt, anchor, payer, customer_email } },
@@ -123,8 +121,8 @@ const withLast = (held: Held, last: Row<"invoices">): Held => ({
 })
 
 /**
- * Where the merchant was blocked from billing until access had ended, periods are counted from now: nobody had access
- * in between.
+ * Counts periods from now if the merchant was blocked from billing until access ended, because nobody had access in
+ * between.
  */
 function healed(ctx: TxContext, held: Held): Held {
   const { anchor, blocked_by, paid_until, access_until } = held.subscription
@@ -134,20 +132,20 @@ function healed(ctx: TxContext, held: Held): Held {
 }
 
 /**
- * Records whether the last invoice is paid or void. Every earlier one was final when its successor was created, or is
- * void.
+ * Records whether the last invoice is paid or void. Earlier ones are void, or were final when their successor was
+ * created.
  */
 function noteLast(ctx: TxContext, held: Held): Held {
   const { subscription, session } = held
   const last = lastOf(held.invoices)
-  // Money that was found, or accepted by the merchant, after a void still pays: no later invoice covers its period.
+  // Money found or accepted after a void still pays, because no later invoice covers its period.
   const isPaid = session.status === "confirmed"
   const paid_at = isPaid ? (last.paid_at ?? session.confirmed_at) : null
   const isVoid = last.void_asked_at !== null && isEnded(session)
   const voided_at = isPaid ? null : (last.voided_at ?? (isVoid ? ctx.now() : null))
-  // Without its first payment the subscription has not begun, and its first invoice has no period.
+  // Without its first payment, the subscription has not started and its first invoice has no period.
   const period = last.sequence === 1 && !isPaid ? { period_start: null, period_end: null } : {}
-  // Paid in spite of it, it is not to be voided if a reorg opens it. After a cancellation it says what was unpaid then.
+  // A paid invoice must not be voided if a reorg opens it. After a cancellation, the columns say what was unpaid then.
   const unasked = isPaid && !subscription.canceled_at ? { void_asked_at: null, void_asked_by: null } : {}
   const noted = withLast(held, { ...last, paid_at, voided_at, ...unasked, ...period })
   const wasVoided = last.voided_at !== null
@@ -156,8 +154,8 @@ function noteLast(ctx: TxContext, held: Held): Held {
 }
 
 /**
- * Restores an invoice that was paid after it was void, or after it had canceled its subscription. If its period has
- * passed without access, or was closed and access is over, the period begins now: a period costs its whole price.
+ * Restores an invoice that was paid after it was void or had canceled its subscription. The period starts now if it
+ * passed without access, or if it was closed and access has ended, because a period costs its full price.
  */
 function back(ctx: TxContext, held: Held, wasVoided: boolean): Held {
   const { access_until: accessUntil, canceled_at: canceledAt } = held.subscription
@@ -168,7 +166,7 @@ function back(ctx: TxContext, held: Held, wasVoided: boolean): Held {
   const isOver = accessUntil !== null && accessUntil <= now
   const isUnused = wasVoided && canceledAt === null && isOver && period_start !== null && period_start <= now
   if (!period_start || !period_end || (period_end > now && !isUnused)) return { ...held, subscription }
-  // The subscription has moved to another product since: the period that was paid keeps its length.
+  // The subscription has since moved to another product, so the paid period keeps its length.
   if (product_id !== subscription.product_id) {
     const asLong = new Date(now.getTime() + period_end.getTime() - period_start.getTime())
     return withLast({ ...held, subscription }, { ...last, period_start: now, period_end: asLong })
@@ -181,10 +179,7 @@ function back(ctx: TxContext, held: Held, wasVoided: boolean): Held {
   )
 }
 
-/**
- * Logs each earlier invoice whose payment a reorg removed although it was final. The invoice stays paid; an operator
- * decides.
- */
+/** Logs each earlier invoice whose final payment a reorg removed. The invoice stays paid until an operator decides. */
 async function reportLost(ctx: TxContext, all: readonly Held[]): Promise<void> {
   const earlier = all.flatMap(({ invoices }) => invoices.slice(0, -1).filter(each => each.paid_at))
   for (const { subscriptionId, sessionId } of await lostPayments(ctx, earlier))
@@ -194,7 +189,7 @@ async function reportLost(ctx: TxContext, all: readonly Held[]): Promise<void> {
     )
 }
 
-/** Returns the last invoice if a recorded field of it changed. */
+/** Returns the last invoice if one of its recorded fields changed. */
 function changed(before: Held | undefined, now: Held): Row<"invoices">[] {
   const was = before && lastOf(before.invoices)
   const is = lastOf(now.invoices)
@@ -202,7 +197,7 @@ function changed(before: Held | undefined, now: Held): Row<"invoices">[] {
   return names.some(name => was?.[name]?.getTime() !== is[name]?.getTime()) ? [is] : []
 }
 
-/** Creates the next invoices with their sessions and events, or records why one can't be created now. */
+/** Creates the next invoices with sessions and events, or records why one can't be created now. */
 async function makeInvoices(ctx: TxContext, standings: readonly CurrentSubscription[]): Promise<void> {
   const due = standings.flatMap(standing => (standing.folded.next ? [{ standing, next: standing.folded.next }] : []))
   if (due.length === 0) return
@@ -237,7 +232,7 @@ async function makeInvoices(ctx: TxContext, standings: readonly CurrentSubscript
   await insertInvoices(ctx, invoices)
 }
 
-/** Records of subscriptions that were moved whether they are first of the product that they are billed for now. */
+/** Records whether moved subscriptions are the first ones of the product that they are billed for now. */
 async function noteMoved(ctx: TxContext, standings: readonly CurrentSubscription[]): Promise<void> {
   const moved = standings.filter(
     ({ held: { subscription, invoices } }) => lastOf(invoices).product_id !== subscription.product_id,
@@ -260,19 +255,19 @@ type Next = NonNullable<FoldedSubscription["next"]>
 function block(ctx: TxContext, standing: CurrentSubscription, { graceUntil }: Next, blockedBy: BlockedBy): void {
   const runAt = new Date(ctx.now().getTime() + BLOCKED_MS[blockedBy])
   const { blocked_by: blockedBefore, access_until: accessUntil } = standing.before
-  // A pause gives nobody back the access that the merchant's own fault had ended.
+  // A pause must not restore access that ended through the merchant's own fault.
   const isOver = accessUntil !== null && accessUntil <= ctx.now()
   const isMerchants = blockedBefore !== null && blockedBefore !== "payments_paused" && isOver
   standing.blockedBy = isMerchants ? blockedBefore : blockedBy
   standing.folded = { ...standing.folded, runAt }
-  // While the network is paused nobody can pay, so nobody loses access because of it. Where the merchant has something
-  // to change, access ends with the grace: otherwise a price that is too low now would give access forever.
+  // Nobody can pay while the network is paused, so nobody loses access. If the merchant must change something, access
+  // ends with the grace period. Otherwise a price that is too low would give access forever.
   if (standing.blockedBy !== "payments_paused") return
   const status = ctx.now() < graceUntil ? "active" : "past_due"
   standing.folded = { ...standing.folded, accessUntil: graceUntil, status }
 }
 
-/** Adds the next invoice to the subscription, with its event. */
+/** Adds the next invoice and its event to the subscription. */
 function bill(
   ctx: TxContext,
   standing: CurrentSubscription,
@@ -311,7 +306,7 @@ function bill(
   return invoice
 }
 
-/** A subscription's new row; a change of its status adds an event. */
+/** A subscription's new row. A change of status adds an event. */
 function rowOf(ctx: TxContext, standing: CurrentSubscription): Row<"subscriptions"> {
   const { before, held, blockedBy, events } = standing
   const { status, cancelReason, paidUntil, accessUntil, runAt } = standing.folded

@@ -1,7 +1,7 @@
 /**
- * The job that advances subscriptions that are due: a period begins or ends, or a trigger saw a session of theirs
- * change its status. A round advances many in one transaction, so that a process that dies leaves nothing half done. If
- * that fails, each is advanced alone, so that one failing subscription does not delay the others.
+ * The job that advances due subscriptions: a period starts or ends, or a trigger saw a session of theirs change status.
+ * A round advances many in one transaction, so a dying process leaves nothing half done. If that fails, each is
+ * advanced in its own transaction, so that one failure does not delay the others.
  */
 import { sql } from "kysely"
 import { backoffMs } from "../../platform/backoff.ts"
@@ -13,7 +13,7 @@ import { advance } from "./advance-subscription.ts"
 import { holdFree, lockDue } from "./load-subscription.ts"
 
 /**
- * Subscriptions in one transaction; the next ones follow at once. A request that changes one of them waits for the
+ * Subscriptions per transaction; the next ones follow immediately. A request that changes one of them waits for the
  * transaction.
  */
 const SUBSCRIPTIONS_PER_ROUND = 100
@@ -22,10 +22,10 @@ const AFTER_FAILURE_MS = 60_000
 const MAX_AFTER_FAILURE_MS = 3_600_000
 /** The longest sleep: a lost wake-up costs at most this much. */
 const MAX_SLEEP_MS = 5_000
-/** How soon to retry subscriptions that another process has locked. */
+/** The wait before a retry of subscriptions that another process locked. */
 const HELD_MS = 200
 
-/** Advances the subscriptions that are due. Returns how many milliseconds the next round may wait. */
+/** Advances due subscriptions. Returns the milliseconds until the next round. */
 export async function advanceSubscriptions(ctx: Context): Promise<number> {
   const due: Row<"subscriptions">[] = []
   try {
@@ -50,8 +50,8 @@ export async function advanceSubscriptions(ctx: Context): Promise<number> {
 const chainsOf = (ctx: TxContext): number[] => ctx.chain.networks.map(({ chainId }) => chainId)
 
 /**
- * Advances a round of due subscriptions, or `only` one, in one transaction. `due` is filled with those it found, also
- * if it fails.
+ * Advances a round of due subscriptions, or `only` one, in one transaction. `due` receives the found ones, even on
+ * failure.
  */
 async function advanceDue(ctx: Context, only: string | undefined, due: Row<"subscriptions">[]): Promise<void> {
   await inTransaction(ctx, async ctx => {
@@ -61,7 +61,7 @@ async function advanceDue(ctx: Context, only: string | undefined, due: Row<"subs
   })
 }
 
-/** Advances one subscription. A failure is logged and counted for the alarm, and the subscription is retried later. */
+/** Advances one subscription. A failure is logged, counted for the alarm, and retried later. */
 async function advanceAlone(ctx: Context, { id, chain_id, failed_rounds }: Row<"subscriptions">): Promise<void> {
   try {
     await advanceDue(ctx, id, [])
@@ -77,10 +77,10 @@ async function advanceAlone(ctx: Context, { id, chain_id, failed_rounds }: Row<"
   }
 }
 
-/** How many failed rounds of a subscription raise the alarm. The index `subscriptions_failing` has the same. */
+/** How many failed rounds of a subscription raise the alarm. The index `subscriptions_failing` has the same number. */
 const MAX_FAILED_ROUNDS = 3
 
-/** The text of the alarm of subscriptions that can't be advanced; anyone may read it. */
+/** The alarm text for subscriptions that can't be advanced; anyone may read it. */
 export async function failingSubscriptions(ctx: TxContext): Promise<string[]> {
   const { rows } = await sql<{ chain_id: number; n: number }>`select chain_id, count(*)::int as n from subscriptions
     where failed_rounds >= ${sql.lit(MAX_FAILED_ROUNDS)} group by 1 order by 1`.execute(ctx.db)

@@ -1,7 +1,4 @@
-/**
- * What a merchant or subscriber asks of a subscription: pause, resume, cancel, another product. Asking again changes
- * nothing.
- */
+/** A merchant's or subscriber's requests: pause, resume, cancel, another product. Repeating one changes nothing. */
 import { emitAttached, type SplitChange } from "../../ledger/splits/approve-splits.ts"
 import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
@@ -14,26 +11,25 @@ import { anchorAtMove, anchorAtResume } from "./fold-subscription.ts"
 import { type Held, holdSubscription, isEnded, lastOf } from "./load-subscription.ts"
 import { writeInvoices } from "./queries.ts"
 
-/** The merchant or subscriber that the subscription must belong to. */
+/** The required owner of the subscription: a merchant or a subscriber. */
 export type Owner = { merchantId: string } | { payer: string }
 
 const refused = (message: string) => new ApiError("INVALID_OPERATION", undefined, message)
 
-/** Pauses a subscription: its open invoice is closed, and no other is created until it is resumed. */
+/** Pauses a subscription: closes its open invoice, and creates no other until it is resumed. */
 export const pauseSubscription = (ctx: TxContext, owner: Owner, id: string): Promise<Row<"subscriptions">> =>
   change(ctx, owner, id, ({ subscription }) => (subscription.paused_at ? {} : { paused_at: ctx.now() }))
 
 /**
- * How many invoices of one period are created for a subscriber that cancels and resumes again and again. Each is an
- * event.
+ * How many invoices of one period are created for a subscriber who repeatedly cancels and resumes. Each is an event.
  */
 export const MAX_VOIDED = 3
 
-/** Resumes a paused subscription, or withdraws the caller's own request to end it with its period. */
+/** Resumes a paused subscription, or withdraws the caller's own cancellation at the period's end. */
 export const resumeSubscription = (ctx: TxContext, owner: Owner, id: string): Promise<Row<"subscriptions">> =>
   change(ctx, owner, id, ({ subscription, invoices, session }) => {
     const { paused_at, cancel_asked_by, anchor, paid_until } = subscription
-    // After too many voided invoices the service refuses the subscriber. The merchant may then withdraw any
+    // After too many voided invoices, the service refuses the subscriber. The merchant can then withdraw any
     // cancellation.
     const lastOnes = invoices.slice(-MAX_VOIDED)
     const isOnePeriod = new Set(lastOnes.map(each => each.period_start?.getTime())).size === 1
@@ -52,7 +48,7 @@ export const resumeSubscription = (ctx: TxContext, owner: Owner, id: string): Pr
       )
     }
     const last = lastOf(invoices)
-    // The open invoice can be paid until it is closed. A second one would be for the same period.
+    // The open invoice can be paid until it is closed, and a second one would be for the same period.
     if (last.void_asked_at && !last.voided_at && !last.paid_at && !isEnded(session)) throw refused(stillOpen(session))
     if ("payer" in owner && isUsedUp)
       throw refused(
@@ -63,7 +59,7 @@ export const resumeSubscription = (ctx: TxContext, owner: Owner, id: string): Pr
     return { ...kept, paused_at: null, anchor: anchorAtResume(anchor, paid_until, ctx.now()) }
   })
 
-/** Why the open invoice's session is not over, and what will end it. */
+/** Why the open invoice's session has not ended, and what will end it. */
 function stillOpen({ status, exception }: Row<"checkout_sessions">): string {
   if (status === "pending") return "The open invoice of this subscription is being closed. Try again in a minute."
   if (exception === "underpaid")
@@ -83,7 +79,7 @@ function removeAsker(by: AskedBy, asker: Asker): AskedBy {
   return by === asker ? null : by
 }
 
-/** Cancels a subscription at once, or at the end of the paid time. */
+/** Cancels a subscription immediately, or at the end of the paid time. */
 export const cancelSubscription = (
   ctx: TxContext,
   owner: Owner,
@@ -99,8 +95,8 @@ export const cancelSubscription = (
   })
 
 /**
- * Moves a subscription to another product from its next invoice on. If the new periods have another length, they are
- * counted from the end of the paid time.
+ * Moves a subscription to another product from its next invoice. If the period length changes, periods count from the
+ * end of the paid time.
  */
 export async function moveSubscription(
   ctx: TxContext,
@@ -119,7 +115,7 @@ export async function moveSubscription(
     const { id: product_id, billing_interval, billing_count, max_periods } = product
     const { payer, anchor, paid_until, started_at: startedAt } = subscription
     if (!payer || !startedAt || !anchor || !paid_until) throw new Error("a subscription that is moved has not begun")
-    // Its grace changes with its next invoice: an open one keeps what it was made with.
+    // The grace changes with the next invoice; an open one keeps its terms.
     await claimFirst(ctx, [{ payer, productId, subscriptionId: id, chainId: subscription.chain_id, startedAt }])
     const terms = { product_id, billing_interval, billing_count, max_periods }
     const isSamePace =
@@ -137,8 +133,8 @@ export async function moveSubscription(
 }
 
 /**
- * The splits of a merchant's subscription before and after it is moved to another product; `after` is undefined where
- * there is no such subscription or product.
+ * The splits of a merchant's subscription before and after a move to another product. `after` is undefined if the
+ * subscription or product does not exist.
  */
 export async function splitsOfMove(
   ctx: TxContext,
@@ -173,7 +169,7 @@ type Change = Partial<
 >
 
 /**
- * Changes a subscription that has begun and is not canceled, and advances it at once; `NOT_FOUND`, `INVALID_OPERATION`.
+ * Changes a started, not canceled subscription and advances it immediately. Throws `NOT_FOUND`, `INVALID_OPERATION`.
  */
 async function change(
   ctx: TxContext,
@@ -198,10 +194,7 @@ async function change(
   return row
 }
 
-/**
- * Marks the last invoice as unpaid at the time of the cancellation. If it is paid later, that payment opens its own
- * period.
- */
+/** Marks the last invoice as unpaid at the cancellation. If it is paid later, that payment opens its own period. */
 async function closeLast(ctx: TxContext, held: Held, canceledAt: Date): Promise<Held> {
   const last = lastOf(held.invoices)
   if (last.paid_at || held.session.status === "confirmed") return held

@@ -1,6 +1,4 @@
-/**
- * The calendar of subscriptions: where billing periods begin and end. In UTC, whatever the machine's time zone. Pure.
- */
+/** The calendar of subscriptions: the bounds of billing periods, in UTC, whatever the machine's time zone. Pure. */
 import type { BillingInterval } from "../../platform/db/schema.ts"
 
 /** The units of a period. */
@@ -16,9 +14,9 @@ export interface Billing {
 const DAY_MS = 86_400_000
 
 /**
- * The n-th boundary of periods counted from an anchor. Where a month does not have the anchor's day, its last day is
- * used. The anchor's day returns in the next month that has it, because each boundary is counted from the anchor and
- * not from the boundary before.
+ * The n-th boundary of periods counted from an anchor. A month without the anchor's day uses its last day. Each
+ * boundary is counted from the anchor instead of the previous boundary, so the anchor's day returns in the next month
+ * that has it.
  *
  * @example boundary(new Date("2027-01-31T10:00:00Z"), { interval: "month", count: 1 }, 1) // 2027-02-28T10:00:00Z
  */
@@ -38,7 +36,7 @@ export function boundary(anchor: Date, { interval, count }: Billing, n: number):
 export const nextBoundary = (anchor: Date, billing: Billing, start: Date): Date =>
   boundary(anchor, billing, countBefore(anchor, billing, start) + 1)
 
-/** Whether a period of this anchor begins at `start`. `start` must not be before the anchor. */
+/** Whether a period of this anchor starts at `start`. `start` must not be before the anchor. */
 export const isBoundary = (anchor: Date, billing: Billing, start: Date): boolean =>
   boundary(anchor, billing, countBefore(anchor, billing, start)).getTime() === start.getTime()
 

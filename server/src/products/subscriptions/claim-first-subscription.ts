@@ -1,7 +1,7 @@
 /**
- * Decides which of a payer's subscriptions to a product is the first. That one has the trial and the days of grace, so
- * that nobody gets them again with the next subscription. The primary key of `first_subscriptions` decides between
- * subscriptions that begin at the same time: a read could miss one that is not committed yet.
+ * Decides which of a payer's subscriptions to a product is the first. Only that one has the trial and the grace, so
+ * nobody gets them twice. The primary key of `first_subscriptions` decides between concurrent starts, because a read
+ * could miss an uncommitted one.
  */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -11,7 +11,7 @@ import type { TxContext } from "../../platform/context.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import { type Held, lastOf } from "./load-subscription.ts"
 
-/** What is claimed: to be the first subscription of a payer to a product. */
+/** A claim to be a payer's first subscription to a product. */
 export interface FirstClaim {
   payer: Address
   productId: string
@@ -20,13 +20,13 @@ export interface FirstClaim {
   startedAt: Date
 }
 
-/** What {@link begins} found: when a subscription begins, and whose it is. */
+/** The result of {@link begins}: when a subscription starts, and its payer. */
 export interface Beginning {
   startedAt: Date
   payer: Address
 }
 
-/** Returns when a locked subscription begins, and whose it is; undefined where it does not begin now. */
+/** Returns when a locked subscription starts, and its payer; undefined if it does not start now. */
 export function begins({ subscription, invoices, session, payer: sender }: Held): Beginning | undefined {
   const { confirmed_at: startedAt } = session
   const isBeginning = subscription.status === null && invoices.length === 1 && session.status === "confirmed"
@@ -37,8 +37,8 @@ export function begins({ subscription, invoices, session, payer: sender }: Held)
 }
 
 /**
- * Records for subscriptions that begin whether they are first. A later one has no trial. One whose only payment was
- * removed by a reorg leaves its place to the next. If it was moved before that, it takes its places at both products.
+ * Records whether starting subscriptions are first. A later one has no trial. If a reorg removed a subscription's only
+ * payment, the next one takes its place. If it was moved first, it takes its places at both products.
  */
 export async function noteFirst(ctx: TxContext, all: readonly Held[]): Promise<Held[]> {
   const undone = all.filter(isUndone).map(({ subscription }) => subscription.id)
@@ -63,7 +63,7 @@ export async function noteFirst(ctx: TxContext, all: readonly Held[]): Promise<H
   })
 }
 
-/** Whether the only payment of a subscription was removed by a reorg, which the job has not seen yet. */
+/** Whether a reorg removed a subscription's only payment, which the job has not seen yet. */
 export const isUndone = ({ subscription, invoices, session }: Held): boolean =>
   subscription.status !== null && invoices.length === 1 && session.status !== "confirmed"
 
@@ -71,10 +71,9 @@ export const isUndone = ({ subscription, invoices, session }: Held): boolean =>
 type IsFirst = (subscriptionId: string, productId: string) => boolean
 
 /**
- * Claims to be the first, and returns which claims hold. The claims are inserted in the order of their keys, so that two
- * transactions that only insert never deadlock. After a reorg places are deleted too, in no order: there `inTransaction`
- * runs a deadlocked one again. A sender that nobody is has many payers behind it: each of its subscriptions is first, and
- * none takes a place.
+ * Claims to be the first, and returns which claims hold. Claims are inserted in key order, so two transactions that
+ * only insert never deadlock. After a reorg, places are also deleted in no order, and `inTransaction` retries a
+ * deadlock. A sender address that many payers share takes no place: each of its subscriptions is first.
  */
 export async function claimFirst(ctx: TxContext, claims: readonly FirstClaim[]): Promise<IsFirst> {
   const isSomebody = ({ chainId, payer }: FirstClaim) => mayBuy(networkOf(ctx.chain, chainId), payer)
@@ -89,7 +88,7 @@ const keyOf = (subscriptionId: string, productId: string): string => `${subscrip
 
 type Holding = Pick<FirstClaim, "subscriptionId" | "productId">
 
-/** Inserts the claims of places that are free, and returns those of these claims that hold. */
+/** Inserts claims of free places, and returns which of these claims hold. */
 async function insertClaims(ctx: TxContext, claims: readonly FirstClaim[]): Promise<Holding[]> {
   if (claims.length === 0) return []
   const rows = JSON.stringify(
@@ -101,14 +100,14 @@ async function insertClaims(ctx: TxContext, claims: readonly FirstClaim[]): Prom
     })),
   )
   const claimed = sql`jsonb_to_recordset(${rows}::jsonb) as c(payer evm_address, product_id text, id text, at timestamptz)`
-  // While a new version is rolled out, processes of the version before delete no place after a reorg. This is no part of
-  // the insert, whose snapshot is older than the status of a holder that it waited for.
+  // During a rollout, processes of the old version delete no place after a reorg. This is not part of the insert, whose
+  // snapshot is older than the status of a holder that it waited for.
   await sql`delete from first_subscriptions f using ${claimed}, subscriptions s
     where f.payer = c.payer and f.product_id = c.product_id and s.id = f.subscription_id and s.status is null`.execute(
     ctx.db,
   )
-  // They also begin subscriptions and take no place for them. Such a one has the place. One that was begun as a later one
-  // has not, as it never had a trial. A place that is taken is proposed too: its holder may be deleted by now.
+  // Old processes also start subscriptions without taking a place. Such a subscription has the place if it had a trial.
+  // A taken place is proposed too, because its holder may be deleted by now.
   await sql`insert into first_subscriptions (payer, product_id, subscription_id)
     select payer, product_id, coalesce((select s.id from subscriptions s
         where s.payer = c.payer and s.product_id = c.product_id and s.id <> c.id and s.status is not null and s.has_trial
@@ -117,7 +116,7 @@ async function insertClaims(ctx: TxContext, claims: readonly FirstClaim[]): Prom
     from ${claimed}
     order by payer, product_id, at, id
     on conflict do nothing`.execute(ctx.db)
-  // Another statement, because this one also sees what was committed while the insert waited.
+  // A separate statement also sees what was committed while the insert waited.
   const found = await sql<Holding>`select c.id as "subscriptionId", c.product_id as "productId" from ${claimed}
     join first_subscriptions f on f.payer = c.payer and f.product_id = c.product_id and f.subscription_id = c.id`.execute(
     ctx.db,

@@ -1,6 +1,6 @@
 /**
- * Reads and locks subscriptions with their invoices, as the facts that they are folded from. Each kind of read is one
- * statement for all of them.
+ * Reads and locks subscriptions with their invoices, as facts for the fold. Each kind of read is one statement for all
+ * of them.
  */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -14,19 +14,19 @@ export interface Held {
   subscription: Row<"subscriptions">
   /** In order. */
   invoices: Row<"invoices">[]
-  /** The session of the last invoice. All earlier sessions are over for good. */
+  /** The session of the last invoice. All earlier sessions have ended for good. */
   session: Row<"checkout_sessions">
   /** Whether the session is locked too, so that it can be closed. */
   isSessionHeld: boolean
   /** Whether no reorg can remove the last invoice's payment. */
   isFinal: boolean
-  /** The sender of most of the first payment, where the subscription begins now. */
+  /** The sender of most of the first payment, if the subscription starts now. */
   payer: Address | undefined
 }
 
 /**
- * Locks a subscription, after the session of its open invoice: a settlement holds the session's lock when a trigger
- * makes the subscription due. Undefined where there is none.
+ * Locks a subscription after its open invoice's session, because a settlement holds that lock when a trigger makes the
+ * subscription due. Undefined if it does not exist.
  */
 export async function holdSubscription(ctx: TxContext, id: string): Promise<Held | undefined> {
   const sessions = await holdOpenSessions(ctx, [id])
@@ -35,10 +35,7 @@ export async function holdSubscription(ctx: TxContext, id: string): Promise<Held
   return held
 }
 
-/**
- * Locks subscriptions that are due, the longest due first, and skips those that others have locked. `only`: just this
- * one.
- */
+/** Locks due subscriptions, longest due first, and skips locked ones. `only` restricts it to one. */
 export async function lockDue(
   ctx: TxContext,
   { limit, only }: { limit: number; only: string | undefined },
@@ -59,8 +56,7 @@ export async function lockDue(
 }
 
 /**
- * Returns those of these locked subscriptions whose open session nobody else has locked. The others are retried in a
- * second.
+ * Returns these locked subscriptions whose open session is not locked elsewhere. The others are retried in a second.
  */
 export async function holdFree(ctx: TxContext, locked: readonly Row<"subscriptions">[]): Promise<Held[]> {
   const ids = locked.map(({ id }) => id)
@@ -135,7 +131,7 @@ async function readHeld(
   })
 }
 
-/** Returns those of these confirmed sessions whose payment a reorg can still remove. */
+/** Returns these confirmed sessions whose payment a reorg can still remove. */
 async function reversible(ctx: TxContext, sessionIds: readonly string[]): Promise<Set<string>> {
   if (sessionIds.length === 0) return new Set()
   const { rows } = await sql<{ id: string }>`select distinct p.resource_id as id from payments p
@@ -147,7 +143,7 @@ async function reversible(ctx: TxContext, sessionIds: readonly string[]): Promis
 }
 
 /**
- * For each session, the sender of most of what paid it; of equals, the earliest. The last cent may come from a
+ * For each session, the sender of most of its payment, or the earliest among equals. The last cent may come from a
  * stranger, who must not get the subscription for it.
  */
 async function payersOf(ctx: TxContext, sessionIds: readonly string[]): Promise<Map<string, Address>> {
@@ -161,7 +157,7 @@ async function payersOf(ctx: TxContext, sessionIds: readonly string[]): Promise<
   return new Map(rows.map(({ id, payer }) => [id, payer]))
 }
 
-/** Whether nobody can pay a session any more. It is still confirmed if the merchant accepts a payment. */
+/** Whether nobody can pay a session any more. Accepting a payment still confirms it. */
 export const isEnded = ({ status }: Pick<Row<"checkout_sessions">, "status">): boolean =>
   status === "expired" || status === "failed"
 
@@ -172,10 +168,10 @@ export function factsOf(
 ): SubscriptionFacts | undefined {
   const { product_id, canceled_at: canceledAt } = subscription
   if (!subscription.anchor) return undefined
-  // Invoices after this one are for the current product, since the subscription was moved there. A void invoice was
-  // never bought.
+  // Invoices after this one are for the current product, since the subscription moved there. A void invoice was never
+  // bought.
   const lastOfOther = invoices.findLastIndex(each => each.product_id !== product_id && !each.voided_at)
-  // Once the subscription is canceled as unpaid, dust on its way to the session changes nothing; only a payment does.
+  // After a cancellation as unpaid, dust on its way to the session changes nothing; only a payment does.
   const isOver = isEnded(session) || subscription.cancel_reason === "unpaid"
   return {
     billing: { interval: subscription.billing_interval, count: subscription.billing_count },

@@ -1,4 +1,4 @@
-/** The events that merchants get about subscriptions. */
+/** The events about subscriptions. */
 import type { NewEvent } from "../../account/webhooks/emit.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import { type NetworkInfo, networkOf } from "../../platform/chain/network-facts.ts"
@@ -6,7 +6,7 @@ import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
 
-/** The event of a new invoice. If the checkout has a callback, the event goes there and not to the endpoints. */
+/** The event of a new invoice. If the checkout has a callback, the event goes there instead of to the endpoints. */
 export function renewalEvent(
   ctx: TxContext,
   { id, merchant_id: merchantId, chain_id, event_sequence: sequence }: Row<"subscriptions">,
@@ -38,7 +38,7 @@ export function renewalEvent(
   }
 }
 
-/** The URL of the page where an invoice is shown and paid. */
+/** The URL of the page that shows an invoice and takes its payment. */
 export const invoiceUrl = (ctx: TxContext, id: string): string => `${ctx.settings.baseUrl}/invoice/${id}`
 
 /** Formats a time of an invoice's period. The period is set before an invoice is shown to anyone. */
@@ -49,7 +49,7 @@ export function textOf(date: Date | null): string {
 
 type Change = "past_due" | "canceled" | "resumed"
 
-/** The event name for a change of status; undefined for changes that are not notified. */
+/** The event name for a change of status; undefined for changes without an event. */
 export function changeOf(
   before: Row<"subscriptions">["status"],
   after: Row<"subscriptions">["status"],

@@ -1,4 +1,4 @@
-/** SQL of subscriptions and invoices: what a merchant sees (those that have begun), and what the job writes. */
+/** SQL of subscriptions and invoices: the merchant's view of started ones, and the job's writes. */
 import { sql } from "kysely"
 import { parseAddress } from "../../platform/chain/hex.ts"
 import type { TxContext } from "../../platform/context.ts"
@@ -13,7 +13,7 @@ export interface SubscriptionFilter {
   q?: string | undefined
 }
 
-/** The merchant's subscriptions that match, unordered. */
+/** The merchant's matching subscriptions, unordered. */
 export function subscriptionsOf(ctx: TxContext, merchantId: string, { status, productId, q }: SubscriptionFilter) {
   let query = ctx.db
     .selectFrom("subscriptions")
@@ -46,8 +46,8 @@ const statusOf = sql<InvoiceStatus>`case when invoices.voided_at is not null the
   else 'open' end`
 
 /**
- * Invoices of all merchants whose period is set, unordered, with their status. The joins are left joins: a query that only counts
- * needs none of their columns, and Postgres then leaves them out.
+ * Query of all merchants' invoices whose period is set, unordered, with their status. The joins are left joins, so
+ * Postgres drops them from a query that only counts.
  */
 const invoices = (ctx: TxContext) =>
   ctx.db
@@ -61,7 +61,7 @@ const invoices = (ctx: TxContext) =>
 /** Invoices of any merchants with these ids. */
 export const invoicesById = (ctx: TxContext, ids: readonly string[]) => invoices(ctx).where("invoices.id", "in", ids)
 
-/** The merchant's invoices that match, unordered, with their status. */
+/** The merchant's matching invoices, unordered, with their status. */
 export function invoicesOf(ctx: TxContext, merchantId: string, { status, subscriptionId, id }: InvoiceFilter) {
   let query = invoices(ctx).where("invoices.merchant_id", "=", merchantId)
   if (status !== undefined) query = query.where(statusOf, "=", status)
@@ -70,7 +70,7 @@ export function invoicesOf(ctx: TxContext, merchantId: string, { status, subscri
   return query
 }
 
-/** Who waits for a change of a subscription sees it at once on so many invoices, and a moment later on older ones. */
+/** A waiter for a subscription's changes sees this many newest invoices immediately, and older ones a moment later. */
 const MAX_AWAITED = 20
 
 /** The sessions of a subscription's newest invoices. */
@@ -83,7 +83,7 @@ export async function sessionsOfSubscription({ db }: TxContext, id: string): Pro
 /** A row of {@link invoicesOf}. */
 export type InvoiceRow = Row<"invoices"> & { chain_id: number; status: InvoiceStatus }
 
-/** Returns those of these invoices whose session is no longer confirmed. */
+/** Returns the invoices whose session is no longer confirmed. */
 export async function lostPayments(
   ctx: TxContext,
   invoices: readonly Row<"invoices">[],
@@ -114,7 +114,7 @@ export async function insertInvoices(ctx: TxContext, invoices: Row<"invoices">[]
   if (invoices.length > 0) await ctx.db.insertInto("invoices").values(invoices).execute()
 }
 
-/** Writes the folded state of subscriptions. The request that asks for a change writes what was asked for. */
+/** Writes the folded state of subscriptions. The requests that ask for changes write their own columns. */
 export async function writeSubscriptions(
   ctx: TxContext,
   subscriptions: readonly Row<"subscriptions">[],

@@ -1,6 +1,4 @@
-/**
- * What a subscriber sees: the subscriptions of one wallet and their invoices, without e-mail addresses and metadata.
- */
+/** A subscriber's view: one wallet's subscriptions and invoices, without e-mail addresses and metadata. */
 
 import { sql } from "kysely"
 import type { Static } from "typebox"
@@ -21,13 +19,12 @@ import type { SubscriberInvoices, SubscriberSubscription } from "./subscriber-sc
 interface SignedWallet {
   address: Address
   /**
-   * The network of a contract wallet. Undefined where the address's own key signed: that key is the same on every
-   * network.
+   * The network of a contract wallet. Undefined if the address's own key signed, which is the same on every network.
    */
   chainId: number | undefined
 }
 
-/** The subject of a subscriber's token. The network is 0 for an address whose own key signed. */
+/** The subject of a subscriber's token. The network is 0 if the address's own key signed. */
 export const walletSubject = (address: Address, chainId: number | undefined): string =>
   `eip155:${chainId ?? 0}:${checksummed(address)}`
 
@@ -39,10 +36,10 @@ export function walletOf(subject: string): SignedWallet {
   return { address, chainId: chainId === "0" ? undefined : Number(chainId) }
 }
 
-/** A subscription with the names that it is shown with. */
+/** A subscription with the names to show with it. */
 type Shown = Row<"subscriptions"> & { merchant: string | null; product: string; price: bigint; currency: string }
 
-/** The subscriptions of a wallet that have begun. A contract wallet sees those of its network only. */
+/** Query of a wallet's started subscriptions. A contract wallet sees only its own network. */
 const ownSubscriptions = (ctx: TxContext, { address, chainId }: SignedWallet) =>
   ctx.db
     .selectFrom("subscriptions")
@@ -58,7 +55,7 @@ const ownSubscriptions = (ctx: TxContext, { address, chainId }: SignedWallet) =>
 export const subscriptionsOf = (ctx: TxContext, wallet: SignedWallet) =>
   newestFirst(ownSubscriptions(ctx, wallet), { at: "subscriptions.started_at", id: "subscriptions.id" })
 
-/** One of a wallet's subscriptions; `NOT_FOUND`, also for anyone else's. */
+/** One of a wallet's subscriptions; throws `NOT_FOUND`, also for another wallet's. */
 export async function ownSubscription(ctx: TxContext, wallet: SignedWallet, id: string): Promise<Shown> {
   const row = await ownSubscriptions(ctx, wallet).where("subscriptions.id", "=", id).executeTakeFirst()
   if (!row) throw new ApiError("NOT_FOUND")
@@ -117,7 +114,7 @@ const invoiceOf = (
   dueAt: due_at.toISOString(),
 })
 
-/** The invoices that can be paid now, with their subscription. */
+/** The invoices that can be paid now, by subscription. */
 async function openInvoices(ctx: TxContext, ids: readonly string[]) {
   const rows = await ctx.db
     .selectFrom("invoices")
@@ -132,7 +129,7 @@ async function openInvoices(ctx: TxContext, ids: readonly string[]) {
   return new Map(rows.map(row => [row.subscription_id, row]))
 }
 
-/** Returns those whose last invoices were voided too often, so that only their merchant can withdraw a cancellation. */
+/** The subscriptions with too many voided invoices, whose cancellation only the merchant can withdraw. */
 async function withoutResume(ctx: TxContext, ids: readonly string[]): Promise<Set<string>> {
   const { rows } = await sql<{ id: string }>`select s.id from unnest(${sqlArray("text", ids)}) as s (id)
     cross join lateral (select voided_at, void_asked_by, period_start from invoices where subscription_id = s.id order by sequence desc limit ${MAX_VOIDED}) last
@@ -141,7 +138,7 @@ async function withoutResume(ctx: TxContext, ids: readonly string[]): Promise<Se
   return new Set(rows.map(({ id }) => id))
 }
 
-/** How many periods of its current product each subscription has paid, since it was moved there. */
+/** How many periods of its current product each subscription paid since it moved there. */
 async function paidPeriods(ctx: TxContext, ids: readonly string[]): Promise<Map<string, number>> {
   const { rows } = await sql<{ id: string; paid: number }>`select s.id, count(*)::int as paid from subscriptions s
       join invoices i on i.subscription_id = s.id

@@ -89,7 +89,7 @@ function listRoutes(app: Server, ctx: Context): void {
   )
 }
 
-/** Makes a change once for each Idempotency-Key, and wakes those who wait for its payments. */
+/** Makes a change once per Idempotency-Key, and wakes the waiters for its payments. */
 async function asked(
   ctx: Context,
   request: Parameters<typeof idempotently>[1],
@@ -235,7 +235,7 @@ function invoiceRoutes(app: Server, ctx: Context): void {
   )
 }
 
-/** Leaves out the e-mail address: no text in the CSV comes from outside. */
+/** Leaves out the e-mail address, so the CSV contains no text from outside. */
 const subscriptionsCsv = (ctx: TxContext, merchantId: string, filter: SubscriptionFilter): AsyncGenerator<string> => {
   const source = newestFirst(subscriptionsOf(ctx, merchantId, filter), byStart)
   return csv(

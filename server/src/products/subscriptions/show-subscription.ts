@@ -8,7 +8,7 @@ import { GRACE_DAYS } from "./fold-subscription.ts"
 import { invoiceUrl, textOf } from "./notify-subscription.ts"
 import type { InvoiceRow } from "./queries.ts"
 
-/** Formats a subscription that has begun, for its merchant. */
+/** Formats a started subscription for its merchant. */
 export function shownSubscription(ctx: TxContext, row: Row<"subscriptions">) {
   const { status, payer, paid_until, access_until, started_at } = row
   if (!status || !payer || !paid_until || !access_until || !started_at)

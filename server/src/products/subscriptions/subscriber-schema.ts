@@ -1,4 +1,4 @@
-/** The wire contract for subscribers: signing in with a wallet, and what the wallet has subscribed to. */
+/** The wire contract for subscribers: signing in with a wallet, and the wallet's subscriptions. */
 import { type Static, Type } from "typebox"
 import { Signature, SignedMessage, signedExample } from "../../account/identity/schema.ts"
 import { AddressText, Described, ListEnd, Money, Nullable, Strict, Timestamp } from "../../platform/http/schemas.ts"

@@ -8,20 +8,19 @@ import type { Shared } from "../../platform/http/shared-reads.ts"
 import type { Holder } from "../../platform/http/waiter-slots.ts"
 import { readSettlement, readUnlessPending, type Settlement } from "./read-outcome.ts"
 
-/** How often a settlement is read without a wake-up while nothing moved, and while its depth or its lease may change. */
+/** How often a settlement is read without a wake-up: while nothing moved, and while its depth or lease may change. */
 const PENDING_PAUSE_MS = 5_000
 const MOVED_PAUSE_MS = 1_000
 
-/** How long a request waits, and as whom. */
+/** How long a request waits, and for which holder. */
 interface Patience {
   waitS: number
   holder: Holder
 }
 
 /**
- * Waits until a settlement is no longer pending by its rows and `isOver` accepts it, for at most `waitS` seconds, or
- * until the caller has hung up or somebody else needs its place. Returns the row as last read. Throws where there is
- * none.
+ * Waits until a settlement is no longer pending by its rows and `isOver` accepts it. It stops after `waitS` seconds, if
+ * the caller hangs up, or if another caller needs its slot. Returns the row as last read; throws if none exists.
  */
 export async function awaitSettlement(
   ctx: Context,
@@ -37,7 +36,7 @@ export async function awaitSettlement(
     pauseMs: row => (row ? MOVED_PAUSE_MS : PENDING_PAUSE_MS),
     // The depth of a transfer is not in its row.
     isNews: row => row !== undefined,
-    // All are read in one statement.
+    // One statement reads all of them.
     isCheap: true,
   }
   const row = await awaitEnd(ctx, reply, shared, {

@@ -1,6 +1,6 @@
 /**
- * Bounds how many authorizations of one payer are carried out at the same time that its balance does not cover: each
- * passes its simulation alone, and all but the covered ones revert at our cost.
+ * Limits a payer's concurrent authorizations beyond its balance. Each passes its own simulation, and all except the
+ * covered ones revert at our cost.
  */
 import { sql } from "kysely"
 import { MAX_OPEN, MAX_REVERTED } from "../../ledger/relays/check-payer-limits.ts"
@@ -21,16 +21,16 @@ import { type Refusal, refuse } from "./reasons.ts"
 /** Amounts of authorizations by nonce. */
 type Amounts = Map<Hash, bigint>
 
-/** Authorizations that this process is checking, and has not written yet, in the order in which they came. */
+/** Authorizations that this process is checking and has not written yet, in arrival order. */
 const checking = new Map<string, Amounts>()
 
 /**
- * Does `work`, which checks and writes a claim; a refusal instead where too much of the payer is in flight. As many as
- * may revert in a day may be beyond the balance: what was mined a moment ago still counts as in flight. Each process
- * counts what it is checking for itself. Throws `RATE_LIMITED` and `CHAIN_UNAVAILABLE`.
+ * Runs `work`, which checks and writes a claim, or returns a refusal if too much of the payer is in flight. As many
+ * authorizations may exceed the balance as may revert in a day, because newly mined ones still count as in flight. Each
+ * process counts its own checks. Throws `RATE_LIMITED` and `CHAIN_UNAVAILABLE`.
  *
- * Anyone can send an authorization in a payer's name, so only those that its key signed take its places while they are
- * checked. A contract wallet's count once they are written.
+ * Anyone can send an authorization in a payer's name, so during checks only those that its key signed take its slots. A
+ * contract wallet's count once they are written.
  */
 export async function withinBalance<T>(
   ctx: Context,
@@ -62,11 +62,11 @@ const TOO_MANY = `${MAX_OPEN} payments of this wallet are being carried out alre
 const BEYOND =
   "More payments of this wallet are being carried out than it holds the money for. Nothing was paid by this one: wait until they have ended, then ask again."
 
-/** Relays of payers that may still move money, for requests that come at the same time. */
+/** Relays of payers that may still move money. Concurrent requests share a statement. */
 const inFlight = gatherBy(async (ctx: Context, keys: readonly string[]): Promise<Map<string, Amounts>> => {
   const given = keys.map(key => key.split(" ")).map(([chain_id, payer]) => ({ chain_id, payer }))
   const chains = [...new Set(given.map(({ chain_id }) => chain_id))].map(chain_id => ({ chain_id }))
-  // By the state, and only then by the payer: few relays are in flight, and a payer's own history is long.
+  // By state first, and only then by payer: few relays are in flight, and a payer's history is long.
   const { rows } = await sql<{ chain_id: number; payer: Address; auth_nonce: Hash; amount: bigint }>`
     /* named: relays_in_flight */ select i.chain_id, i.payer, i.auth_nonce, i.amount
     from (${rowsParameter(chains, "chain_id integer")}) c cross join lateral (

@@ -1,4 +1,4 @@
-/** Checks whether a payment is what was asked for, and whether it can be carried out. Writes nothing. */
+/** Checks whether a payment has the requested terms and can be executed. Writes nothing. */
 import { type CheckedRelay, checkRelay, type RefusedRelay } from "../../ledger/relays/accept-relay.ts"
 import { isFailing } from "../../ledger/relays/check-payer-limits.ts"
 import { authorizationDigest } from "../../platform/chain/authorizations.ts"
@@ -9,15 +9,15 @@ import { ApiError } from "../../platform/errors.ts"
 import { networkName, type Payment, type Price, requirementsV2, SCHEME } from "./protocol.ts"
 import { type Reason, type Refusal, refuse } from "./reasons.ts"
 
-/** The time an authorization needs from its claim to its block, in seconds; the specification's own margin. */
+/** How many seconds an authorization needs from its claim to its block; the specification's own margin. */
 export const MIN_S = 6n
 
-/** The prices that a payment may have been signed for. The first is the one asked for now. */
+/** The prices that a payment may have been signed for, the current one first. */
 export type Prices<P extends Price = Price> = readonly [P, ...P[]]
 
 /**
- * Returns the price that a payment was signed for, or why it pays none, whenever it was signed: a payment that was
- * claimed in time may be asked for later.
+ * Returns the price that a payment was signed for at any time, or why there is none. A payment that was claimed in time
+ * may be asked for later.
  */
 export function matchTerms<P extends Price>(prices: Prices<P>, payment: Payment): P | Refusal {
   const { scheme, network, version, accepted, authorization } = payment
@@ -34,7 +34,7 @@ export function matchTerms<P extends Price>(prices: Prices<P>, payment: Payment)
 
 /**
  * Returns the price that a payment pays now, or why it pays none. An old price takes only authorizations that end with
- * it: so nobody can carry one out when the books count it no more.
+ * it, so that none is executed after the books stop counting it.
  */
 export function matchPrice<P extends Price>(
   ctx: Pick<Context, "now">,
@@ -61,16 +61,16 @@ const isAccepted = (price: Price, accepted: NonNullable<Payment["accepted"]>): b
   return accepted.amount === amount && same(accepted.asset, asset) && same(accepted.payTo, payTo)
 }
 
-/** A payment that passed the checks and can be carried out. */
+/** A payment that passed the checks and can be executed. */
 export interface Checked {
   digest: Hash
   relay: CheckedRelay
 }
 
 /**
- * Checks that the relay wallet can carry a payment out: the signature, the balance and the nonce are checked on chain.
- * Throws `SANCTIONS_MATCH`, `RELAY_UNAVAILABLE`, `CHAIN_UNAVAILABLE`, and `INVALID_OPERATION` for a wallet whose relays
- * keep failing.
+ * Checks the signature, the balance and the nonce on chain, so that the relay wallet can execute a payment. Throws
+ * `SANCTIONS_MATCH`, `RELAY_UNAVAILABLE`, `CHAIN_UNAVAILABLE`, and `INVALID_OPERATION` for a wallet whose relays keep
+ * failing.
  */
 export async function checkPayment(
   ctx: Context,

@@ -1,7 +1,7 @@
 /**
- * Binds an authorization to the request that it pays for, and hands it to the relay wallet: one row, written before
- * anything is broadcast. The row's unique key is the payer's nonce. So of any number of requests with one
- * authorization, in any number of processes, one creates the row and the others find it.
+ * Binds an authorization to the request that it pays for, and hands it to the relay wallet. One row is written before
+ * anything is broadcast, and the payer's nonce is its unique key. Whatever the number of requests and processes, only
+ * one creates the row and the others find it.
  */
 import { createHash, randomUUID } from "node:crypto"
 import { sql, type UpdateObject } from "kysely"
@@ -25,26 +25,26 @@ import type { Refusal } from "./reasons.ts"
 import { settlementColumns } from "./settlement-columns.ts"
 import { scannedOf, writeFirstClaim } from "./write-claims.ts"
 
-/** How long before an authorization ends its relay is last signed, in milliseconds, so that it can still be mined. */
+/** How long before an authorization ends its relay is last signed, in milliseconds, so that it can be mined in time. */
 const LAST_SIGNED_MS = 3_000
 /**
- * A relay that can't be signed for this long is cancelled: nobody waits for it any more, and its buyer may have bought
+ * A relay that can't be signed for this long is cancelled. Nobody waits for it any more, and its buyer may have bought
  * elsewhere.
  */
 const MAX_QUEUED_MS = 300_000
 
 /**
- * The last second that a Date can express: wallets sign 2^256 - 1 for "no end", which no timestamp column can store.
+ * The last second that a Date can express. Wallets sign 2^256 - 1 for "no end", which no timestamp column can store.
  */
 const LAST_SECOND = 8_640_000_000_000n
 const asTime = (seconds: bigint): bigint => (seconds < LAST_SECOND ? seconds : LAST_SECOND)
-/** Each round ends because another request was quicker. After this many, the request gives up. */
+/** A round ends if another request was faster. After this many rounds, the request gives up. */
 const MAX_ROUNDS = 5
 
-/** A price, and where its money goes: to one of our receiving addresses, or (facilitator) to somebody else's. */
+/** A price and its payee: one of our receiving addresses, or at the facilitator a third party's. */
 export type Offered = Price & {
   deposit?: Pick<Row<"deposits">, "id" | "factory" | "older_factory" | "resource_id">
-  /** When what is sold at this address ends: no relay is signed later. */
+  /** When the offer at this address ends; no relay is signed later. */
   soldUntil?: Date
 }
 
@@ -52,18 +52,18 @@ export type Offered = Price & {
 export interface Sale {
   merchantId: string
   network: Network
-  /** Identifies what is paid for: equal for all requests that one payment may serve. */
+  /** Identifies what is paid for; equal for all requests that one payment may serve. */
   binding: string
   prices: Prices<Offered>
   /** The purpose of the payer's screening, for the log. */
   purpose: string
   /** Where the request came from; see `callerOf`. */
   caller: string
-  /** Why nothing is sold now. What was paid before is still served. */
+  /** Why nothing is sold now. Earlier payments are still served. */
   closed?: ApiError | undefined
-  /** Why this is not sold any more, where something else is. What was paid before is still served. */
+  /** Why this is no longer sold although something else is. Earlier payments are still served. */
   over?: Refusal | undefined
-  /** Called once the payment passed all checks, before anything is written; throws to refuse it. */
+  /** Called after the payment passed all checks, before anything is written; throws to refuse it. */
   onProven?: () => void
 }
 
@@ -71,25 +71,25 @@ export interface Sale {
 export const bindingOf = (...parts: string[]): string =>
   createHash("sha256").update(JSON.stringify(parts)).digest("hex")
 
-/** A payment's row, and whether this request made it. */
+/** A payment's row, and the claim of this request. */
 export interface Claimed {
   settlement: Row<"settlements">
-  /** The right of this request alone to serve what was bought, while its lease lasts. */
+  /** The claim by which only this request may serve the purchase, while its lease lasts. */
   claimId: string
-  /** Whether the caller named the payment by an id of its own, which only it knows. */
+  /** Whether the caller named the payment by a secret id of its own. */
   isIdentified: boolean
 }
 
 /**
- * Claims a payment: creates its row and its relay, or finds those that the same payment created before. Returns a
- * refusal where the payment is refused; then nothing is written. Throws `AUTHORIZATION_ALREADY_USED` where it pays for
- * another request, `PAYMENT_IDENTIFIER_USED`, `PAYMENTS_PAUSED`, and what `checkPayment` throws.
+ * Claims a payment: creates its row and relay, or finds the existing ones. Returns a refusal and writes nothing if the
+ * payment is refused. Throws `AUTHORIZATION_ALREADY_USED` if it pays for another request, `PAYMENT_IDENTIFIER_USED`,
+ * `PAYMENTS_PAUSED`, and the errors of `checkPayment`.
  */
 export async function claimPayment(ctx: Context, sale: Sale, payment: Payment): Promise<Claimed | Refusal> {
   const claimId = randomUUID()
   for (let round = 0; round < MAX_ROUNDS; round++) {
     const known = await knownPayment(ctx, sale, payment)
-    // A cancelled relay moved nothing, but somebody else may have carried the authorization out.
+    // A cancelled relay moved nothing, but a third party may have executed the authorization.
     if (known && !(known.isOver && (await isUnpaid(ctx, sale.network, known.row.id)))) {
       if (!known.isSame) throw paysAnother()
       return { settlement: known.row, claimId, isIdentified: known.isIdentified }
@@ -106,7 +106,7 @@ export async function claimPayment(ctx: Context, sale: Sale, payment: Payment): 
     })
     if (!written) continue
     if ("reason" in written) {
-      // Another request with this payment was quicker, so the refusal may be caused by that request's own transfer.
+      // Another request with this payment was faster, so its own transfer may be the cause of the refusal.
       if (!known && (await rowOf(ctx, sale, payment))) continue
       return written
     }
@@ -120,11 +120,11 @@ export async function claimPayment(ctx: Context, sale: Sale, payment: Payment): 
 interface Known {
   row: Row<"settlements">
   /**
-   * Whether its relay was cancelled before it was signed. Then nothing moved, and the authorization may be claimed
+   * Whether its relay was cancelled before it was signed. Nothing moved then, and the authorization may be claimed
    * again.
    */
   isOver: boolean
-  /** Whether the row was created by this payment, for the same thing. */
+  /** Whether this payment created the row, for the same thing. */
   isSame: boolean
   isIdentified: boolean
 }
@@ -132,13 +132,13 @@ interface Known {
 const paysAnother = () =>
   new ApiError("AUTHORIZATION_ALREADY_USED", undefined, "This authorization pays for another request.")
 
-/** Whether nobody carried a settlement out. */
+/** Whether nobody executed a settlement. */
 async function isUnpaid(ctx: Context, network: Network, id: string): Promise<boolean> {
   const row = await readSettlement(ctx, id)
   return row !== undefined && (await resolveOutcome(ctx, network, row)).state === "failed"
 }
 
-/** The row that this payment created before; undefined for a new payment. */
+/** The row that this payment created earlier; undefined for a new payment. */
 async function knownPayment(ctx: Context, sale: Sale, payment: Payment): Promise<Known | undefined> {
   const row = await rowOf(ctx, sale, payment)
   if (payment.identifier !== undefined) {
@@ -164,7 +164,7 @@ const rowsOf = gatherBy(async (ctx: Context, keys: readonly string[]): Promise<M
     const [chain_id, token, payer, nonce] = key.split(",")
     return { chain_id, token, payer, nonce }
   })
-  // A lookup for each row: for a list of rows Postgres scanned the table, which took 1.8 ms with a few hundred
+  // One lookup per row. For a list of rows Postgres scanned the table, which took 1.8 ms with a few hundred
   // settlements.
   const { rows } = await sql<Found>`
     /* named: known_settlements */ select ${settlementColumns}, i.state as payout_state
@@ -174,7 +174,7 @@ const rowsOf = gatherBy(async (ctx: Context, keys: readonly string[]): Promise<M
   return new Map(rows.map(row => [keyOf(row.chain_id, row.token, row.payer, row.nonce), row]))
 })
 
-/** A new relay clears everything that belongs to the end of an earlier one. */
+/** A new relay clears all columns about the end of an earlier one. */
 const unended = {
   found_hash: null,
   found_block: null,
@@ -185,9 +185,7 @@ const unended = {
   retry_until: null,
 }
 
-/**
- * What is written for a payment that passed the checks. `before`: its row, where an earlier relay of it was cancelled.
- */
+/** The data to write for a payment that passed the checks. `before`: its row, if an earlier relay was cancelled. */
 interface Accepted {
   price: Offered
   checked: Checked
@@ -195,7 +193,7 @@ interface Accepted {
   before: Row<"settlements"> | undefined
 }
 
-/** Writes the relay and the settlement's row; undefined where another request was quicker. */
+/** Writes the relay and the settlement's row; undefined if another request was faster. */
 async function writeClaim(
   ctx: Context,
   sale: Sale,
@@ -216,7 +214,8 @@ async function writeClaim(
     binding,
     payload_hash: hash,
     identifier: identifier ?? null,
-    // Everything that was signed: a nonce whose earlier relay was cancelled may come back with another amount or payee.
+    // Covers everything that was signed, because a nonce may come back with another amount or payee after a cancelled
+    // relay.
     digest,
     pay_to: to,
     amount: value,
@@ -236,7 +235,7 @@ async function writeClaim(
           settlement: { ...claim, ...key, id: newId("set"), created_at: ctx.now() },
         })
   } catch (error) {
-    // Postgres: unique_violation. Another payment took the identifier.
+    // Postgres unique_violation: another payment took the identifier.
     if ((error as { code?: unknown }).code !== "23505") throw error
   }
   if (written) return written
@@ -249,7 +248,7 @@ async function writeClaim(
   return undefined
 }
 
-/** Writes a claim over one whose relay was cancelled; undefined where another request was quicker. */
+/** Writes a claim over one whose relay was cancelled; undefined if another request was faster. */
 async function claimAgain(
   ctx: Context,
   before: Row<"settlements">,
@@ -274,13 +273,13 @@ async function claimAgain(
   })
 }
 
-/** Columns of a claim that the database computes when it is written. */
+/** Columns of a claim that the database computes on writing. */
 const begun = ({ chainId }: NetworkInfo) => ({
   from_block: scannedOf(sql`${chainId}::integer`),
   lease_until: sql<Date>`clock_timestamp() + make_interval(secs => ${LEASE_S})`,
 })
 
-/** Finds the payment to which this caller (the buyer; at the facilitator, the merchant) gave the identifier. */
+/** Finds the payment to which this caller gave the identifier. At the facilitator, the caller is the merchant. */
 function namedPayment(
   ctx: TxContext,
   { prices: [{ deposit }], merchantId }: Sale,

@@ -1,8 +1,7 @@
 /**
- * Who may serve what a payment bought. Once a transaction is broadcast its signature is public, so the payment alone
- * does not prove who paid. The first request that brought it is served, or, when that one has gone, another from the
- * same place. It is served once; again only for the retry token in the first answer, or for the caller's own id of the
- * payment.
+ * Decides who may be served what a payment bought. A broadcast transaction's signature is public, so the payment does
+ * not prove who paid. Only the first request with it is served, or a later one from the same place if the first has
+ * gone. It is served once. Only the first answer's retry token, or the caller's own id of the payment, repeats it.
  */
 import { timingSafeEqual } from "node:crypto"
 import { setTimeout } from "node:timers/promises"
@@ -17,28 +16,26 @@ import { hasMadeRoom } from "../../platform/http/held-connections.ts"
 import { addressGroup } from "../../platform/limits/buckets.ts"
 import { macsOf } from "../../platform/secrets.ts"
 
-/** Longer than any answer waits for its settlement. The lease of a process that was killed ends after this time. */
+/** Longer than any answer waits for its settlement. A killed process's lease ends after this many seconds. */
 export const LEASE_S = 90
-/** How long a retry token can repeat an answer. */
+/** How long a retry token can repeat an answer, in milliseconds. */
 const RETRY_MS = 86_400_000
-/** The header of a retry token, in requests and in answers. */
+/** The header of a retry token, in requests and answers. */
 export const RETRY_TOKEN = "sluice-retry-token"
 
-/**
- * How long sending an answer may take where its offer says nothing else. After that its process must have been killed.
- */
+/** How long sending an answer may take by default. A process that takes longer counts as killed. */
 const ANSWER_MS = 60_000
 
-/** A right to serve: a payment's row, and the claim that holds it. */
+/** A right to serve: the id of a payment's row, and the claim that holds it. */
 export interface Right {
   id: string
   claimId: string
 }
 
 /**
- * Takes the right to serve a payment that has not been answered. Undefined where it was answered, where another request
- * holds the right, or where the request comes from another place. Exactly one caller gets it, for `answerMs`.
- * `hasFailed`: it was served before, and that failed. `identifier`: the key or identifier that the payment was named by.
+ * Takes the right to serve an unanswered payment for `answerMs`, which exactly one caller gets. Undefined if it was
+ * answered, another request holds the right, or the request comes from another place. `hasFailed`: it was served before
+ * and failed. `identifier`: the key or identifier that named the payment.
  */
 export const takeServing = (
   ctx: TxContext,
@@ -48,7 +45,7 @@ export const takeServing = (
 ): Promise<{ hasFailed: boolean; identifier: string | null } | undefined> =>
   takeAll(ctx, { ...right, caller, answerMs })
 
-/** Requests whose payments are settled in one block ask at the same time, so they share a statement. */
+/** Requests whose payments settle in one block ask simultaneously, so they share a statement. */
 const takeAll = gatherBy(async (ctx: TxContext, asked: readonly (Right & { caller: string; answerMs: number })[]) => {
   const given = asked.map(({ id, claimId, caller, answerMs }) => ({
     id,
@@ -63,7 +60,7 @@ const takeAll = gatherBy(async (ctx: TxContext, asked: readonly (Right & { calle
     where s.id = a.id and ${inOrder(asked)} and s.caller = a.caller and s.answered_at is null
       and (s.claim_id is null or s.claim_id = a.claim_id or s.lease_until < clock_timestamp())
     returning s.claim_id, s.retry_until, s.identifier`.execute(ctx.db)
-  // Of two requests with one payment, the row names the one that got the right.
+  // If two requests bring one payment, the row names the one that got the right.
   const taken = new Map(
     rows.map(({ claim_id: of, retry_until: until, identifier }) => [of, { hasFailed: until !== null, identifier }]),
   )
@@ -75,7 +72,7 @@ const takeAll = gatherBy(async (ctx: TxContext, asked: readonly (Right & { calle
   )
 })
 
-/** Locks the rows `s` of rights in a fixed order, so that two processes that write the same rows do not deadlock. */
+/** Locks the rows `s` of rights in a fixed order, so that two processes don't deadlock on the same rows. */
 const inOrder = (rights: readonly Right[]) => sql`s.id in (select id from settlements
   where id = any(${sqlArray(
     "text",
@@ -90,11 +87,11 @@ const serving = (ctx: TxContext, answerMs = ANSWER_MS) => ({
 })
 
 /**
- * Takes the right to serve again, for a caller that proved that it paid. Where what was bought is served once (a
- * proxied call), only after it failed, or after its process was killed before it answered.
+ * Takes the right to serve again, for a caller that proved that it paid. A purchase that is served once (a proxied
+ * call) allows it only after a failure, or if the process was killed before it answered.
  *
- * Where it may be served at any time, a payment that was answered stays answered: otherwise a repeated answer whose
- * caller leaves would make the payment alone good again. Nor is the right taken from a request that is being served.
+ * For a repeatable purchase, an answered payment stays answered. Otherwise, a caller that leaves during a repeated
+ * answer would make the bare payment valid again. The right is not taken from a request in progress.
  */
 export async function takeRetry(
   ctx: TxContext,
@@ -112,21 +109,21 @@ export async function takeRetry(
   return isRepeatable || taken.numUpdatedRows > 0n
 }
 
-/** The status of an answer that the payment is pending. */
+/** The status of an answer that says that the payment is pending. */
 const ACCEPTED = 202
-/** The lowest status of a refusal or an error, and of an error of the service. */
+/** The lowest status of a client error, and of a server error. */
 const CLIENT_ERROR = 400
 const SERVER_ERROR = 500
 
-/** Replies whose answer with what was bought has begun: their end is recorded as an answer, wherever it was cut. */
+/** Replies that started to send the purchase. Their end is recorded as an answer, even if it was cut off. */
 const begun = new WeakSet<FastifyReply["raw"]>()
-/** How often the lease of an answer that is being sent is renewed; well within it. */
+/** How often the lease of an answer in progress is renewed, well before it ends. */
 const RENEWED_MS = 20_000
 
 /**
- * Holds the right to serve for as long as an answer takes that {@link followAnswer} follows, and records the answer at
- * its end. If the process is killed before, the lease ends and the call may be repeated. False where the lease was over
- * and another request has the right.
+ * Holds the right to serve while an answer that {@link followAnswer} follows is sent, and records its end. If the
+ * process is killed first, the lease ends and the call may be repeated. False if the lease expired and another request
+ * has the right.
  */
 export async function holdWhileAnswering(
   ctx: Context,
@@ -134,7 +131,7 @@ export async function holdWhileAnswering(
   right: Right,
 ): Promise<boolean> {
   if (!(await renew(ctx, right))) return false
-  // Its caller disconnected meanwhile, and nothing was sent.
+  // The caller disconnected, and nothing was sent.
   if (raw.destroyed) await releaseServing(ctx, right, true)
   else {
     begun.add(raw)
@@ -162,9 +159,7 @@ const renewAll = gatherBy(async (ctx: TxContext, rights: readonly Right[]) => {
   return new Map(rights.flatMap(each => (renewed.has(each.claimId) ? [[each, true as const] as const] : [])))
 })
 
-/**
- * Lets another request from the same place serve the payment. `evenServed`: also where this one had begun to serve it.
- */
+/** Lets another request from the same place serve the payment. `evenServed`: even if this one started to serve it. */
 export const releaseServing = (ctx: TxContext, { id, claimId }: Right, evenServed: boolean): Promise<unknown> =>
   ctx.db
     .updateTable("settlements")
@@ -176,11 +171,10 @@ export const releaseServing = (ctx: TxContext, { id, claimId }: Right, evenServe
     .execute()
 
 /**
- * Follows the answer to a request that may serve a payment. Once an answer with what was bought, or with a token for a
- * call that failed, was sent, the payment alone gets nothing more. If the caller disconnected first, or was refused, the
- * next request may be served; `evenServed`: also where this one had begun to serve it. An answer that {@link holdWhileAnswering}
- * holds counts as sent wherever its caller leaves, but not where this process stops. In all other cases the code that
- * serves the call records how it ended.
+ * Follows the answer to a request that may serve a payment. Once the purchase, or a failed call's token, was sent, the
+ * bare payment gets nothing more. If the caller left first or was refused, the next request may be served.
+ * `evenServed`: even if this one started to serve it. An answer held by {@link holdWhileAnswering} counts as sent
+ * wherever its caller leaves, unless this process stops. Otherwise, the code that serves the call records its end.
  */
 export function followAnswer(
   ctx: Context,
@@ -193,7 +187,7 @@ export function followAnswer(
     if (isOver) return
     isOver = true
     await work()
-    // Other requests with this payment wait for this.
+    // Other requests with this payment wait for its end.
     ctx.wakes.wakeSparingly("payments", [id])
   }
   const note = (work: () => Promise<unknown>) =>
@@ -203,14 +197,14 @@ export function followAnswer(
   const lost = async () => {
     if (!begun.has(raw)) await releaseServing(ctx, { id, claimId }, evenServed)
     else if (ctx.signal.aborted) return
-    // Strangers who hold all connections must not use up what a caller paid for.
+    // Strangers who hold all connections must not use up a caller's payment.
     else if (hasMadeRoom(raw.req.socket)) await untilDone(ctx, id, () => keepForToken(ctx, { id, claimId }, true))
     else await untilDone(ctx, id, () => recordAnswered(ctx, { id, claimId }))
   }
-  // An answer that was sent, and whose end is not recorded, would be given again when its lease is over.
+  // A sent answer whose end is not recorded would be repeated when its lease expires.
   const finished = () =>
     untilDone(ctx, id, async () => {
-      // The origin's own error statuses are answers that have begun; those from 500 on are never passed on.
+      // The origin's own errors count as started answers. Statuses from 500 are never passed on.
       const isError = raw.statusCode >= SERVER_ERROR || (raw.statusCode >= CLIENT_ERROR && !begun.has(raw))
       if (isError) await endWithError()
       // A 202 keeps its claim.
@@ -218,10 +212,10 @@ export function followAnswer(
         await releaseServing(ctx, { id, claimId }, false)
     })
   const endWithError = async () => {
-    // The raw answer does not know the headers that Fastify sent.
+    // The raw response does not know the headers that Fastify sent.
     const hasToken = reply.hasHeader(RETRY_TOKEN)
-    // After a refusal or an error without a token the same payment may still be carried out and served, though the right
-    // to serve was taken: the answer gave its caller nothing.
+    // A refusal or an error without a token gave the caller nothing. The same payment may therefore still be settled
+    // and served, although the right to serve was taken.
     if (!hasToken) await releaseServing(ctx, { id, claimId }, true)
     else if (evenServed) await recordAnswered(ctx, { id, claimId })
     else await keepForToken(ctx, { id, claimId }, raw.statusCode >= SERVER_ERROR)
@@ -232,10 +226,10 @@ export function followAnswer(
   if (raw.destroyed) note(lost)
 }
 
-/** How often the end of an answer is recorded again, while the database is not there. */
+/** How often recording the end of an answer is retried while the database is down. */
 const AGAIN_MS = 1_000
 
-/** Once the database is back, this end of an answer must be known before its lease is taken for that of a dead process. */
+/** Records the end of an answer as soon as the database is back, before the lease counts as a dead process's. */
 async function untilDone<T>(ctx: Context, settlementId: string, work: () => Promise<T>): Promise<T> {
   for (let tries = 1; ; tries++) {
     try {
@@ -249,15 +243,14 @@ async function untilDone<T>(ctx: Context, settlementId: string, work: () => Prom
 }
 
 /**
- * Records that a payment was answered with what was bought. False where the lease was over and another request has the
- * right.
+ * Records that a payment was answered with the purchase. False if the lease expired and another request has the right.
  */
 export const recordAnswered = async (ctx: TxContext, right: Right): Promise<boolean> =>
   (await noteAll(ctx, right)) === true
 
 /**
- * A 202 is no answer, though it has the token: where it is lost, its buyer has nothing but the payment. Until the lease
- * ends only the token is good for anything.
+ * A 202 is no answer, although it carries the token: if it is lost, its buyer has only the payment. Until the lease
+ * ends, only the token is valid.
  */
 const noteAll = gatherBy(async (ctx: TxContext, ends: readonly Right[]) => {
   const given = ends.map(({ id, claimId }) => ({ id, claim_id: claimId }))
@@ -272,8 +265,8 @@ const noteAll = gatherBy(async (ctx: TxContext, ends: readonly Right[]) => {
 })
 
 /**
- * Lets the retry token serve the payment again, for a day, after the merchant's server failed. False where another
- * request has the right.
+ * Lets the retry token serve the payment again for a day after the merchant's server failed. False if another request
+ * has the right.
  */
 export async function noteFailure(ctx: TxContext, { id, claimId }: Right): Promise<boolean> {
   const noted = await ctx.db
@@ -285,14 +278,14 @@ export async function noteFailure(ctx: TxContext, { id, claimId }: Right): Promi
   return noted.numUpdatedRows > 0n
 }
 
-/** Does the same as {@link noteFailure} for an answer that was cut off, and tries until the database takes it. */
+/** Does the same as {@link noteFailure} for a cut-off answer, and retries until the database accepts it. */
 export const noteLateFailure = (ctx: Context, right: Right): Promise<boolean> =>
   untilDone(ctx, right.id, () => noteFailure(ctx, right))
 
 /**
- * Records that a payment was answered with an error and its retry token, which serves it again for a day. The failure may
- * not have been noted, if the database failed too. `evenAnswered`: also where the call was recorded as made; otherwise
- * the status may be the origin's own.
+ * Records that a payment was answered with an error and its retry token, which is valid for a day. If the database
+ * failed too, the failure may be unrecorded. `evenAnswered`: even if the call was recorded as made; otherwise, the
+ * status may be the origin's.
  */
 const keepForToken = (ctx: TxContext, { id, claimId }: Right, evenAnswered: boolean): Promise<unknown> =>
   ctx.db
@@ -310,17 +303,17 @@ const failed = (ctx: TxContext) => ({
 })
 
 /**
- * Where a request comes from, as a MAC: a caller that repeats a payment from elsewhere may have read it on chain. A /64
- * of IPv6 is one place.
+ * Where a request comes from, as a MAC, because whoever repeats a payment from elsewhere may have read it on chain. An
+ * IPv6 /64 is one place.
  */
 export const callerOf = (ctx: TxContext, { ip }: Pick<FastifyRequest, "ip">): string =>
   macsOf(ctx.settings.secretKeys, "x402-retry", `caller ${addressGroup(ip)}`)[0].toString("base64url")
 
-/** The token that repeats the answer to a payment: the payment's id and a MAC of it. */
+/** The token that repeats a payment's answer: the payment's id and a MAC of it. */
 export const retryToken = (ctx: TxContext, id: string): string =>
   `${id}.${macsOf(ctx.settings.secretKeys, "x402-retry", id)[0].toString("base64url")}`
 
-/** The id of the payment that a retry token is for; undefined for a forged one. */
+/** The payment id in a retry token; undefined for a forged token. */
 export function idOfRetryToken(ctx: TxContext, token: string): string | undefined {
   const [, id, mac] = /^(set_[a-z0-9]{24})\.([\w-]{43})$/.exec(token) ?? []
   if (id === undefined || mac === undefined) return undefined
@@ -328,6 +321,6 @@ export function idOfRetryToken(ctx: TxContext, token: string): string | undefine
   return macsOf(ctx.settings.secretKeys, "x402-retry", id).some(own => timingSafeEqual(given, own)) ? id : undefined
 }
 
-/** Whether a retry token can still repeat an answer: for a day after the payment, or after the last failure. */
+/** Whether a retry token is still valid: for a day after the payment, or after the last failure. */
 export const isRetryable = (ctx: TxContext, { created_at, retry_until }: Row<"settlements">): boolean =>
   Math.max(created_at.getTime() + RETRY_MS, retry_until?.getTime() ?? 0) > ctx.now().getTime()

@@ -20,15 +20,15 @@ import type { Offered } from "./claim-payment.ts"
 import { refuse } from "./reasons.ts"
 import type { Offer, Paid } from "./take-payment.ts"
 
-/** Something for sale, and how its payer is served. */
+/** An offer, and how its payer is served. */
 export interface Item {
   offer: Offer
-  /** Returns the body that the payer is answered with. */
+  /** Returns the body of the payer's answer. */
   serve(paid: Paid): Promise<object>
 }
 
 /**
- * A paywall, offered at the URL of the request. `PAYWALL_NOT_FOUND`, `INVALID_OPERATION` while it is off,
+ * A paywall, offered at the URL of the request. Throws `PAYWALL_NOT_FOUND`, `INVALID_OPERATION` while it is off,
  * `PAYMENTS_PAUSED`.
  */
 export async function paywallItem(ctx: Context, id: string, path: string): Promise<Item> {
@@ -84,7 +84,7 @@ export async function paywallItem(ctx: Context, id: string, path: string): Promi
   }
 }
 
-/** Whether the merchant revoked what a payment had bought. */
+/** Whether the merchant revoked what a payment bought. */
 async function isRevoked(ctx: Context, paywallId: string, { payer, txHash }: Paid): Promise<boolean> {
   const grant = await ctx.db
     .selectFrom("grants")
@@ -122,10 +122,10 @@ const receiptOf = ({ token }: Network, { payer, amount, txHash }: Paid) => ({
 })
 
 /**
- * A payment link. Each 402 opens a checkout with an address of its own, which identifies the checkout that a payment is
- * for; `payTo` is that address. A checkout that is over takes no new payment: the payer is asked to pay another, or gets
- * `LINK_UNAVAILABLE`. `LINK_NOT_FOUND`, `LINK_UNAVAILABLE`, `PAYMENTS_PAUSED`, `VALIDATION_ERROR` where the
- * link leaves the amount open and none is given.
+ * A payment link. Each 402 opens a checkout, which a payment identifies by its receiving address in `payTo`. An ended
+ * checkout takes no new payment: the payer is asked to pay another, or gets `LINK_UNAVAILABLE`. Throws
+ * `LINK_NOT_FOUND`, `LINK_UNAVAILABLE`, `PAYMENTS_PAUSED`, and `VALIDATION_ERROR` if the link leaves the amount open
+ * and none is given.
  */
 export async function linkItem(
   ctx: Context,
@@ -185,7 +185,7 @@ const over = refuse(
   "The checkout that this payment was signed for is over. Nothing was paid: pay what is asked for now.",
 )
 
-/** Whether a checkout takes no new payment: it has ended, or ends before one is mined, or its link sells no more. */
+/** Whether a checkout takes no new payment: it ended, ends before one is mined, or its link sells no more. */
 async function isOver(
   ctx: Context,
   link: Row<"payment_links">,
@@ -198,7 +198,7 @@ async function isOver(
 /** How long the same agent is asked to pay the same checkout, so that repeated requests create no rows. */
 const ASKED_MS = 600_000
 
-/** The checkout that an agent is asked to pay: that of its last 402, or a new one. */
+/** The checkout that an agent is asked to pay: its last 402's, or a new one. */
 async function openSession(
   ctx: Context,
   slug: string,
@@ -233,7 +233,7 @@ async function openSession(
   return (await createLinkSession(ctx, { slug, ...(amount ? { amount } : {}) }, caller)).session
 }
 
-/** The link's checkout that is paid at an address. Any other payment is answered with the 402 of a new checkout. */
+/** The link's checkout with this receiving address. Any other payment gets the 402 of a new checkout. */
 async function sessionAt(ctx: Context, slug: string, payTo: Address): Promise<Row<"checkout_sessions">> {
   const session = await ctx.db
     .selectFrom("deposits")

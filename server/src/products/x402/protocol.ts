@@ -1,7 +1,7 @@
 /**
- * x402 on the wire, in both versions: what a 402 asks for, what a client sends, and what it is answered. Pure. Version
- * 2 uses headers and names networks by CAIP-2; version 1 has the requirements in the body, and short names of networks.
- * Facts from the specification (x402-foundation/x402, `specs/`) and the packages `@x402/core` 2.27.0 and `x402` 1.2.0.
+ * The x402 wire formats of both versions: a 402's terms, a client's payment and the answer. Pure. Version 2 uses
+ * headers and names networks by CAIP-2. Version 1 has the requirements in the body, and short network names. The facts
+ * are from the specification (x402-foundation/x402, `specs/`) and the packages `@x402/core` 2.27.0 and `x402` 1.2.0.
  */
 import { createHash } from "node:crypto"
 import type { IncomingHttpHeaders } from "node:http"
@@ -14,7 +14,7 @@ import { isStorable } from "../../platform/http/json.ts"
 
 export type Version = 1 | 2
 
-/** How long a client waits for a settlement, in seconds; its authorization is valid for as long. */
+/** How long a client waits for a settlement, in seconds. Its authorization is valid for as long. */
 const MAX_TIMEOUT_S = 60
 /** The only scheme: an EIP-3009 authorization of exactly the price. */
 export const SCHEME = "exact"
@@ -29,19 +29,19 @@ const IDENTIFIER = /^[A-Za-z0-9_-]{16,128}$/
 export const networkName = ({ name, chainId }: NetworkInfo, version: Version): string =>
   version === 1 ? name : `eip155:${chainId}`
 
-/** A price: what a 402 asks for. */
+/** A price in a 402. */
 export interface Price {
   network: NetworkInfo
   payTo: Address
   /** Base units. */
   amount: bigint
-  /** Until when an old price is taken; undefined for the current one. */
+  /** Until when an old price is accepted; undefined for the current one. */
   pricedUntil?: Date | undefined
 }
 
 /** What a payment buys, as clients show it. */
 export interface Sold {
-  /** Absolute. */
+  /** An absolute URL. */
   url: string
   description: string
   mimeType: string
@@ -49,7 +49,7 @@ export interface Sold {
 
 const domainOf = ({ token: { name, version } }: NetworkInfo) => ({ name, version })
 
-/** The requirements of version 2. Equal prices give equal requirements: clients echo them and compare them deeply. */
+/** The requirements of version 2, equal for equal prices, because clients echo and deeply compare them. */
 export const requirementsV2 = ({ network, payTo, amount }: Price) => ({
   scheme: SCHEME,
   network: networkName(network, 2),
@@ -74,7 +74,7 @@ const requirementsV1 = ({ network, payTo, amount }: Price, { url, description, m
   extra: domainOf(network),
 })
 
-/** The 402 for both versions at once: clients of version 2 read the header, those of version 1 the body. */
+/** The 402 of both versions: version 2 clients read the header, version 1 clients the body. */
 export function paymentRequired(
   price: Price,
   sold: Sold,
@@ -89,33 +89,33 @@ export function paymentRequired(
     accepts: [requirementsV2(price)],
     extensions,
   }
-  // A client of version 1 refuses the whole answer if it does not know the network of one entry.
+  // A version 1 client refuses the whole answer if it does not know one entry's network.
   const accepts = NAMED_IN_V1.has(price.network.name) ? [requirementsV1(price, sold)] : []
   return { header: encode(v2), body: { x402Version: 1, error, accepts } }
 }
 
-/** JSON as a header carries it: standard base64 of UTF-8. */
+/** Encodes JSON for a header: standard base64 of UTF-8. */
 const encode = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString("base64")
 
 /** A client's payment. */
 export interface Payment {
   version: Version
   scheme: string
-  /** As the client named it. */
+  /** The network's name in the client's version. */
   network: string
-  /** What the client says it accepted; version 1 does not say. */
+  /** The terms that the client says it accepted; version 1 has none. */
   accepted: { amount: string; asset: string; payTo: string } | undefined
   authorization: Authorization
   signature: Hex
-  /** The client's own id of the payment. */
+  /** The client's own id for the payment. */
   identifier: string | undefined
-  /** SHA-256 of the authorization and its signature, in hex: equal for equal payments. */
+  /** Hex SHA-256 of the authorization and its signature, so equal payments have equal hashes. */
   hash: string
 }
 
 /**
- * Reads the payment that a request carries; undefined without one. Throws `VALIDATION_ERROR` for a header that can't be
- * decoded, or whose payload lacks something.
+ * Reads a request's payment; undefined without one. Throws `VALIDATION_ERROR` for a header that can't be decoded or an
+ * incomplete payload.
  */
 export function readPayment(headers: IncomingHttpHeaders): Payment | undefined {
   for (const name of ["payment-signature", "x-payment"] as const) {
@@ -138,7 +138,7 @@ function decode(name: string, value: string): unknown {
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value)
 
-/** Parses a payload of either version. `VALIDATION_ERROR` with every fault. `at`: where the payload was found. */
+/** Parses either version's payload, found `at` a path. Throws `VALIDATION_ERROR` with every fault. */
 export function parsePayment(json: unknown, at: string): Payment {
   const faults: ErrorDetail[] = []
   const fault = (path: string, message: string) => void faults.push({ path: `${at}.${path}`, message })
@@ -214,7 +214,7 @@ function hashOf({ authorization, signature, network, scheme }: Payment): string 
   return createHash("sha256").update(JSON.stringify(parts)).digest("hex")
 }
 
-/** How a settlement ended, in the form that both versions answer. */
+/** How a settlement ended, in the form of both versions' answers. */
 export interface SettleAnswer {
   success: boolean
   errorReason?: string
@@ -224,7 +224,7 @@ export interface SettleAnswer {
   extensions?: Record<string, unknown>
 }
 
-/** The headers in which a client finds how its payment ended. */
+/** The headers that tell a client how its payment ended. */
 export const responseHeaders = (version: Version, answer: SettleAnswer): Record<string, string> => ({
   [version === 1 ? "x-payment-response" : "payment-response"]: encode(answer),
 })

@@ -1,4 +1,4 @@
-/** The outcome of a settlement: by its relay, or by anyone else who carried the authorization out. */
+/** The outcome of a settlement: by its relay, or by anyone else who executed the authorization. */
 import { type RawBuilder, sql } from "kysely"
 import { findUse, isPermitted, type Permitted } from "../../ledger/relays/find-use.ts"
 import { TOO_LATE, wasSigned } from "../../ledger/relays/read-relay-status.ts"
@@ -17,29 +17,25 @@ import { settlementColumns } from "./settlement-columns.ts"
 /** How long after an authorization's end the chain is still asked about it. */
 const SETTLED_MS = 3_600_000
 const NOT_CARRIED_OUT = "It was not carried out."
-/** Not final: the chain is asked again each time, as a reorg may bring the nonce back. */
+/** Not final: the chain is asked again each time, because a reorg may restore the nonce. */
 const USED_OTHERWISE = "Its wallet cancelled the authorization, or used its nonce for something else."
 
 export type Outcome =
   | { state: "pending" }
   | { state: "settled"; txHash: Hash }
-  /** Nothing was paid. `replayableUntil`: anyone can still carry it out until then (ISO time). */
+  /** Nothing was paid. `replayableUntil`: anyone can still execute it until then (ISO time). */
   | { state: "failed"; words: string; replayableUntil?: string }
 
-/** A settlement with the state of its relay. `is_free`: no request holds the right to serve it. */
+/** A settlement with its relay's state. `is_free`: no request holds the right to serve it. */
 export type Settlement = Row<"settlements"> &
   Pick<Row<"payouts">, "state" | "succeeded" | "tx_hash" | "held_detail" | "block_number"> & { is_free: boolean }
 
 /**
- * Reads a settlement with the state of its relay. Requests that wait for one read at each wake-up, so reads are
- * gathered.
+ * Reads a settlement with its relay's state. Requests that wait for one read at each wake-up, so reads are gathered.
  */
 export const readSettlement = (ctx: TxContext, id: string): Promise<Settlement | undefined> => settlementsOf(ctx.db, id)
 
-/**
- * Like {@link readSettlement}, but undefined while it is pending by its rows. Most reads of waiting requests find it
- * pending.
- */
+/** Like {@link readSettlement}, but undefined while its rows say pending, which most reads of waiting requests find. */
 export const readUnlessPending = (ctx: TxContext, id: string): Promise<Settlement | undefined> => movedOf(ctx.db, id)
 
 async function rowsOf(
@@ -61,13 +57,13 @@ const settlementsOf = gatherBy((db: Db, ids: readonly string[]) =>
   rowsOf(db, ids, "/* named: settlements */", sql`true`),
 )
 
-/** Whether {@link outcomeOf} returns anything but `pending`. */
+/** SQL: whether {@link outcomeOf} returns anything but `pending`. */
 const isMoved = sql`(s.found_hash is not null or s.failed_at is not null or i.succeeded is not null
   or i.state = 'cancelled')`
 
 const movedOf = gatherBy((db: Db, ids: readonly string[]) => rowsOf(db, ids, "/* named: moved_settlements */", isMoved))
 
-/** The outcome by the rows alone. Undefined where the relay moved nothing, so that the chain has to be asked. */
+/** The outcome by the rows only; undefined if the relay moved nothing, so the chain must be asked. */
 export function outcomeOf({ state, succeeded, tx_hash, found_hash, failed_at }: Settlement): Outcome | undefined {
   if (found_hash !== null) return { state: "settled", txHash: found_hash }
   if (succeeded && tx_hash !== null) return { state: "settled", txHash: tx_hash }
@@ -76,8 +72,8 @@ export function outcomeOf({ state, succeeded, tx_hash, found_hash, failed_at }: 
 }
 
 /**
- * The outcome of a settlement. Where its relay moved nothing, another transaction may have: an authorization is public
- * once it was broadcast. Pending while too few endpoints answer.
+ * The outcome of a settlement. If its relay moved nothing, another transaction may have, because a broadcast
+ * authorization is public. Pending while too few endpoints answer.
  */
 export async function resolveOutcome(ctx: Context, network: Network, settlement: Settlement): Promise<Outcome> {
   const known = outcomeOf(settlement)
@@ -123,15 +119,15 @@ async function isSignedRelay(ctx: TxContext, { payout_id }: Settlement): Promise
   return relay !== undefined
 }
 
-/** Recent outcomes that the chain was asked for, by relay and the transaction found. */
+/** Recent outcomes read from the chain, by relay and found transaction. */
 const lately = new Map<string, { until: number; outcome: Promise<Outcome> }>()
-/** How long an answer of the chain is reused for requests that ask only for a status. */
+/** How long a chain answer is reused for status requests. */
 const FRESH_MS = 15_000
 const MAX_KEPT = 1_000
 
 /**
- * The outcome of a settlement for callers that ask for its status, as often as they like: the chain is asked about each
- * relay once in 15 seconds. {@link resolveOutcome} decides who may pay or be served.
+ * The outcome of a settlement for status requests, which may be frequent. The chain is asked about each relay once in
+ * 15 seconds. {@link resolveOutcome} decides who may pay or be served.
  */
 export function recentOutcome(ctx: Context, network: Network, settlement: Settlement): Promise<Outcome> {
   const known = outcomeOf(settlement)
@@ -144,15 +140,12 @@ export function recentOutcome(ctx: Context, network: Network, settlement: Settle
   if (lately.size >= MAX_KEPT) lately.clear()
   lately.set(key, { until: now + FRESH_MS, outcome })
   const forget = () => lately.delete(key)
-  // A transaction that was found just now is in the row, and a reorg may remove it.
+  // A newly found transaction is in the row, and a reorg may remove it.
   outcome.then(({ state }) => void (state === "settled" && settlement.found_hash === null && forget()), forget)
   return outcome
 }
 
-/**
- * Whether a reorg removed the transaction that was found, or its effect. It is recorded as final once that can't happen
- * any more.
- */
+/** Whether a reorg removed the found transaction or its effect. Once that is impossible, it is recorded as final. */
 async function isGone(ctx: Context, network: Network, settlement: Settlement): Promise<boolean> {
   const { id, found_hash: hash } = settlement
   if (hash === null) return false
@@ -168,7 +161,7 @@ async function isGone(ctx: Context, network: Network, settlement: Settlement): P
   return !isThere
 }
 
-/** What the authorization of a settlement permits. */
+/** What a settlement's authorization permits. */
 const permittedOf = ({ token, payer, nonce, pay_to: payTo, amount }: Settlement): Permitted => ({
   token,
   payer,

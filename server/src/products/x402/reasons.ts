@@ -34,5 +34,5 @@ export interface Refusal {
   words: string
 }
 
-/** Makes a refusal, with the reason's own sentence or a better one. */
+/** Creates a refusal with the reason's own sentence, or a more specific one. */
 export const refuse = (reason: Reason, words: string = reasons[reason]): Refusal => ({ reason, words })

@@ -1,4 +1,4 @@
-/** Whether the money of an agent's payment went back, so that it buys nothing any more. */
+/** Refuses an agent's payment whose money was returned, because it buys nothing any more. */
 import { sql } from "kysely"
 import type { Hash } from "../../platform/chain/hex.ts"
 import type { TxContext } from "../../platform/context.ts"
@@ -6,8 +6,8 @@ import type { Row } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"
 
 /**
- * Throws `INVALID_OPERATION` where the merchant has returned the transfer that carried a payment out. Until it was
- * found to be that, its money waited for a decision like any other.
+ * Throws `INVALID_OPERATION` if the merchant returned the transfer that executed a payment. Until the transfer was
+ * recognized, its money waited for a decision like any other.
  */
 export async function refuseReturned(
   ctx: TxContext,

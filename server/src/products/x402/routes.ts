@@ -1,4 +1,4 @@
-/** `/api/p/{slug}` and `/api/agent/*`: what agents buy, and the state of their payments. */
+/** `/api/p/{slug}` and `/api/agent/*`: the offers for agents, and the state of their payments. */
 import type { FastifyReply, FastifyRequest } from "fastify"
 import { Type } from "typebox"
 import { NoBody } from "../../account/identity/schema.ts"
@@ -171,7 +171,7 @@ export async function statusOf(ctx: Context, row: NonNullable<Awaited<ReturnType
   return { status: "pending" as const, message, txHash: null, ...shared }
 }
 
-/** Whether a request asks only for headers. It takes no payment, as its answer could not carry what was bought. */
+/** Whether a request asks only for headers. It takes no payment, because its answer can't carry the purchase. */
 const isHead = ({ method }: FastifyRequest): boolean => method === "HEAD"
 
 async function sell(ctx: Context, request: FastifyRequest, reply: FastifyReply, { offer, serve }: Item) {
@@ -181,7 +181,7 @@ async function sell(ctx: Context, request: FastifyRequest, reply: FastifyReply, 
   return (await serve(paid)) as never
 }
 
-/** The address that a request pays, or has paid: from its payment or its retry token. */
+/** The address that a request pays or paid, from its payment or its retry token. */
 async function payToOf(ctx: Context, { headers }: FastifyRequest): Promise<Address | undefined> {
   const token = headers["sluice-retry-token"]
   if (token === undefined) return readPayment(headers)?.authorization.to

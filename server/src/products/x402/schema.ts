@@ -132,7 +132,7 @@ const facilitatorExample = {
   paymentRequirements: terms,
 }
 
-/** Requirements of either version. The fields that are read are checked by hand, as clients and servers add fields. */
+/** Requirements of either version. Code checks the used fields, because clients and servers add fields. */
 const Requirements = Free("The entry of `accepts` that is paid, in the payload's version")
 export const FacilitatorBody = Strict(
   {

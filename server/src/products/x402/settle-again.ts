@@ -1,4 +1,4 @@
-/** Which transactions carried out agents' payments. */
+/** Finds the transactions that executed agents' payments. */
 import { sql } from "kysely"
 import { relaysBy } from "../../ledger/txmanager/read-batch-calls.ts"
 import type { Hash } from "../../platform/chain/hex.ts"
@@ -8,8 +8,7 @@ import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 
 /**
- * For each of these transactions, the amounts of the agents' payments for a thing that it carried out, by our relay or
- * by anyone else.
+ * The amounts of agents' payments for a resource that each of these transactions executed, by our relay or anyone else.
  */
 export async function settledAmounts(
   ctx: TxContext,
@@ -27,8 +26,8 @@ export async function settledAmounts(
 }
 
 /**
- * Lets the money that a transaction brought to a bundle or a paywall be settled again: it carried out a payment, and may
- * already wait as money that bought nothing, or for its sender to submit the transaction.
+ * Makes the money that a transaction brought to a bundle or a paywall due for settlement again. The transaction
+ * executed a payment, and its money may already wait as unexpected, or for a submission by its sender.
  */
 export const settleAgain = (
   ctx: TxContext,

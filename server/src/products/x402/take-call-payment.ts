@@ -1,4 +1,4 @@
-/** Payments of proxied calls: implements what the proxy needs of x402 (`proxy/payments.ts`). */
+/** Payments of proxied calls: implements the x402 operations of the proxy (`proxy/payments.ts`). */
 import type { FastifyRequest } from "fastify"
 import type { Hash } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
@@ -20,8 +20,8 @@ import { readSettlement, recentOutcome } from "./read-outcome.ts"
 import { takePayment } from "./take-payment.ts"
 
 /**
- * Finds the payment that a request carries, or whose retry token it carries, if it was made for `boundTo` and has not
- * been answered; `txHash` once it is settled. `VALIDATION_ERROR` for headers that can't be read.
+ * Finds the payment, or the one of a retry token, that a request carries for `boundTo`, if it is not answered yet;
+ * `txHash` once it is settled. Throws `VALIDATION_ERROR` for unreadable headers.
  */
 async function findUnserved(
   ctx: Context,
@@ -38,7 +38,7 @@ async function findUnserved(
   return { id: row.id, txHash: outcome.state === "settled" ? outcome.txHash : undefined }
 }
 
-/** The id of the payment that a request carries; undefined without one. */
+/** The id of a request's payment; undefined without one. */
 async function idOfPayment(ctx: TxContext, headers: FastifyRequest["headers"]): Promise<string | undefined> {
   const payment = readPayment(headers)
   if (!payment) return undefined
@@ -63,7 +63,7 @@ async function idOfPayment(ctx: TxContext, headers: FastifyRequest["headers"]): 
   return found?.id
 }
 
-/** The operations on payments that the proxy uses. */
+/** The payment operations for the proxy. */
 export const callPayments: Payments = {
   take: takePayment,
   unserved: findUnserved,

@@ -1,6 +1,6 @@
 /**
- * Handles one request for something that has a price, from its 402 to the right to serve it: the resource server's part
- * that everything sold to agents shares.
+ * Handles one request for something with a price, from its 402 to the right to serve it. Everything that is sold to
+ * agents shares this part of the resource server.
  */
 import { randomUUID } from "node:crypto"
 import type { FastifyReply, FastifyRequest } from "fastify"
@@ -31,45 +31,44 @@ import { refuseReturned } from "./refuse-returned.ts"
 import { offerExtensions, receiptExtensions, signReceipt } from "./sign-statements.ts"
 
 /**
- * How long a request waits for its payment to be mined before it is answered with 202, in seconds; `Prefer:
- * wait=SECONDS` (RFC 7240, 4.3) shortens it.
+ * How many seconds a request waits for its payment to be mined before it gets a 202. `Prefer: wait=SECONDS` (RFC 7240,
+ * 4.3) shortens it.
  */
 const WAIT_S = 30
-/** This status is the protocol's answer, not an error of the API. */
+/** This status is the protocol's answer, not an API error. */
 const PAYMENT_REQUIRED = 402
-/** When an agent should ask again, in seconds. */
+/** After how many seconds an agent should ask again. */
 const ASK_AGAIN_S = 2
 
 /** What is for sale at a URL. */
 export interface Offer {
   merchantId: string
   network: Network
-  /** The current price first, then those that were asked for a short while ago. */
+  /** The current price first, then recently offered ones. */
   prices: Prices<Offered>
   sold: Sold
-  /** What a payment is for: only a payment with equal parts is served. */
+  /** What a payment is for. Only a payment with equal parts is served. */
   boundTo: readonly string[]
-  /** Why nothing is sold now. What was paid before is still served. */
+  /** Why nothing is sold now. Earlier payments are still served. */
   closed?: ApiError | undefined
-  /** Why this is not sold any more, where `renew` makes an offer of what is. What was paid before is still served. */
+  /** Why this is no longer sold, although `renew` has another offer. Earlier payments are still served. */
   over?: Refusal | undefined
-  /** Makes the offer that follows a refusal, where this one was for one payment alone. */
+  /** Makes the offer after a refusal, if this offer was for a single payment. */
   renew?: () => Promise<Offer>
   /**
-   * Whether a caller that proves its payment may be served again at any time (content), or only after a failure (a
-   * call).
+   * Whether a caller that proves its payment is served again at any time (content), or only after a failure (a call).
    */
   isRepeatable: boolean
-  /** How long sending an answer may take, in milliseconds. After that its process must have been killed. */
+  /** How long sending an answer may take, in milliseconds. A process that takes longer counts as killed. */
   answerMs?: number
-  /** Called once a new payment is known to be good, before anything of it is written; throws to refuse it. */
+  /** Called once a new payment is valid, before anything of it is written; throws to refuse it. */
   onProven?: () => void
 }
 
 /** A settled payment that this request may serve. */
 export interface Paid {
   id: string
-  /** The claim by which this request holds the right to serve it. */
+  /** The claim by which this request may serve it. */
   claimId: string
   payer: Address
   txHash: Hash
@@ -78,14 +77,14 @@ export interface Paid {
   /** A signed receipt (compact JWS). */
   receipt: string
   retryToken: string
-  /** Whether the payment was settled for an earlier request. */
+  /** Whether an earlier request settled the payment. */
   isRetry: boolean
 }
 
 /**
- * Either answers the request itself, with 402 or 202, and returns undefined, or returns the settled payment that the
- * request may serve. Throws `VALIDATION_ERROR` for headers that can't be read, `PAYMENT_ALREADY_SERVED`,
- * `INVALID_OPERATION` where the money went back, and what `claimPayment` throws.
+ * Returns the settled payment that the request may serve, or answers 402 or 202 itself and returns undefined. Throws
+ * `VALIDATION_ERROR` for unreadable headers, `PAYMENT_ALREADY_SERVED`, `INVALID_OPERATION` if the money was returned,
+ * and the errors of `claimPayment`.
  */
 export async function takePayment(
   ctx: Context,
@@ -113,13 +112,13 @@ export async function takePayment(
   return sendPending(ctx, reply, settlement.id, isMine ? "token" : "no token")
 }
 
-/** Answers 402 to a request without a payment; throws the reason where nothing is sold now. */
+/** Answers 402 to a request without a payment; throws the reason if nothing is sold now. */
 export async function askPrice(ctx: Context, reply: FastifyReply, offer: Offer): Promise<undefined> {
   if (offer.closed) throw offer.closed
   return await askForPayment(ctx, reply, offer, "Payment is required.")
 }
 
-/** Answers 402, with what is asked for and why the payment was refused. */
+/** Answers 402 with the price and the reason why a payment was refused. */
 async function askForPayment(
   ctx: Context,
   reply: FastifyReply,
@@ -136,18 +135,17 @@ async function askForPayment(
     .send({ ...body, message })
 }
 
-/** How many further requests of this process wait for each payment, beside the one that created it. */
+/** How many further requests of this process wait for each payment, in addition to its creator. */
 const waiting = new Map<string, number>()
 /**
- * The other requests are answered 202 at once: a hundred requests with one payment must not use up what other payers
- * need.
+ * Requests beyond this get a 202 immediately. A hundred requests with one payment must not use up other payers' slots.
  */
 const MAX_WAITING = 10
 
-/** The requests of an address that wait, whatever their payments; as many as a caller may have calls under way. */
+/** The most waiting requests of one address for any payments, equal to the limit of a caller's concurrent calls. */
 const MAX_BY_ADDRESS = 50
 
-/** Waits until the payment is settled and this request may serve it, or another request did, or the time is over. */
+/** Waits until this request may serve the settled payment, another request did, or the time is up. */
 async function awaitOutcome(
   ctx: Context,
   request: FastifyRequest,
@@ -183,7 +181,7 @@ async function serve(
   version: Version,
   txHash: Hash,
 ): Promise<Paid | undefined> {
-  // The request that made the payment is answered long before anyone could decide about its money.
+  // The request that made the payment is answered long before anyone can decide about its money.
   if (settlement.claim_id !== claimId) await refuseReturned(ctx, settlement, txHash)
   const right = { id: settlement.id, claimId }
   const first = await takeServing(ctx, right, caller, offer.answerMs)
@@ -195,7 +193,7 @@ async function serve(
     return sendPending(ctx, reply, settlement.id, "under way")
   }
   if (reply.raw.destroyed) {
-    // Its caller disconnected a moment ago, and serving has not begun.
+    // The caller just disconnected, and serving has not started.
     await releaseServing(ctx, right, true)
     return undefined
   }
@@ -228,7 +226,7 @@ async function redeem(ctx: Context, reply: FastifyReply, offer: Offer, token: st
   return { ...paid, isRetry: true }
 }
 
-/** Writes into the answer's headers how the payment was settled. */
+/** Sets the headers that say how the payment was settled. */
 async function paidOf(
   ctx: Context,
   reply: FastifyReply,

@@ -1,7 +1,7 @@
 /**
  * Verifies and settles payments for other x402 servers. Their buyers' money goes from payer to payee, never through us.
- * A settlement's row is written before it is broadcast, so a lost answer can be found again. One payment is answered
- * `success: true` once, so that a server whose requests race serves only one of them.
+ * A settlement's row is written before its broadcast, so a lost answer can be found again. One payment is answered
+ * `success: true` once, so a server with racing requests serves only one.
  */
 import { createHash } from "node:crypto"
 import type { FastifyReply } from "fastify"
@@ -29,7 +29,7 @@ const MAX_WAIT_S = 75
 /** The longest error message, for a payload with many faults. */
 const REASON_LENGTH = 1_000
 
-/** A payment, and what another server asks for it. */
+/** A payment, and the terms of the server that asks for it. */
 interface FacilitatorRequest {
   payment: Payment
   price: Price & { network: Network }
@@ -38,8 +38,8 @@ interface FacilitatorRequest {
 }
 
 /**
- * Reads a request of `/verify` or `/settle`. Returns a refusal where the payload can't be read, or the requirements are
- * for a network, scheme or token that is not served.
+ * Reads a request of `/verify` or `/settle`. Returns a refusal for an unreadable payload, or for a network, scheme or
+ * token that is not served.
  */
 function readAsked(
   ctx: Context,
@@ -66,8 +66,7 @@ function readAsked(
 }
 
 /**
- * A payload of another scheme is a refused payment and not an error of the call: stock servers drop the message of an
- * error.
+ * A payload of another scheme is a refused payment instead of an error, because stock servers drop an error's message.
  */
 function readPayload(json: unknown): Payment | Refusal {
   try {
@@ -119,7 +118,7 @@ const invalidAnswer = ({ reason, words }: Refusal, payer?: string) => ({
   ...(payer ? { payer } : {}),
 })
 
-/** A party on a sanctions list is a refused payment and not an error of the call; other errors are rethrown. */
+/** A party on a sanctions list is a refused payment instead of an error; other errors are rethrown. */
 function listedRefusal(error: unknown): Refusal {
   if (error instanceof ApiError && error.code === "SANCTIONS_MATCH") return refuse("sanctions_match")
   throw error
@@ -131,7 +130,7 @@ async function assertUnlisted(ctx: Context, { price: { payTo } }: FacilitatorReq
   if (screening !== "clear") throw new ApiError("CHAIN_UNAVAILABLE")
 }
 
-/** What a call of `/settle` gives beside its body. */
+/** The options of a `/settle` call outside its body. */
 interface SettleOptions {
   merchantId: string
   idempotencyKey: string | undefined
@@ -139,8 +138,7 @@ interface SettleOptions {
 }
 
 /**
- * The answer of `/settle`, sent once the transfer is in a block or the buyer's time is over; the settlement then
- * continues.
+ * The answer of `/settle`, sent once the transfer is in a block or the buyer's time is up. The settlement continues.
  */
 export async function settle(
   ctx: Context,
@@ -161,10 +159,10 @@ export async function settle(
   })
   if ("reason" in asked) return failed(asked)
   const payer = asked.payment.authorization.from
-  // The buyer's own identifier is no proof here: with it, one payment would be answered with success for every request.
+  // The buyer's own identifier is no proof here: every request with it would be answered with success for one payment.
   const payment = { ...asked.payment, identifier: idempotencyKey ? identifierOf(idempotencyKey) : undefined }
   const sale = saleOf(merchantId, asked)
-  // Compared before a known payment is looked up: this server may ask more now than the payment was settled for.
+  // Compared before a known payment is looked up, because this server may ask for more than the payment settled.
   const price = matchTerms(sale.prices, payment)
   if ("reason" in price) return failed(price, payer)
   let claimed: Claimed | Refusal
@@ -174,7 +172,7 @@ export async function settle(
   } catch (error) {
     if (error instanceof ApiError && error.code === "AUTHORIZATION_ALREADY_USED")
       return failed(refuse("invalid_exact_evm_nonce_already_used"), payer)
-    // Stock servers throw at any status but 200.
+    // Stock servers throw at any status except 200.
     if (error instanceof ApiError && error.code === "RATE_LIMITED")
       return failed(refuse("settlement_pending", error.message), payer)
     return failed(listedRefusal(error), payer)
@@ -184,35 +182,35 @@ export async function settle(
   const right = { id: settlement.id, claimId }
   followAnswer(ctx, reply, { ...right, evenServed: true })
   const wanted = Math.min(confirmations, Number(asked.price.network.confirmations))
-  // A merchant's server may wait for all of its buyers, as long as nobody else needs the places.
+  // A merchant's server may wait for all of its buyers while nobody else needs the slots.
   const holder = { name: merchantId, most: Number.POSITIVE_INFINITY }
   const row = await awaitSettled(ctx, reply, claimed, { waitS: asked.timeoutS, holder, confirmations: wanted })
   const outcome = await resolveOutcome(ctx, asked.price.network, row)
-  // Another sender's transaction may have been found just now.
+  // Another sender's transaction may just have been found.
   const isNews = row.found_hash === null && outcomeOf(row) === undefined
   const last = isNews ? ((await readSettlement(ctx, row.id)) ?? row) : row
   if (outcome.state === "settled" && (await isDeep(ctx, last, wanted))) {
     const success = { success: true, payer: checksummed(payer), transaction: outcome.txHash, ...shared }
     const taken = await takeServing(ctx, right, merchantId)
     if (taken) {
-      // Its caller disconnected while the payment was settled, and was not answered.
+      // The caller disconnected during the settlement and got no answer.
       if (reply.raw.destroyed) await releaseServing(ctx, right, true)
       else if (!isIdentified && taken.identifier !== null) await forgetIdentifier(ctx, right)
       return success
     }
-    // While nobody has been answered, the next call may be. The key that named the payment gets only an answer that was
-    // sent to it.
+    // The next call may be answered as long as no call was. The key that named the payment repeats only an answer that
+    // was sent to it.
     const { answered_at, identifier } = (await readSettlement(ctx, row.id)) ?? row
     const isAnswered = answered_at !== null
     if (isAnswered && identifier !== null && identifier === payment.identifier) return success
     return failed(refuse(isAnswered ? "duplicate_settlement" : "settlement_pending"), payer, outcome.txHash)
   }
-  // The next call can continue to wait: stock servers make one at once.
+  // The next call can continue to wait, and stock servers make one immediately.
   await releaseServing(ctx, right, false)
   return failed(unsettled(outcome), payer, await lastHash(ctx, row))
 }
 
-/** A key that named a payment repeats no answer that was given to another call. */
+/** A key that named a payment must not repeat another call's answer. */
 const forgetIdentifier = ({ db }: Context, { id, claimId }: Right): Promise<unknown> =>
   db.updateTable("settlements").set({ identifier: null }).where("id", "=", id).where("claim_id", "=", claimId).execute()
 
@@ -223,10 +221,10 @@ function unsettled(outcome: Outcome): Refusal {
   return refuse("settlement_pending", `${outcome.words} ${until}`)
 }
 
-/** Uses an Idempotency-Key as the payment's identifier. It can't equal one of the extension, which has no colon. */
+/** Uses an Idempotency-Key as the payment's identifier. The colon keeps it apart from the extension's identifiers. */
 const identifierOf = (key: string): string => `key:${createHash("sha256").update(key).digest("hex")}`
 
-/** Waits until the payment is deep enough and may be answered, its relay has ended, or the time is over. */
+/** Waits until the payment is deep enough and may be answered, its relay has ended, or the time is up. */
 async function awaitSettled(
   ctx: Context,
   reply: FastifyReply,
@@ -242,8 +240,8 @@ async function awaitSettled(
 }
 
 /**
- * Whether a quorum reports the transfer in a block as deep as asked for, that block counted. The scan's height comes
- * first, as it costs no request; alone it is no evidence, as a reorg may have displaced the block.
+ * Whether a quorum reports the transfer at the required depth, counting its own block. The scan's height comes first,
+ * because it costs no request. It is not evidence, because a reorg may have displaced the block.
  */
 async function isDeep(
   ctx: Context,
@@ -262,7 +260,7 @@ async function isDeep(
   return quorum.depthOf(receipt.blockNumber, receipt.blockHash) >= BigInt(confirmations)
 }
 
-/** The last transaction signed to carry out a settlement; empty before the first. */
+/** The last transaction signed to execute a settlement; empty before the first. */
 async function lastHash(ctx: Context, { payout_id }: Pick<Settlement, "payout_id">): Promise<string> {
   const row = await ctx.db
     .selectFrom("payouts")

@@ -1,6 +1,6 @@
 /**
- * Writes the first claims of payments, each with its relay. Claims that come at the same time share one transaction:
- * ten requests cost what one does.
+ * Writes the first claims of payments, each with its relay. Concurrent claims share a transaction, so ten cost as much
+ * as one.
  */
 import { type RawBuilder, sql } from "kysely"
 import { type RelayRow, writeRelays } from "../../ledger/relays/accept-relay.ts"
@@ -19,7 +19,7 @@ export interface NewClaim {
   settlement: FirstClaim
 }
 
-/** The first columns of a payment's row; the database computes its height and its lease. */
+/** The first columns of a payment's row. The database computes its height and its lease. */
 type FirstClaim = Pick<
   Row<"settlements">,
   | ("id" | "merchant_id" | "chain_id" | "token" | "payer" | "nonce" | "digest" | "pay_to" | "amount" | "valid_before")
@@ -27,24 +27,20 @@ type FirstClaim = Pick<
   | ("created_at" | "updated_at")
 >
 
-/**
- * How writing a claim ended: with its row; `lost`, where another request was quicker; with an error; or it must be
- * written `alone`.
- */
+/** How writing a claim ended: with its row, as `lost` to a faster request, with an error, or to be written `alone`. */
 type Written = { row: Row<"settlements"> } | { lost: true } | { error: unknown } | { alone: true }
 
-/** Claims in one transaction. With more, a statement would have too many values. */
+/** Claims per transaction. With more, a statement would have too many values. */
 const CLAIMS_AT_ONCE = 100
 /**
- * How long claims that are written together wait for a lock. If another process holds the lock of one of them, the
- * others would wait too.
+ * How long claims in one transaction wait for a lock. If another process holds the lock of one, the others wait too.
  */
 const SHARED_LOCK_MS = 250
 
-/** Writes a payment's claim and its relay, both or neither; undefined where another request was quicker. */
+/** Writes a payment's claim and relay, both or neither; undefined if another request was faster. */
 export async function writeFirstClaim(ctx: Context, claim: NewClaim): Promise<Row<"settlements"> | undefined> {
   const together = (await gathered(ctx, claim)) ?? { lost: true }
-  // Written alone, each claim waits for itself: its fault or its lock does not affect the others.
+  // Written alone, each claim waits only for its own lock, and its fault affects no others.
   const written = "alone" in together ? await writeAlone(ctx, claim) : together
   if ("error" in written) throw written.error
   return "row" in written ? written.row : undefined
@@ -84,8 +80,8 @@ async function writeAlone(ctx: Context, claim: NewClaim): Promise<Written> {
 }
 
 /**
- * Whether one claim can be the cause: its row exists, another transaction holds it, or the database refuses its values.
- * A database that is down would refuse each claim alone too, after as long a wait for each.
+ * Whether a single claim can be the cause: its row exists, another transaction holds it, or the database refuses its
+ * values. A database that is down would refuse each claim alone too, after as long a wait for each.
  */
 function isOfOne(error: unknown): boolean {
   const codeOf = (of: unknown) => `${(of as { code?: unknown } | undefined)?.code ?? ""}`
@@ -97,9 +93,9 @@ function isOfOne(error: unknown): boolean {
 const LOCK_NOT_AVAILABLE = "55P03"
 
 /**
- * The order in which relays are written, and the order of claims: by the unique keys that each table's rows wait for,
- * so that two processes that write claims with the same nonces or identifiers do not deadlock. A transaction that waits
- * for an identifier already holds all of its nonces.
+ * The write order of relays and of claims, by the unique keys that each table's rows wait for. Two processes that write
+ * claims with the same nonces or identifiers then don't deadlock. A transaction that waits for an identifier already
+ * holds all of its nonces.
  */
 const relayOrder = ({ settlement: { chain_id, token, payer, nonce } }: NewClaim): string =>
   [chain_id, token, payer, nonce].join(" ")
@@ -128,7 +124,7 @@ async function writeAll(ctx: TxContext, claims: readonly NewClaim[]): Promise<Ma
   )
 }
 
-/** The height up to which a network is scanned when the row is written; 0 before the first scan. */
+/** SQL: the height up to which a network is scanned at the insert; 0 before the first scan. */
 export const scannedOf = (chainId: RawBuilder<unknown>) =>
   sql<bigint>`coalesce((select block_number from cursors where chain_id = ${chainId}), 0)`
 
@@ -137,7 +133,7 @@ const COLUMNS = `id text, merchant_id text, chain_id integer, token text, payer 
   claim_id uuid, caller text, created_at timestamptz, updated_at timestamptz`
 const NAMES = COLUMNS.replace(/ \w+(,|$)/g, "$1")
 
-/** Inserts the rows of claims in this order. Returns the rows that did not exist before. */
+/** Inserts claims in this order. Returns the rows that did not exist before. */
 async function insertClaims(ctx: TxContext, claims: readonly NewClaim[]): Promise<Row<"settlements">[]> {
   const rows = claims.map(({ settlement }, n) => ({
     ...settlement,

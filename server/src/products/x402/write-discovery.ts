@@ -1,7 +1,7 @@
 /**
- * `/.well-known/x402`: what this installation sells to agents, where its merchants chose to list it. No specification
- * is final. The document has what its readers look for: `resources` (x402scan), and `items` in the form of the
- * facilitators' discovery API.
+ * `/.well-known/x402`: this installation's offers for agents that merchants chose to list. No specification is final.
+ * The document has what its readers expect: `resources` (x402scan), and `items` in the form of the facilitators'
+ * discovery API.
  */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -10,8 +10,8 @@ import type { Context } from "../../platform/context.ts"
 import { requirementsV2 } from "./protocol.ts"
 
 /**
- * The newest of each kind; readers load the document as a whole. Merchants take turns: one alone may list ten thousand
- * routes, and would keep all others out.
+ * The most offers of each kind, newest first, because readers load the whole document. Merchants take turns. Otherwise,
+ * one with ten thousand routes would displace all others.
  */
 const MOST = 500
 
@@ -51,7 +51,7 @@ async function listedPaywalls(ctx: Context): Promise<Listed[]> {
     .where("paywall_versions.until_at", "is", null)
     .where("paywalls.active", "=", true)
     .where("paywalls.listed", "=", true)
-    // A paywall without a slug is bought by a POST, which the document can't express in a form that its readers know.
+    // A paywall without a slug is bought by a POST, which known readers can't read from the document.
     .where("paywalls.slug", "is not", null)
     .orderBy(sql`row_number() over (partition by paywalls.merchant_id order by paywalls.updated_at desc)`)
     .orderBy("paywalls.updated_at", "desc")
@@ -64,7 +64,7 @@ async function listedPaywalls(ctx: Context): Promise<Listed[]> {
   }))
 }
 
-/** The priced routes that any client can call as they are: GET, without parameters in the path. */
+/** The priced routes that any client can call unchanged: GET, without path parameters. */
 async function listedRoutes(ctx: Context): Promise<Listed[]> {
   const rows = await ctx.db
     .selectFrom("bundles")
