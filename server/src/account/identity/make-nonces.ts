@@ -4,7 +4,7 @@ import { randomText } from "../../platform/ids.ts"
 
 /**
  * What a wallet can sign for: signing in as a merchant, opening a paywall that it paid, naming a return address,
- * approving a change of a merchant's payees, or managing its subscriptions.
+ * approving a change of payees, or managing its subscriptions.
  */
 type Purpose = "sign-in" | "paywall" | "return" | "wallet-lock" | "subscriptions"
 

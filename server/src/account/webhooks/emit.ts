@@ -55,9 +55,9 @@ const MINUTE_MS = 60_000
 const NEW_MS = 24 * 3_600_000
 
 /**
- * Inserts events in order, with one delivery per subscribed endpoint, and returns one id each. If an event already
- * existed, no row has its id. A paused endpoint's delivery is `skipped`, to be sent later. An unconditional event's
- * delivery is bound to the endpoint's current address and has a lane of its own, so later changes or backlogs don't
+ * Inserts events in order, with one delivery per subscribed endpoint, and returns one id each. If the event existed
+ * already, no row has the returned id. A paused endpoint's delivery is `skipped`, to be sent later. An unconditional
+ * event's delivery is bound to the endpoint's current address, in a separate lane. Later changes and backlogs don't
  * delay it. Throws `RATE_LIMITED` if the merchant's changes caused too many of these in the last minute. Needs a
  * transaction, whose commit wakes the deliveries.
  */

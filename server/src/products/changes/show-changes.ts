@@ -79,7 +79,7 @@ const readers: Record<Change["kind"], (ctx: TxContext, ids: readonly string[]) =
     await owned(await invoicesById(ctx, ids).execute(), async rows => rows.map(row => shownInvoice(ctx, row))),
   delivery: readDeliveries,
   webhook: readWebhooks,
-  // There are few, and whoever shows them reads the settings.
+  // Payout addresses are few, and the settings show them.
   payout_address: async () => [],
 }
 

@@ -120,7 +120,7 @@ async function authorizeReserved(
   return await authorizeEscrow(ctx, networkOf(ctx.chain, session.chain_id), session, signed)
 }
 
-/** Locks the session until the transaction ends, because it may be archived between two reads. */
+/** Locks the session until the transaction ends, because it may be put away between two reads. */
 async function lockSession(ctx: TxContext, id: string): Promise<void> {
   const { rows } = await sql`
     select /* named: lock_session */ id from checkout_sessions where id = ${id} for no key update`.execute(ctx.db)

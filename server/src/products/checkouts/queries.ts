@@ -119,7 +119,7 @@ export const ownState = gatherRows(async (db: Db, asked: readonly SessionAsked[]
   )
 })
 
-/** The rows of sessions, archived or not. The statement of each name has a single text. */
+/** The rows of sessions, put away or not. Each statement name has a single text. */
 async function readStates(
   db: Db,
   asked: readonly SessionAsked[],

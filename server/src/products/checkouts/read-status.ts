@@ -9,7 +9,7 @@ import { type OwnState, ownState, type SessionState, sessionState } from "./quer
 import { isTimeOver, paidAtOfState, shownOf } from "./show-session.ts"
 
 /**
- * A session's state for anyone with its id, and the context that read it; throws `SESSION_NOT_FOUND`. Archived rows are
+ * A session's state for anyone with its id, and the context that read it; throws `SESSION_NOT_FOUND`. Rows put away are
  * restored. `txHash` names the submission to report, by default the newest.
  */
 export async function readState(ctx: Context, id: string, txHash?: Hash): Promise<[TxContext, SessionState]> {

@@ -22,7 +22,7 @@ export async function eraseOld(ctx: Context): Promise<number> {
   return EVERY_MS
 }
 
-/** Archived data is erased too. A link's checkouts contain no customer data until someone answers. */
+/** Data that was put away is erased too. A link's checkouts contain no customer data until someone answers. */
 async function bringBackOld(ctx: Context, merchantId: string, before: Date): Promise<void> {
   const { rows } = await sql<{ id: string }>`
     select p.id from put_away_terms t join put_away p on p.terms_id = t.id

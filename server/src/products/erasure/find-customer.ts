@@ -111,7 +111,7 @@ const answered = (info: RawBuilder<unknown>, email: string): RawBuilder<unknown>
   sql`exists (select from jsonb_each_text(case when jsonb_typeof(${info}) = 'object' then ${info} end) a
     where lower(a.value) = lower(${email}))`
 
-/** Returns the ids of the customer's archived checkouts. A paid checkout is never archived. */
+/** Returns the ids of the customer's checkouts that were put away. A paid checkout is never among them. */
 export async function putAwayOf(ctx: TxContext, merchantId: string, customer: Customer): Promise<string[]> {
   if ("payer" in customer) return []
   const which =
@@ -137,7 +137,7 @@ export async function bringBackFrom(ctx: Context, merchantId: string, ids: reado
         and not exists (select from put_away p where p.terms_id = t.id)`.execute(ctx.db)
       return
     } catch (error) {
-      // A checkout was archived with some of them at this moment.
+      // A checkout was put away with some of them at this moment.
       if ((error as { code?: unknown }).code !== REFERRED_TO || tries === MAX_TRIES) throw error
     }
 }

@@ -238,7 +238,7 @@ async function writeStanding(ctx: TxContext, before: Row<"escrows">, standing: C
       .execute()
   if (isHeld && escrow.authorized_at === null) await countUse(ctx, session.link_id)
   await notifyEscrow(ctx, { before: { session, escrow: before }, after })
-  // A newly counting capture is notified before its refunds.
+  // A capture that starts to count now is notified before its refunds.
   const counting = new Set(standing.calls.filter(call => standingOf(call) === "counts").map(({ id }) => id))
   const remakes = remakesRefunds(ctx, standing)
   await writeCallReceipts(ctx, escrow, isHeld ? counting : new Set())

@@ -53,8 +53,8 @@ export function standingOf({ state, succeeded, deep }: Omit<Call, "kind" | "amou
 
 /**
  * How many failed or otherwise ended reservations a checkout takes. Each failed one cost us gas, and the rest must not
- * fill the database. A wallet may fail three times in a day (`failingPayers`), so strangers need four wallets that hold
- * the amount to end a checkout for its buyer.
+ * fill the database. A wallet may fail three times in a day (`failingPayers`). To end a checkout for its buyer,
+ * strangers need four wallets that hold its amount.
  */
 const MAX_FAILED = 12
 const MAX_ENDED = 500

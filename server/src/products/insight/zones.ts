@@ -31,8 +31,8 @@ export function isZone(name: string): boolean {
 }
 
 /**
- * Returns the starts of the periods from the one with `from` to the one with the last moment before `to`, and that
- * one's end, in milliseconds. Undefined if there are more than {@link MAX_PERIODS}.
+ * Returns the starts of the periods from the one that contains `from` to the last one before `to`, in milliseconds. The
+ * end of that period follows. Undefined if there are more than {@link MAX_PERIODS}.
  */
 export function periodsOf(from: Date, to: Date, interval: Interval, zone: string): number[] | undefined {
   const first = Temporal.Instant.fromEpochMilliseconds(from.getTime()).toZonedDateTimeISO(zone)

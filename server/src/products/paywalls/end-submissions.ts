@@ -40,7 +40,7 @@ export async function reverseSubmissions(
       and s.status = 'granted'`.execute(ctx.db)
 }
 
-/** SQL: why a returned payment's submission failed: its exception, or that its money is used if it was overpaid. */
+/** SQL: why a returned payment's submission failed. Overpaid money counts as already used. */
 const whyReturned = (exception: RawBuilder<unknown>) =>
   sql`coalesce(nullif(${exception}, 'overpaid'), ${alreadyUsed.reason})`
 

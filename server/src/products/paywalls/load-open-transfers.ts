@@ -127,8 +127,8 @@ const canCount = sql`(g.revoked_by is distinct from 'merchant' or p.status = 'op
  * Confirmed transfers that count for no payment, or an open or reversed one, in chain order. In the settlement token it
  * reads the largest, in others the newest. Applied transfers are left out, because a frequent payer has thousands.
  * `payment_payer` is null for a payment whose access the merchant revoked, because a second grant would give no access.
- * Transfers that a sender outside the group claims are left out: their payment is not locked, and a process that dies
- * would leave it empty.
+ * Transfers that a sender outside the group claims are left out. Their payment would lose them without being locked,
+ * and stay empty if the process died.
  */
 export async function openTransfers(
   ctx: TxContext,

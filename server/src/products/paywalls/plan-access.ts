@@ -139,8 +139,8 @@ const openTransfer = (facts: AccessFacts, row: AccessTransfer): OpenTransfer => 
 })
 
 /**
- * Returns when the price of a transfer was offered. An agent's payment counts when it was accepted and served, up to an
- * hour before its block, because a payer can execute an authorization much later.
+ * Returns when the price of a transfer was offered. An agent's payment counts from its acceptance, when it was served.
+ * That is at most an hour before its block, because a payer can execute an authorization much later.
  */
 function offeredAt({ authorized }: AccessFacts, { tx_hash, value, block_time: minedAt }: AccessTransfer): Date {
   const acceptedAt = authorized.get(authorizedKey(tx_hash, value))

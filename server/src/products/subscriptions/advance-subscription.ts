@@ -83,7 +83,7 @@ function standingOf(ctx: TxContext, before: Held): CurrentSubscription {
   const standing = { before: before.subscription, held, folded, blockedBy: null, events: [] }
   if (!folded.isVoiding) return standing
   const last = lastOf(held.invoices)
-  // An invoice that a reorg unpaid after the cancellation was not unpaid at the cancellation.
+  // Paid at the cancellation, the invoice does not count as unpaid then, even if a reorg removed its payment.
   const { canceled_at: canceledAt, paused_at: pausedAt, cancel_asked_by: canceledBy } = held.subscription
   const askedBy = pausedAt === null && canceledBy === "subscriber" ? "subscriber" : "merchant"
   const askedAt = canceledAt ? new Date(canceledAt.getTime() - 1) : ctx.now()

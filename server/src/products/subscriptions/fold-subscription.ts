@@ -160,8 +160,8 @@ const aheadOf = ({ periodStart, periodEnd }: Omit<Billed, "dueAt">, aheadMs: num
 const afterGrace = (time: Date): Date => new Date(time.getTime() + GRACE_MS)
 
 /**
- * Whether a period was paid by its start, which is punctual without grace. Otherwise, paying shortly before a period's
- * end would give the grace of a late invoice, because the next one waits for that payment to be final.
+ * Whether a period was paid by its start, the only punctual payment without grace. Otherwise, a payment shortly before
+ * the period's end would get the grace of a late invoice. The next invoice waits until that payment is final.
  */
 const isPaidAtStart = (last: InvoiceFacts | undefined): boolean =>
   last?.paidAt != null && last.paidAt <= last.periodStart
