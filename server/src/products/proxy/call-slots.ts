@@ -1,10 +1,10 @@
 /**
- * Limits the forwarded calls in flight, and the bodies that they hold. Merchants and callers are free names, so no
+ * Limits the forwarded calls in flight, and the bodies that they hold. New merchants and callers cost nothing, so no
  * number of them may displace a merchant within its share. Unpaid calls never displace a paying one. When all slots are
  * taken, unpaid calls are ended for others. Pure.
  */
 
-/** All slots of this process. */
+/** How many slots each process has. */
 const MOST = 500
 /** Additional slots, each for a merchant that holds none. */
 const RESERVED = 100
