@@ -1,7 +1,7 @@
 /**
- * What the endpoints of a network report in one round, and what they agree on. Pure. A statement is agreed on when at
- * least a quorum of endpoints makes it, and more than make any other statement about the same thing. Whole statements
- * are compared: a log with its value and sender, a receipt with its logs, a block with its time.
+ * Finds what the endpoints of a network agree on in one round, from what each reports. Pure. A statement is agreed on
+ * when at least a quorum of endpoints makes it, and more than make any other statement about the same thing. Whole
+ * statements are compared: a log with its value and sender, a receipt with its logs, a block with its time.
  */
 import type { AuthorizationUse } from "./authorization-uses.ts"
 import type { Address, Hash } from "./hex.ts"
@@ -19,11 +19,11 @@ export interface Voter {
   /** Its position in the setting, from 0. */
   position: number
   head: Block
-  /** Undefined where the endpoint does not know. */
+  /** Undefined if the endpoint does not know. */
   finalized: bigint | undefined
   /** Canonical blocks by height, as this endpoint reports them. */
   blocks: Map<bigint, Block>
-  /** Receipts by hash; null where it has none. */
+  /** Receipts by hash; null if it has none. */
   receipts: Map<Hash, Receipt | null>
   /**
    * The logs it reported in scans, by {@link keyOf}. A log that it reported in two versions within a round is listed
@@ -48,7 +48,7 @@ export const keyOf = (transfer: { txHash: Hash; token: Address; to: Address; k: 
 export const statementOf = (log: Transfer): string =>
   `${keyOf(log)} ${log.from} ${log.value} ${log.blockNumber} ${log.blockHash} ${log.logIndex}`
 
-/** Whether two endpoints say the same of a log, the time of its block apart; without building their statements. */
+/** Whether two endpoints report the same log, ignoring the time of its block. It does not build their statements. */
 export const isSameLog = (a: Transfer, b: Transfer): boolean =>
   a === b ||
   (a.logIndex === b.logIndex &&
@@ -81,7 +81,7 @@ const isSameUse = (a: AuthorizationUse, b: AuthorizationUse): boolean =>
 
 const inReceipts = new WeakMap<Receipt, Map<string, Transfer>>()
 
-/** The transfer of a receipt with this key; a receipt is indexed once, because it may have thousands. */
+/** The transfer of a receipt with this key. A receipt is indexed once, as it may have thousands of transfers. */
 function inReceipt(receipt: Receipt, key: string): Transfer | undefined {
   let index = inReceipts.get(receipt)
   if (!index) {
@@ -113,7 +113,7 @@ function agreedOn<T>(
 
 const isEqual = <T>(a: T, b: T): boolean => a === b
 
-/** The largest value that at least `needed` endpoints reach; undefined where fewer have a value. */
+/** The largest value that at least `needed` endpoints reach; undefined if fewer have a value. */
 export const reachedBy = (values: readonly (bigint | undefined)[], needed: number): bigint | undefined =>
   values.filter(value => value !== undefined).sort((a, b) => (a < b ? 1 : a > b ? -1 : 0))[needed - 1]
 
@@ -125,8 +125,8 @@ export function blockAgreed(voters: readonly Voter[], height: bigint, needed: nu
 }
 
 /**
- * The receipt that a quorum has, in a block that a quorum reports; null when a quorum has none; undefined when this is
- * not known. Its cost is the lower one of two endpoints, the middle one of three.
+ * The receipt that a quorum has, in a block that a quorum reports; null if a quorum has none; undefined if this is not
+ * known. Its cost is the lower of two endpoints' costs, and the middle of three.
  */
 export function receiptAgreed(voters: readonly Voter[], hash: Hash, needed: number): Receipt | null | undefined {
   const answers = voters.map(voter => voter.receipts.get(hash))
@@ -154,8 +154,8 @@ export function receiptAgreed(voters: readonly Voter[], hash: Hash, needed: numb
 interface Testimony {
   voter: Voter
   /**
-   * The statements that it makes about the log's key, each once however often it makes it, because they are counted as
-   * votes. More than one where it contradicts itself.
+   * Its statements about the log's key. They are counted as votes, so a repeated one is listed once. There are several
+   * if it contradicts itself.
    */
   said: Transfer[]
   /** Whether it has exactly this log, and makes no other statement about it. */
@@ -214,7 +214,7 @@ function standingBy(testimonies: readonly Testimony[], log: Transfer, endpoints:
   return without >= needed ? "denied" : "open"
 }
 
-/** The verdict on a log, and whether every voter has it: only the other logs show who differs from whom. */
+/** The verdict on a log, and whether every voter has it. Dissent shows only in logs that some voter lacks. */
 export function verdictOn(
   voters: readonly Voter[],
   log: Transfer,
@@ -228,8 +228,8 @@ export function verdictOn(
 }
 
 /**
- * The time of a log's block according to the required number of voters: the block's own time, or the time in the log
- * where a voter was not asked for the block. Undefined where they do not agree.
+ * The time of a log's block according to the required number of voters. If a voter was not asked for the block, the
+ * time in its log counts. Undefined if they do not agree.
  */
 export function timeOf(voters: readonly Voter[], log: Transfer, needed: number): Date | undefined {
   const said = testimoniesOn(voters, log).flatMap(({ voter, affirms, said }) => {
@@ -244,7 +244,7 @@ export function timeOf(voters: readonly Voter[], log: Transfer, needed: number):
 /** How many endpoints must agree: two, or the only one. */
 export const votesNeeded = (endpoints: number): number => Math.min(endpoints, 2)
 
-/** Endpoints that differ from the others; of two that differ, both. Positions count from 0. */
+/** Endpoints that differ from the rest. If only two disagree, both are listed. Positions count from 0. */
 export interface Dissent {
   /** Contradictions that no honest node produces: two contents of one block. */
   proven: Set<number>
@@ -252,7 +252,7 @@ export interface Dissent {
   apparent: Set<number>
 }
 
-/** Which endpoint differs from which, over everything asked in a round; `logs` are those that were reported. */
+/** Which endpoints differ, over everything asked in a round. `logs` are the reported ones. */
 export function dissentAmong(voters: readonly Voter[], logs: readonly Transfer[], endpoints: number): Dissent {
   const needed = votesNeeded(endpoints)
   const dissent: Dissent = { proven: new Set(), apparent: new Set() }
@@ -308,8 +308,8 @@ function topics<T>() {
 const isSameAnswer = (a: Receipt | null, b: Receipt | null): boolean => (a && b ? isSameReceipt(a, b) : a === b)
 
 /**
- * What voters report for each transaction. Having no receipt counts as a statement only if the voter has the block that
- * another one names, and calls it final: before that its index may lag.
+ * What voters report for each transaction. A missing receipt counts as a statement only if the voter has the block that
+ * another voter names, and calls it final. Before that, its index may lag.
  */
 function receiptsSaid(voters: readonly Voter[]): Said<Receipt | null>[][] {
   const hashes = new Set(voters.flatMap(({ receipts }) => [...receipts.keys()]))
@@ -326,7 +326,7 @@ function receiptsSaid(voters: readonly Voter[]): Said<Receipt | null>[][] {
   })
 }
 
-/** The voters that differ from the quorum; all of them where there is no quorum. */
+/** The voters that differ from the quorum; all of them if there is no quorum. */
 function minority<T>(said: readonly Said<T>[], isSame: (a: T, b: T) => boolean, needed: number): number[] {
   const [first] = said
   if (!first || said.every(each => isSame(each.value, first.value))) return []

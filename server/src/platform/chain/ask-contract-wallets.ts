@@ -1,6 +1,6 @@
 /**
- * Contract wallets: whether a contract accepts a signature as its own (ERC-1271), or would once it is deployed
- * (ERC-6492). Everything is a simulation; nothing that a caller names is ever carried out.
+ * Asks contract wallets whether they accept a signature as their own (ERC-1271), or would once deployed (ERC-6492).
+ * Everything is a simulation; nothing that a caller names is ever executed.
  */
 import {
   encodeDeployData,
@@ -23,16 +23,16 @@ const MAGIC_WORD = `0x1626ba7e${"0".repeat(56)}`
 const CONTRACT_FAILED = /revert|evm error|invalid opcode|out of gas|outofgas|invalid jump|stack (under|over)flow/i
 
 /**
- * Ten times what it costs to check a passkey in Solidity. A contract that never returns runs out of gas and does not
+ * Ten times the cost of checking a passkey in Solidity. A contract that never returns runs out of gas and does not
  * delay the node.
  */
 const GAS = 5_000_000
-/** As much again to deploy the wallet first: the largest code that a contract may have costs 4,900,000. */
+/** The same again to deploy the wallet first: the largest code that a contract may have costs 4,900,000. */
 const DEPLOYING_GAS = 2 * GAS
 const PATIENCE_MS = 5_000
 /**
- * Who makes the simulated deployment: an address without a key. Without one it is the zero address, which some wallets
- * take for an estimate of gas and let pass what they would refuse.
+ * The sender of the simulated deployment: an address without a key. The default is the zero address, which some wallets
+ * take for a gas estimate, and then accept what they would refuse.
  */
 const NOBODY = "0x000000000000000000000000000000000000dead"
 
@@ -43,17 +43,17 @@ interface AskedWallet {
   /** Bare: without the wrapper of ERC-6492. */
   signature: Hex
   isWrapped: boolean
-  /** The same in its wrapper, where it counts also before the wallet is deployed. */
+  /** The same in its wrapper, if it also counts before the wallet is deployed. */
   counterfactual: Hex | undefined
 }
 
 type Verdict = "accepted" | "refused" | "undeployed"
 
 /**
- * Whether the wallet at this address accepts the signature as its own; without a contract, nothing is accepted, except
+ * Whether the wallet at this address accepts the signature as its own. Without a contract, it accepts nothing, except
  * by simulating the deployment that a `counterfactual` signature names. If the network has two endpoints or more, two
- * must confirm it, because anyone may own the address: it may even be the address of a wallet whose key never signed. A
- * node that fails is still asked afterwards, because strangers decide what is asked here. Throws `CHAIN_UNAVAILABLE`.
+ * must confirm it. Anyone may own the address: it may even be the address of a wallet whose key never signed. A node
+ * that fails is still asked afterwards, because strangers decide what is asked here. Throws `CHAIN_UNAVAILABLE`.
  */
 export async function askWallet(
   { signal: stop }: Pick<Context, "signal">,
@@ -89,7 +89,7 @@ function callsFor({ address, hash, signature, isWrapped, counterfactual }: Asked
   ]
 }
 
-/** The reference validator of ERC-6492 as the code of a creation: it answers one byte, and nothing is created. */
+/** The reference validator of ERC-6492 as creation code: it answers one byte, and nothing is created. */
 const deploying = (address: Address, hash: Hex, signature: Hex) => ({
   from: NOBODY,
   gas: hexNumber(DEPLOYING_GAS),
@@ -100,14 +100,14 @@ const deploying = (address: Address, hash: Hex, signature: Hex) => ({
   }),
 })
 
-/** What one endpoint says; undefined where it doesn't say. */
+/** The verdict of one endpoint; undefined if it gives none. */
 function verdictOf(
   { isWrapped, counterfactual }: AskedWallet,
   [approval, code, simulated]: readonly RpcResult[],
 ): Verdict | undefined {
   if (!isWrapped) return judged(approval, value => value.slice(0, 66) === MAGIC_WORD)
   if (!code?.ok || typeof code.value !== "string") return undefined
-  // The wrapper of a deployed wallet is ignored: what its call would change first is the caller's choice.
+  // The wrapper of a deployed wallet is ignored: the caller chooses what its call would change first.
   if (code.value !== "0x") return judged(approval, value => value.slice(0, 66) === MAGIC_WORD)
   return counterfactual ? judged(simulated, value => value === "0x01") : "undeployed"
 }

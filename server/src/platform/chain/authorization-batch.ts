@@ -1,5 +1,5 @@
 /**
- * Calls of `AuthorizationBatch`, which carries out several authorizations in one transaction, each with its own gas. It
+ * Calls of `AuthorizationBatch`, which executes several authorizations in one transaction, each with its own gas. It
  * has one address on every network, and only its own code can be there (CREATE2).
  */
 import { decodeFunctionData, decodeFunctionResult, encodeFunctionData, type Hex } from "viem"
@@ -12,8 +12,8 @@ import type { Address } from "./hex.ts"
 export const batchDeployment = create2Deployment(authorizationBatchBytecode)
 
 /**
- * Whether the network has the contract, by any endpoint: the address is derived from its code, so whatever is there is
- * it. A simulation shows the same to the engine; this is for people.
+ * Whether the network has the contract, by any endpoint: its address is derived from its code, so any code there is the
+ * contract. The engine learns the same from a simulation; this is for people.
  */
 export async function hasBatch(endpoints: readonly Endpoint[]): Promise<boolean> {
   const call = { method: "eth_getCode", params: [batchDeployment.address, "latest"] }
@@ -35,6 +35,6 @@ export function callsIn(data: Hex): { token: Address; calls: readonly Hex[] } | 
   }
 }
 
-/** Returns whether each call succeeded; throws when the answer is not of this contract, for example where it is missing. */
+/** Returns whether each call succeeded; throws if the answer is not from this contract, or missing. */
 export const successesIn = (value: unknown): readonly boolean[] =>
   decodeFunctionResult({ abi, functionName: "carryOut", data: value as Hex })

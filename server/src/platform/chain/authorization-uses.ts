@@ -1,11 +1,11 @@
-/** EIP-3009 `AuthorizationUsed` logs: which authorizations a transaction carried out. */
+/** EIP-3009 `AuthorizationUsed` logs: which authorizations a transaction executed. */
 import { toEventSelector } from "viem"
 import { type Address, type Hash, parseAddress, parseHash } from "./hex.ts"
 
 /** The first topic of the event that a token emits when an authorization moves money. */
 export const AUTHORIZATION_USED = toEventSelector("AuthorizationUsed(address,bytes32)")
 
-/** One authorization that a token carried out. */
+/** One authorization that a token executed. */
 export interface AuthorizationUse {
   token: Address
   payer: Address
@@ -17,7 +17,7 @@ export function readUses(logs: readonly unknown[]): AuthorizationUse[] {
   return logs.flatMap(log => {
     const { address, topics, removed } = log as { address?: unknown; topics?: unknown; removed?: unknown }
     if (removed === true || !Array.isArray(topics) || topics.length !== 3 || topics[0] !== AUTHORIZATION_USED) return []
-    // A member may be anything, also an object that can't become text.
+    // A member may be anything, even an object that can't become text.
     const token = parseAddress(address)
     const payer = typeof topics[1] === "string" ? parseAddress(`0x${topics[1].slice(26)}`) : undefined
     const nonce = parseHash(topics[2])

@@ -1,6 +1,6 @@
 /**
- * EIP-3009 authorizations: a holder's signed permission to move an amount to one address, which anyone may submit once.
- * This file hashes them, and builds the call that submits them.
+ * Hashes EIP-3009 authorizations, and builds the call that submits them. An authorization is a holder's signed
+ * permission to move an amount to one address, which anyone may submit once.
  */
 import {
   concat,
@@ -24,7 +24,7 @@ export interface Authorization {
   to: Address
   /** Base units. */
   value: bigint
-  /** Unix time in seconds; valid after the first and before the second. */
+  /** Unix time in seconds; valid after this and before the next. */
   validAfter: bigint
   validBefore: bigint
   nonce: Hash
@@ -61,7 +61,7 @@ function separatorOf(network: Pick<Network, "token" | "chainId">, message: Autho
 const separators = new WeakMap<Network["token"], Map<number, Hex>>()
 
 /**
- * Returns the hash that is signed: two authorizations with one hash are the same. Hashed here, not by `hashTypedData`,
+ * Returns the hash that is signed: two authorizations with one hash are the same. It does not use `hashTypedData`,
  * because each payment is hashed: 0.04 ms instead of 0.15.
  */
 export function authorizationDigest(network: Pick<Network, "token" | "chainId">, message: Authorization): Hash {

@@ -1,4 +1,4 @@
-/** The checks before a network is served: each endpoint is on the chain that the settings name, with that token. */
+/** Checks a network before it is served: each endpoint must be on the chain that the settings name, with that token. */
 import {
   type AbiFunction,
   decodeFunctionResult,
@@ -32,9 +32,9 @@ const NOBODY = "0x000000000000000000000000000000000000dEaD"
 export type Facts = Pick<Network, "token" | "genesisHash">
 
 /**
- * Asks the chain for what the settings assume (chain id, token, its EIP-712 domain, sanctions oracle; for the deposit
- * factory see `checkFactory`). Throws a {@link NetworkMismatch} if the chain differs, an RpcError if it can't be asked.
- * All endpoints are asked: if one endpoint could report the decimals alone, everything could be sold for nothing.
+ * Asks the chain for what the settings assume: chain id, token, its EIP-712 domain, sanctions oracle (`checkFactory`
+ * checks the deposit factory). Throws a {@link NetworkMismatch} if the chain differs, an RpcError if it can't be asked.
+ * All endpoints are asked: if one could report the decimals alone, everything could be sold for nothing.
  */
 export async function checkNetwork(settings: NetworkSettings, signal?: AbortSignal): Promise<Network> {
   const endpoints = endpointsOf(settings)
@@ -52,7 +52,7 @@ export function servedAs(settings: NetworkSettings, facts: Facts, endpoints = en
   return { ...given, endpoints, ...facts }
 }
 
-/** Returns what most endpoints report, at least two if there are three; if two differ, neither. */
+/** Returns what most endpoints report, at least two if there are three. If two differ, it returns neither report. */
 function factsOf({ name, rpcUrls }: NetworkSettings, reported: readonly (Facts | Error)[]): Facts {
   const answers = reported.filter(each => !(each instanceof RpcError))
   const groups = Map.groupBy(answers, each => (each instanceof Error ? each.message : JSON.stringify(each)))
@@ -70,8 +70,8 @@ function factsOf({ name, rpcUrls }: NetworkSettings, reported: readonly (Facts |
 }
 
 /**
- * The same from one endpoint. Returns a {@link NetworkMismatch} if it differs, or an RpcError if it does not respond,
- * as a value.
+ * The same from one endpoint. It returns, as a value, a {@link NetworkMismatch} if it differs or an RpcError if it does
+ * not respond.
  */
 async function factsBy(
   settings: NetworkSettings,

@@ -1,7 +1,7 @@
 /**
- * Who made a signature, whatever form a wallet wrote it in: the one place that all doors ask. A key's has 65 bytes whose
- * last is 0, 1, 27 or 28, or the 64 of EIP-2098. A contract's has any number of bytes, none included (ERC-1271), and
- * may be wrapped in what deploys the contract (ERC-6492).
+ * Finds out who made a signature, whatever form a wallet wrote it in. All routes use this one place. A key's signature
+ * has 65 bytes whose last is 0, 1, 27 or 28, or the 64 of EIP-2098. A contract's signature (ERC-1271) has any number of
+ * bytes, even none. It may be wrapped in what deploys the contract (ERC-6492).
  */
 import { concat, decodeAbiParameters, type Hex, hexToNumber, size, slice } from "viem"
 import type { Context } from "../context.ts"
@@ -13,7 +13,7 @@ import { recoverSigner } from "./recover.ts"
 /** Who made a signature: a key, or a contract (ERC-1271). */
 export type SignedBy = "key" | "contract"
 
-/** A signature as it was sent, and what it is of. */
+/** A signature as it was sent, and the hash that it signs. */
 export interface GivenSignature {
   from: Address
   digest: Hash
@@ -27,8 +27,8 @@ export interface GoodSignature {
 }
 
 /**
- * What a signature is for: `proof` is read here alone, so an undeployed wallet may give it; `transaction` goes into
- * one, and its contract has to be there.
+ * What a signature is for. A `proof` is only read here, so an undeployed wallet may give it. A `transaction` contains
+ * the signature, so its contract must exist.
  */
 type Use = "proof" | "transaction"
 
@@ -43,8 +43,8 @@ const PARITY_BIT = 1n << 255n
 
 /**
  * Returns who made `from`'s signature of a hash, or why it is not one, in words that follow "the signature". Throws
- * `CHAIN_UNAVAILABLE` when a contract wallet can't be asked. What is returned for a `transaction` is never wrapped:
- * contracts that unwrap would make any call that the wrapper names.
+ * `CHAIN_UNAVAILABLE` when a contract wallet can't be asked. The result for a `transaction` is never wrapped: contracts
+ * that unwrap would make any call that the wrapper names.
  */
 export async function readSignature(
   ctx: Pick<Context, "signal">,
@@ -67,13 +67,13 @@ export async function readSignature(
   return verdict === "accepted" ? { by: "contract", signature } : { fault: faultOf(from, signature, verdict) }
 }
 
-/** Whether the key of `from` made a signature, whatever its form; asks no node. */
+/** Whether the key of `from` made a signature, whatever its form. It asks no node. */
 export const isSignedByKey = (given: GivenSignature): boolean => {
   const read = unwrapped(given.signature)
   return "signature" in read && inKeyForm(given, read.signature) !== undefined
 }
 
-/** Takes the wrapper of ERC-6492 off, and keeps the whole as `wrapper`. */
+/** Removes the wrapper of ERC-6492, and keeps the whole as `wrapper`. */
 function unwrapped(given: Hex): { signature: Hex; wrapper: Hex | undefined } | { fault: string } {
   const whole = given.toLowerCase() as Hex
   if (!whole.endsWith(WRAPPED)) return { signature: whole, wrapper: undefined }
@@ -94,7 +94,7 @@ function inKeyForm({ from, digest }: GivenSignature, signature: Hex): Hex | unde
   return written !== undefined && recoverSigner(digest, written) === from ? written : undefined
 }
 
-/** r, s, and v as 27 or 28; undefined for what no key writes. */
+/** r, s, and v as 27 or 28; undefined for bytes that no key writes. */
 function withV(signature: Hex): Hex | undefined {
   const bytes = size(signature)
   if (bytes === 65) {

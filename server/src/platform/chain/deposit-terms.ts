@@ -1,6 +1,6 @@
 /**
- * The terms of a deposit, to which its address commits: who can ever get its money. Computes everything about them
- * without a chain, by the rules of DepositFactory: CREATE2 (EIP-1014) of a plain clone (ERC-1167). Pure.
+ * Computes everything about the terms of a deposit without a chain. Its address commits to the terms: they say who can
+ * ever get its money. It follows DepositFactory: CREATE2 (EIP-1014) of a plain clone (ERC-1167). Pure.
  */
 import { encodeAbiParameters, getContractAddress, type Hex, keccak256, numberToHex, zeroHash } from "viem"
 import { memoize } from "../net/memoize.ts"
@@ -43,7 +43,7 @@ export const payeesHash = (payees: readonly Payee[]): Hash =>
 export const implementationOf = (factory: Hex): Address =>
   getContractAddress({ from: factory, nonce: 1n }).toLowerCase() as Address
 
-/** The digits of a value of so many bytes. */
+/** The digits of a value of this many bytes. */
 function digits(value: Hex, bytes: number): string {
   if (value.length !== 2 + 2 * bytes || !/^0x[0-9a-f]+$/i.test(value))
     throw new Error(`${value} does not have ${bytes} bytes`)
@@ -61,8 +61,8 @@ const cloneHashOf = memoize((factory: string) =>
 
 /**
  * Returns the address of a deposit in lower case, the same before and after it is deployed. `salt` is 32 bytes; throws
- * if `openAfter` is outside uint64. The words are put together here, each filled to 32 bytes: an encoder of any types took
- * ten times as long, and was a fifth of what a new checkout took the process.
+ * if `openAfter` is outside uint64. The words are concatenated here, each padded to 32 bytes. A general encoder took
+ * ten times as long, and was a fifth of the CPU time of a new checkout.
  */
 export function addressOfTerms(factory: Hex, salt: Hex, terms: TermsArgument): Address {
   const made = hashOf(
@@ -71,7 +71,7 @@ export function addressOfTerms(factory: Hex, salt: Hex, terms: TermsArgument): A
   return `0x${made.slice(-40)}` as Address
 }
 
-/** Returns the hash of a deposit's salt and terms, of which its factory makes the address. */
+/** Returns the hash of a deposit's salt and terms, from which its factory derives the address. */
 export function depositSalt(salt: Hex, { owner, approver, payeesHash, openAfter }: TermsArgument): Hash {
   const words = [
     digits(salt, 32),

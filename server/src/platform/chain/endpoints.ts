@@ -1,7 +1,6 @@
 /**
- * The RPC endpoints of a network, and what the process has learned about each: how many blocks of logs it accepts at
- * once, its highest finalized block, when it failed. Kept for the life of the process and learned again after a
- * restart.
+ * The RPC endpoints of a network, and what the process has learned about each. This includes how many blocks of logs it
+ * accepts, its highest finalized block, and when it failed. Kept in memory, and learned again after a restart.
  */
 import { backoffMs } from "../backoff.ts"
 import type { NetworkName } from "./network-facts.ts"
@@ -12,7 +11,7 @@ export interface Endpoint {
   network: NetworkName
   /** Its place in the setting, from 1. */
   position: number
-  /** Milliseconds after which an exchange is given up; 10,000 without it. */
+  /** Milliseconds until an exchange is given up; 10,000 by default. */
   timeoutMs?: number
   /** Blocks in one `eth_getLogs`. */
   logRange: bigint
@@ -28,16 +27,16 @@ export interface Endpoint {
   /** The highest finalized block it ever reported. */
   finalizedHigh: bigint
   failures: number
-  /** Why it could not be used when it was last asked, in words without its key; undefined when it could. */
+  /** Why it could not be used when it was last asked, in words without its key; undefined if it could. */
   said: string | undefined
   /** Not asked before this wall time, in milliseconds. */
   silentUntil: number
   /** Bytes of all its answers, unpacked. */
   bytes: number
-  /** How often its answers were of no use, and when last, wall time in milliseconds; see {@link noteUseless}. */
+  /** How often its answers were useless, and when last (wall time in milliseconds); see {@link noteUseless}. */
   useless: number
   uselessAt: number
-  /** Whether others last went on without its answer, and how many such answers are still to come. */
+  /** Whether the round last continued without its answer, and how many such answers are still to come. */
   isLate: boolean
   lateOpen: number
 }
@@ -50,7 +49,7 @@ const MAX_LOG_BYTES = 500_000
 /** A learned size is kept this long before a larger one is tried: each trial may cost a refused request. */
 const LOG_SIZE_KEPT_MS = 600_000
 const MAX_SILENCE_MS = 60_000
-/** The first silence after useless answers: longer than a round, so that they cost less at once. */
+/** The first pause after useless answers: longer than a round, so that their cost drops immediately. */
 const USELESS_MS = 4_000
 /** Useless answers are forgotten after this time without one. */
 const USELESS_KEPT_MS = 600_000
@@ -76,29 +75,26 @@ export const newEndpoint = (network: NetworkName, url: string, position = 1): En
   lateOpen: 0,
 })
 
-/** The name of an endpoint in logs, alarms and errors: without its path and user, which may contain its key. */
+/** The name of an endpoint in logs, alarms and errors. It leaves out the path and user, which may contain its key. */
 export const hostOf = ({ url }: Pick<Endpoint, "url">): string => new URL(url).host
 
-/** The endpoint refused a range of logs (too many blocks, too many results): ask for half of it from now on. */
+/** Halves the range of logs to ask for, after the endpoint refused one with too many blocks or results. */
 export function shrinkLogRange(endpoint: Endpoint, range: bigint): void {
   endpoint.logRange = range > 1n ? range / 2n : 1n
 }
 
-/**
- * The endpoint refused a request of this many bytes, which holds more than one call: put fewer calls in one request
- * from now on.
- */
+/** Puts fewer calls in one request, after the endpoint refused a request of this many bytes with more than one call. */
 export function shrinkLogBytes(endpoint: Endpoint, bytes: number): void {
   Object.assign(endpoint, { logBytes: Math.floor(bytes / 2), logSizeChangedAt: Date.now() })
 }
 
-/** The endpoint refused one call with this many addresses: put half as many in one call from now on. */
+/** Puts half as many addresses in one call, after the endpoint refused a call with this many. */
 export function shrinkLogAddresses(endpoint: Endpoint, addresses: number): void {
   const logAddresses = Math.max(1, Math.floor(addresses / 2))
   Object.assign(endpoint, { logAddresses, logSizeChangedAt: Date.now() })
 }
 
-/** Doubles both sizes if nothing was refused for a while: the refusal may have been temporary. */
+/** Doubles both sizes if nothing was refused for a while, because the refusal may have been temporary. */
 export function growLogSize(endpoint: Endpoint): void {
   const isGreatest = endpoint.logAddresses === MAX_LOG_ADDRESSES && endpoint.logBytes === MAX_LOG_BYTES
   if (isGreatest || Date.now() - endpoint.logSizeChangedAt < LOG_SIZE_KEPT_MS) return
@@ -107,14 +103,14 @@ export function growLogSize(endpoint: Endpoint): void {
   endpoint.logSizeChangedAt = Date.now()
 }
 
-/** A full range succeeded. The next may be larger, because the refusal may have been about the number of results. */
+/** Doubles the range after a full one succeeded, because the refusal may have been about the number of results. */
 export function growLogRange(endpoint: Endpoint): void {
   endpoint.logRange = endpoint.logRange * 2n < MAX_LOG_RANGE ? endpoint.logRange * 2n : MAX_LOG_RANGE
 }
 
 /**
- * Asks one endpoint; undefined when it could not be asked. After a failure it is not asked for 1 s, doubling to a
- * minute with each failure in a row.
+ * Asks one endpoint; undefined if it could not be asked. After a failure it is not asked for 1 s, doubling with each
+ * failure in a row up to a minute.
  */
 export async function ask(
   endpoint: Endpoint,
@@ -143,7 +139,7 @@ function noteFailure(endpoint: Endpoint): void {
   endpoint.silentUntil = Date.now() + backoffMs(1_000, endpoint.failures - 1, MAX_SILENCE_MS)
 }
 
-/** Records a failed exchange: it could not be asked, or answered what is of no use. */
+/** Records a failed exchange: it could not be asked, or its answer was useless. */
 export function noteFault(endpoint: Endpoint, error: RpcError): void {
   endpoint.said = error.message
   if (error.isUseless) noteUseless(endpoint)
@@ -151,8 +147,9 @@ export function noteFault(endpoint: Endpoint, error: RpcError): void {
 }
 
 /**
- * Records that the endpoint answered what only costs: it is not asked for 4 s, doubling to a minute, whatever else it
- * answers meanwhile. Otherwise an endpoint that is right about small things would be asked for the large ones each time.
+ * Records that the endpoint gave an answer that only costs. It is not asked for 4 s, doubling up to a minute, whatever
+ * else it answers meanwhile. Otherwise an endpoint that is right about small things would be asked for the large ones
+ * each time.
  */
 export function noteUseless(endpoint: Endpoint): void {
   const now = Date.now()
@@ -161,13 +158,13 @@ export function noteUseless(endpoint: Endpoint): void {
   endpoint.silentUntil = now + backoffMs(USELESS_MS, endpoint.useless - 1, MAX_SILENCE_MS)
 }
 
-/** Whether its answers were of no use in the last ten minutes. */
+/** Whether its answers were useless in the last ten minutes. */
 export const isUseless = ({ useless, uselessAt }: Endpoint): boolean =>
   useless > 0 && Date.now() - uselessAt < USELESS_KEPT_MS
 
 /**
- * Returns a function that gives each endpoint a copy with failures of its own, always the same: a job's questions that
- * hang or are refused must not silence the endpoint for others.
+ * Returns a function that always gives an endpoint the same copy, with failures of its own. Questions of one job that
+ * hang or are refused must not pause the endpoint for other work.
  */
 export function endpointCopies(): (endpoint: Endpoint) => Endpoint {
   const copies = new WeakMap<Endpoint, Endpoint>()
@@ -188,15 +185,17 @@ export function endpointCopies(): (endpoint: Endpoint) => Endpoint {
   }
 }
 
-/** The endpoints that may be asked now; all of them when every one is paused: a late answer is better than none. */
+/**
+ * The endpoints that may be asked now. If every one is paused, it returns them all: a late answer is better than none.
+ */
 export function awake(endpoints: readonly Endpoint[]): readonly Endpoint[] {
   const ready = endpoints.filter(endpoint => endpoint.silentUntil <= Date.now())
   return ready.length > 0 ? ready : endpoints
 }
 
 /**
- * Returns one endpoint's answer to all calls. If an endpoint can't be reached the next one is asked; throws an {@link
- * RpcError} after the last.
+ * Returns one endpoint's answers to all calls. If an endpoint can't be reached, it asks the next one; throws an
+ * {@link RpcError} after the last.
  */
 export async function askAny(
   endpoints: readonly Endpoint[],

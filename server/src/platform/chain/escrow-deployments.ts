@@ -1,6 +1,6 @@
 /**
  * The known deployments of the escrow, `AuthCaptureEscrow` of base/commerce-payments, which has the same address on
- * every network. The settings pick one with `ESCROW_<NETWORK>`; code finds it at `network.escrow`, undefined if there
+ * every network. The settings pick one with `ESCROW_<NETWORK>`. Code finds it at `network.escrow`, undefined if there
  * is none. Pure.
  */
 import { concat, getContractAddress, padHex } from "viem"
@@ -18,7 +18,7 @@ export interface EscrowDeployment {
   version: EscrowVersion
   /** Pulls payments by the payer's `ReceiveWithAuthorization` (EIP-3009), which is addressed to it. */
   collector: Address
-  /** Our own, which pulls refunds by the merchant's allowance; undefined: not deployed, so nothing can be refunded. */
+  /** Our own, which pulls refunds by the merchant's allowance. Undefined: not deployed, so no refunds. */
   refundCollector: Address | undefined
 }
 

@@ -1,11 +1,11 @@
 /**
- * The escrow's calls, hashes and events, for both of its versions. Pure: other files send and read what is encoded
- * here.
+ * Encodes the escrow's calls and hashes and reads its events, for both of its versions. Pure: other files send and
+ * read.
  *
  * The contracts of a network are at `network.escrow` (an `EscrowDeployment`): `address`, `version`, `collector` for
  * payments, `refundCollector` for refunds. The operator is the relay wallet, `ctx.settings.relayWallet`. Our payments
- * have no fee: `minFeeBps` and `maxFeeBps` are 0 and `feeReceiver` is zero, otherwise the refund collector refuses
- * them.
+ * have no fee: `minFeeBps` and `maxFeeBps` are 0 and `feeReceiver` is zero. The refund collector refuses any other
+ * payment.
  */
 import {
   decodeFunctionData,
@@ -26,8 +26,8 @@ import type { NetworkInfo } from "./network-facts.ts"
 import { typedData } from "./typed-data.ts"
 
 /**
- * The terms of a payment. The chain keeps only their hash: to capture, void or refund, the operator must have stored
- * them.
+ * The terms of a payment. The chain keeps only their hash, so the operator must have stored them to capture, void or
+ * refund.
  */
 export interface PaymentInfo {
   /** The only account that may authorize, capture, void and refund. */
@@ -37,24 +37,24 @@ export interface PaymentInfo {
   receiver: Address
   token: Address
   /**
-   * Base units, below 2^120: what the payer signs for. What is collected beyond the authorized amount goes back to the
-   * payer at once.
+   * Base units, below 2^120: the amount that the payer signs for. Anything collected beyond the authorized amount goes
+   * straight back to the payer.
    */
   maxAmount: bigint
-  /** Unix seconds: the ends of authorizing, capturing and refunding; each ≤ the next. */
+  /** Unix seconds: when authorizing, capturing and refunding end. Each must be ≤ the next. */
   preApprovalExpiry: number
   authorizationExpiry: number
   refundExpiry: number
-  /** Hundredths of a percent; 0 in ours. */
+  /** Hundredths of a percent; 0 in our payments. */
   minFeeBps: number
   maxFeeBps: number
-  /** Zero in ours. */
+  /** Zero in our payments. */
   feeReceiver: Address
-  /** Below 2^256; distinguishes two payments of otherwise equal terms. */
+  /** Below 2^256; distinguishes two payments with otherwise equal terms. */
   salt: bigint
 }
 
-/** The tuple that every call and hash takes, as the contract declares it: nothing else in the service spells it out. */
+/** The tuple that every call and hash takes, as the contract declares it. Nothing else in the service writes it out. */
 const TUPLE = (abi.find(each => "name" in each && each.name === "getHash") as GetHash).inputs[0]
 type GetHash = Extract<(typeof abi)[number], { name: "getHash" }>
 
@@ -78,7 +78,7 @@ export function paymentInfoHash(info: PaymentInfo, chainId: number, escrow: Addr
 export const getHashCall = (info: PaymentInfo): Hex =>
   encodeFunctionData({ abi, functionName: "getHash", args: [info] })
 
-/** Returns the nonce that the payer signs: the id with payer zero, so it is the same whoever pays. */
+/** Returns the nonce that the payer signs: the id with payer zero, so that it is the same for every payer. */
 export const authorizationNonce = (info: Omit<PaymentInfo, "payer">, chainId: number, escrow: Address): Hash =>
   paymentInfoHash({ ...info, payer: ZERO_ADDRESS }, chainId, escrow)
 
@@ -114,7 +114,7 @@ export const typedPayment = (
     },
   )
 
-/** Collects `amount` (base units) by the payer's signature and holds it. The same in both versions. */
+/** Collects `amount` (base units) with the payer's signature and holds it. The same in both versions. */
 export const authorizeCall = (info: PaymentInfo, amount: bigint, collector: Address, signature: Hex): Hex =>
   encodeFunctionData({ abi, functionName: "authorize", args: [info, amount, collector, signature] })
 
@@ -126,7 +126,7 @@ export function captureCall(version: EscrowVersion, info: PaymentInfo, amount: b
     : encodeFunctionData({ abi, functionName, args: [info, amount, 0n, ZERO_ADDRESS] })
 }
 
-/** Returns all that is held to the payer. The same in both versions. */
+/** Returns everything that is held to the payer. The same in both versions. */
 export const voidCall = (info: PaymentInfo): Hex => encodeFunctionData({ abi, functionName: "void", args: [info] })
 
 /** The same, sent by the payer itself once the authorization has ended. The same in both versions. */
@@ -172,7 +172,7 @@ export interface PaymentState {
 export const paymentStateCall = (authId: Hash): Hex =>
   encodeFunctionData({ abi, functionName: "paymentState", args: [authId] })
 
-/** Decodes the answer to that call; throws if it is not one, such as `0x` where there is no contract. */
+/** Decodes the answer to that call; throws if it can't, for example on `0x` from an address without a contract. */
 export function readPaymentState(data: Hex): PaymentState {
   const [hasCollectedPayment, capturableAmount, refundableAmount] = decodeFunctionResult({
     abi,
@@ -183,7 +183,7 @@ export function readPaymentState(data: Hex): PaymentState {
 }
 
 /**
- * Returns the call that reads which address holds the tokens of an operator's payments: captures, voids and refunds are
+ * Returns the call that reads which address holds the tokens of an operator's payments. Captures, voids and refunds are
  * transfers from there.
  */
 export const tokenStoreCall = (operator: Address): Hex =>
@@ -195,8 +195,8 @@ export const readTokenStore = (data: Hex): Address =>
 
 /**
  * What a log of an escrow says. Anyone can make a genuine escrow emit any of these for their own terms, and any
- * contract can emit the same. Believe one only if `escrow` is the network's and `info.operator` and `collector` are
- * ours, or if `authId` belongs to one of our payments.
+ * contract can emit the same. Believe an event only if `escrow` is the network's and `info.operator` and `collector`
+ * are ours, or if `authId` belongs to one of our payments.
  */
 export type EscrowEvent = { escrow: Address; authId: Hash /** Base units. */; amount: bigint } & (
   | { kind: "authorized"; info: PaymentInfo; collector: Address }

@@ -1,4 +1,4 @@
-/** What a transaction pays for inclusion in a block. Pure; all in wei per unit of gas. */
+/** Computes what a transaction pays for inclusion in a block. Pure; all in wei per unit of gas. */
 import { hexNumber } from "./rpc.ts"
 
 export interface Fees {
@@ -7,9 +7,9 @@ export interface Fees {
 }
 
 /**
- * Returns the fees of a simulation, as a node takes them: those that will be signed. Without them a contract sees a gas
- * price of 0, and can behave differently from when the transaction costs us money. No fees if `balance` wei are too
- * little, because nodes then refuse to simulate.
+ * Returns the fees of a simulation: the same that will be signed. Without fees a contract sees a gas price of 0, and
+ * may behave differently from the real transaction. No fees if `balance` wei are too little, because nodes then refuse
+ * to simulate.
  */
 export const trialFees = ({ maxFee, tip }: Fees, gas: bigint, balance: bigint) =>
   balance < gas * maxFee ? {} : { maxFeePerGas: hexNumber(maxFee), maxPriorityFeePerGas: hexNumber(tip) }
@@ -21,8 +21,8 @@ export interface Market {
 }
 
 /**
- * The fees of a first attempt: twice the base fee, so that it stays valid for six full blocks; undefined when the
- * market is above `cap`.
+ * The fees of a first attempt; undefined if the market is above `cap`. Twice the base fee keeps it valid for six full
+ * blocks.
  */
 export function firstFees({ baseFee, tip }: Market, cap: bigint): Fees | undefined {
   if (baseFee + tip > cap) return undefined
@@ -30,8 +30,8 @@ export function firstFees({ baseFee, tip }: Market, cap: bigint): Fees | undefin
 }
 
 /**
- * The fees of an attempt that replaces another: both raised by an eighth and rounded up (nodes refuse less than a
- * tenth), at least to 0.001 gwei and at least to the market; undefined when that is above `cap`.
+ * The fees of an attempt that replaces another. Both rise by an eighth, rounded up (nodes refuse less than a tenth),
+ * and at least to 0.001 gwei and the market. Undefined if that is above `cap`.
  */
 export function raisedFees(before: Fees, { baseFee, tip }: Market, cap: bigint): Fees | undefined {
   const maxFee = most(raised(before.maxFee), least(2n * baseFee + tip, cap))
@@ -40,7 +40,7 @@ export function raisedFees(before: Fees, { baseFee, tip }: Market, cap: bigint):
   return { maxFee, tip: raisedTip }
 }
 
-/** A bid of zero, as a lying endpoint may suggest, would stay zero however often it is raised by an eighth. */
+/** A bid of zero, as a lying endpoint may suggest, would stay zero after any number of raises by an eighth. */
 const MIN_RAISED = 1_000_000n
 
 const raised = (fee: bigint): bigint => most((fee * 9n + 7n) / 8n, MIN_RAISED)

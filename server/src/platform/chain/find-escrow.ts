@@ -1,7 +1,5 @@
-/**
- * Checks that the contracts at the escrow's addresses are those that calls are encoded for, before money is sent there.
- */
-// I/O: asks the endpoints at the start, when there is no context yet.
+/** Checks, before money is sent, that the contracts at the escrow's addresses are those that calls are encoded for. */
+// I/O: asks the endpoints at startup, when there is no context yet.
 import { randomBytes } from "node:crypto"
 import { NetworkMismatch } from "./check-network.ts"
 import { ask, type Endpoint, hostOf } from "./endpoints.ts"
@@ -16,10 +14,10 @@ import { hexNumber, RpcError } from "./rpc.ts"
 type Served = Pick<Network, "name" | "chainId" | "endpoints">
 
 /**
- * Returns the escrow if every endpoint that responds has it and its collectors; undefined if none has it: a private
- * chain, such as a test's, has none of these contracts. Throws a {@link NetworkMismatch} if endpoints differ, if the
- * contract computes another hash than we do, or if the refund collector is not this version's for this escrow and
- * `relayWallet`; throws an RpcError if no endpoint responds.
+ * Returns the escrow if every endpoint that responds has it and its collectors; undefined if none has it, as on a
+ * private test chain. Throws a {@link NetworkMismatch} if endpoints differ, or the contract computes another hash than
+ * we do. It also throws one if the refund collector is not this version's for this escrow and `relayWallet`. Throws an
+ * RpcError if no endpoint responds.
  */
 export async function findEscrow(
   network: Served & { escrow: EscrowDeployment | undefined },
@@ -75,7 +73,7 @@ async function isThere(
   return true
 }
 
-/** Random, so that no stub can know the answer beforehand. */
+/** Random, so that no stub can know the answer in advance. */
 function anyTerms(): PaymentInfo {
   const some = () => `0x${randomBytes(20).toString("hex")}` as Address
   return {

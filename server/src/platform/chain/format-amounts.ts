@@ -4,10 +4,10 @@ import { formatAmount } from "../money/amount.ts"
 import { type Address, checksummed } from "./hex.ts"
 import { networkOf } from "./network-facts.ts"
 
-/** An amount as it is shown. */
+/** An amount for display. */
 export interface FormattedAmount {
   amount: string
-  /** The token's symbol; its address if it has none that can be shown. */
+  /** The token's symbol; its address if it has no symbol that can be shown. */
   currency: string
   /** Whether it is the network's settlement token; another token's symbol is not verified. */
   currencyVerified: boolean

@@ -45,7 +45,7 @@ export interface GivenBack {
   /** Base units of the token. */
   amount: bigint
   nonce: Hash
-  /** Undefined where the node does not say it. */
+  /** Undefined if the node does not report it. */
   txHash: Hash | undefined
 }
 
@@ -58,8 +58,8 @@ export const givenBackCall = (factories: readonly Address[], from: bigint, to: b
 }
 
 /**
- * Returns the `GivenBack` events among logs. Logs that can't be decoded are skipped, because any
- * contract may emit them. Decoded by hand: a receipt may have thousands, and viem takes 50 µs for each.
+ * Returns the `GivenBack` events among logs. Logs that can't be decoded are skipped, because any contract may emit
+ * them. They are decoded without viem, which takes 50 µs each: a receipt may have thousands.
  */
 export function readGivenBack(logs: readonly unknown[]): GivenBack[] {
   return logs.flatMap(log => {
@@ -80,7 +80,7 @@ export function readGivenBack(logs: readonly unknown[]): GivenBack[] {
 /** Four words: the token, the receiver, the amount and the nonce. */
 const GIVEN_BACK_DATA = /^0x[0-9a-f]{256}$/i
 
-/** The address in a word of 64 digits; undefined where more than an address is in it. */
+/** The address in a word of 64 digits; undefined if the word holds more than an address. */
 const addressIn = (word: string | undefined): Address | undefined =>
   word?.startsWith("0".repeat(24)) ? parseAddress(`0x${word.slice(24).toLowerCase()}`) : undefined
 

@@ -1,4 +1,4 @@
-/** Addresses and hashes as branded types, parsed once at the edge; inside the service they are always in lower case. */
+/** Addresses and hashes as branded types, parsed once at the edge. Inside the service they are always in lower case. */
 import { getHashes, hash } from "node:crypto"
 import { getAddress, type Hex, keccak256 } from "viem"
 import { memoize } from "../net/memoize.ts"
@@ -11,7 +11,7 @@ export type Hash = `0x${string}` & { readonly __brand: "Hash" }
 export const ZERO_ADDRESS = `0x${"0".repeat(40)}` as Address
 
 /**
- * The address in lower case from text in any case, or undefined when it is not an address or its mixed-case checksum
+ * The address in lower case from text in any case; undefined if it is not an address or its mixed-case checksum
  * (EIP-55) is wrong.
  *
  * @example parseAddress("0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913") // "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913"
@@ -24,11 +24,11 @@ export function parseAddress(text: unknown): Address | undefined {
   return text.toLowerCase() as Address
 }
 
-/** The fault of a field that is not an address for {@link parseAddress}. */
+/** The fault of a field that {@link parseAddress} does not accept. */
 export const NOT_AN_ADDRESS =
   "must be an address: 0x and 40 hexadecimal digits, with a valid checksum if its case is mixed"
 
-/** The lower-case hash of a text in any case, or undefined when it is not 0x and 64 hexadecimal digits. */
+/** The lower-case hash of a text in any case; undefined if it is not 0x and 64 hexadecimal digits. */
 export function parseHash(text: unknown): Hash | undefined {
   if (typeof text !== "string" || !/^0x[0-9a-f]{64}$/i.test(text)) return undefined
   return text.toLowerCase() as Hash
@@ -43,19 +43,19 @@ export const checksummed = memoize(address => {
 })
 
 const ADDRESS = /^0x[0-9a-f]{40}$/i
-/** A Node that was built with an OpenSSL older than 3.2 has no Keccak. */
+/** Node has no Keccak if it was built with an OpenSSL older than 3.2. */
 const HAS_KECCAK = getHashes().includes("keccak-256")
 
 /**
- * Gives the lower-case address that begins at `at` its checksum, in place. The result is viem's, in 1.5 µs instead of
- * 50. A file of a million payments has a million payers.
+ * Writes the checksum of the lower-case address that starts at `at`, in place. The result is viem's, in 1.5 µs instead
+ * of 50 µs. A file of a million payments has a million payers.
  */
 export function checksumAt(bytes: Buffer, at: number): void {
   if (!HAS_KECCAK) {
     bytes.write(getAddress(bytes.toString("latin1", at, at + ADDRESS_LENGTH)), at, "latin1")
     return
   }
-  // As text of one character for each byte, the digest takes less time than as hexadecimal digits or as bytes.
+  // The digest is faster as text of one character for each byte than as hexadecimal digits or as bytes.
   const digest = hash("keccak-256", bytes.subarray(at + 2, at + ADDRESS_LENGTH), "latin1")
   for (let i = 0, x = at + 2; x < at + ADDRESS_LENGTH; i++, x += 2) {
     const byte = digest.charCodeAt(i)
@@ -73,8 +73,8 @@ export const keccak = (bytes: Hex | Uint8Array): Hash =>
     : (keccak256(bytes) as Hash)
 
 /**
- * Returns the bytes of `0x` and an even number of hexadecimal digits; throws an Error for anything else, where Node
- * would stop at the first other character.
+ * Returns the bytes of `0x` and an even number of hexadecimal digits. Throws an Error for anything else; Node would
+ * stop at the first other character.
  */
 export function bytesOf(hex: Hex): Buffer {
   const bytes = Buffer.from(hex.slice(2), "hex")

@@ -1,20 +1,20 @@
 /**
- * Asks several endpoints at once, and goes on without the slow ones: a payment must not wait for the slowest of three
- * when two agree. An endpoint that others did not wait for is asked again only once its open answer has come.
+ * Asks several endpoints at once, and continues without the slow ones: a payment must not wait for the slowest of three
+ * when two agree. An endpoint that was left behind is asked again only after its open answer has come.
  */
 import { ask, type Endpoint } from "./endpoints.ts"
 import type { RpcCall, RpcResult } from "./rpc.ts"
 
-/** How long the others are waited for at least, once enough have answered. */
+/** The least time that the others get once enough have answered. */
 const GRACE_MS = 500
 
-/** One answer; `apply` takes it over, and is called only while the question is open. */
+/** One answer. `apply` accepts it, and is called only while the question is open. */
 type Answer = (() => void) | undefined
 
 /**
- * Asks all endpoints, and applies each answer as it comes. Returns the endpoints that it did not wait for: once
- * `isEnough` holds, the others have as long again as that took, and half a second at least. One that was late the last
- * time has no such time.
+ * Asks all endpoints, and applies each answer as it comes. Returns the endpoints that it did not wait for. Once
+ * `isEnough` holds, the others get as much time again as that took, and at least half a second. An endpoint that was
+ * late the last time gets no such time.
  */
 export async function askInTime(
   endpoints: readonly Endpoint[],
@@ -40,13 +40,13 @@ export async function askInTime(
     } finally {
       open.delete(endpoint)
       if (overAt !== undefined) endpoint.lateOpen--
-      // Just behind the others it is waited for the next time.
+      // If it is only just behind the others, it is waited for the next time.
       if (overAt === undefined || performance.now() - overAt < GRACE_MS) endpoint.isLate = false
     }
     if (overAt === undefined) check()
   }
   for (const endpoint of endpoints) open.add(endpoint)
-  // An error of a late endpoint is nobody's any more.
+  // Nobody needs the error of a late endpoint any more.
   for (const endpoint of endpoints) one(endpoint).catch(error => waiting.reject(error))
   if (endpoints.length === 0) waiting.resolve()
   try {
@@ -64,15 +64,15 @@ export async function askInTime(
 
 /** How the answers of several endpoints are waited for. */
 interface Agreement {
-  /** How many must say the same. */
+  /** How many must give the same answer. */
   needed: number
-  /** Whether two endpoints say the same; by default where all their results do. */
+  /** Whether two endpoints give the same answer; by default, whether all their results are equal. */
   isSame?: (a: readonly RpcResult[], b: readonly RpcResult[]) => boolean
 }
 
 /**
  * Asks all endpoints the same calls, and returns each one's results in order; undefined for one that did not respond.
- * It goes on without a slow one once as many as are `needed` say the same. Where they differ, all are waited for.
+ * It continues without a slow one once `needed` endpoints give the same answer. If they differ, it waits for all.
  */
 export async function askAgreed(
   endpoints: readonly Endpoint[],
@@ -99,6 +99,6 @@ export async function askAgreed(
 const sayTheSame = (a: readonly RpcResult[], b: readonly RpcResult[]): boolean =>
   JSON.stringify(a.map(factOf)) === JSON.stringify(b.map(factOf))
 
-/** What a result says; the words of an error are each node's own. */
+/** What a result says. Error messages are left out, because each node words them differently. */
 const factOf = (result: RpcResult | undefined): unknown =>
   result?.ok ? { value: result.value } : { data: result?.data ?? null }

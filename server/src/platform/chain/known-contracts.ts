@@ -1,4 +1,4 @@
-/** Addresses that nobody can own, the same on every network: a token sent there is lost, or anyone can take it. */
+/** Addresses that nobody can own, the same on every network. A token sent there is lost, or anyone can take it. */
 import { batchDeployment } from "./authorization-batch.ts"
 import { knownEscrows } from "./escrow-deployments.ts"
 import type { Address } from "./hex.ts"
@@ -20,7 +20,7 @@ const known: Record<string, string> = {
   ),
 }
 
-/** Precompiles have the first addresses: from 0x01 on, and 0x0100 for P-256. No key has such an address. */
+/** Precompiles have the first addresses: those from 0x01, and 0x0100 for P-256. No key has such an address. */
 const LAST_RESERVED = 0xffffn
 /** Contracts of the OP stack on its rollups. */
 const PREDEPLOYS = `0x42${"0".repeat(34)}`

@@ -7,9 +7,8 @@ import type { Address, Hash } from "./hex.ts"
 export type Mode = "sandbox" | "test" | "live"
 
 /**
- * The facts that are the same for everyone on a network: its chain id, its name for people, its USDC, the default
- * escrow and Chainalysis' oracle if there are any, its explorer, and the public node that a payer's wallet gets when it
- * does not know the network.
+ * The facts that are the same for everyone on a network. They include its default escrow and Chainalysis' oracle, if
+ * there are any. A payer's wallet gets the public node if it does not know the network.
  */
 export const networkFacts: Record<
   "base" | "worldchain" | "base-sepolia",
@@ -59,7 +58,7 @@ export const networkNames = Object.keys(networkFacts) as [NetworkName, ...Networ
 export const networkSetting = (part: string, name: NetworkName): string =>
   `${part}_${name.toUpperCase().replaceAll("-", "_")}`
 
-/** The name of a chain of {@link networkFacts}, served or not; the chain's number where it is not listed there. */
+/** The name of a chain of {@link networkFacts}, served or not; the chain's number if it is not listed there. */
 export const chainName = (chainId: number): string =>
   networkNames.find(name => networkFacts[name].chainId === chainId) ?? `chain ${chainId}`
 
@@ -71,7 +70,7 @@ export interface Token {
   address: Address
   symbol: string
   decimals: number
-  /** The EIP-712 domain's name and version, as its contract reports them. */
+  /** The name and version of the EIP-712 domain, as its contract reports them. */
   name: string
   version: string
 }
@@ -80,13 +79,13 @@ export interface Token {
 export interface NetworkInfo {
   name: NetworkName
   chainId: number
-  /** Their number decides how many must agree; only a {@link Network} has the endpoints themselves. */
+  /** The number decides how many must agree. Only a {@link Network} has the endpoints themselves. */
   endpoints: { readonly length: number }
   /** Blocks, including the one that contains the transfer. */
   confirmations: bigint
   token: Token
   depositFactory: Address
-  /** Undefined: nothing can be sold through an escrow. */
+  /** Undefined if nothing can be sold through an escrow. */
   escrow: EscrowDeployment | undefined
   sanctionsOracle: Address | undefined
   genesisHash: Hash
@@ -98,7 +97,7 @@ export interface ChainInfo {
 }
 
 /**
- * Returns the network that a request names, the default one if it names none; throws `VALIDATION_ERROR` when it is not
+ * Returns the network that a request names, or the default one if it names none; throws `VALIDATION_ERROR` if it is not
  * served.
  */
 export function networkAsked<N extends NetworkInfo>(chain: { networks: readonly N[] }, name: string | undefined): N {

@@ -1,4 +1,4 @@
-/** A served network with its endpoints, and how an operator sets one. */
+/** A served network with its endpoints, and the settings that define it. */
 import type { Endpoint } from "./endpoints.ts"
 import type { EscrowDeployment } from "./escrow-deployments.ts"
 import type { Address } from "./hex.ts"
@@ -13,7 +13,7 @@ export interface NetworkSettings {
   /** Blocks, including the one that contains the transfer. */
   confirmations: number
   depositFactory: Address
-  /** Undefined: nothing can be sold through an escrow. */
+  /** Undefined if nothing can be sold through an escrow. */
   escrow?: EscrowDeployment | undefined
   sanctionsOracle: Address | undefined
 }

@@ -1,4 +1,4 @@
-/** The time of the newest block: a clock that is neither this machine's nor the database's. */
+/** Reads the time of the newest block: a clock that is neither this machine's nor the database's. */
 // I/O: asks the endpoints, also before the service has connected, when there is no context.
 import type { NetworkSettings } from "./networks.ts"
 import { batch, type RpcCall, type RpcResult } from "./rpc.ts"
@@ -6,7 +6,7 @@ import { batch, type RpcCall, type RpcResult } from "./rpc.ts"
 /** The call whose result {@link blockOf} reads. */
 export const NEWEST_BLOCK: RpcCall = { method: "eth_getBlockByNumber", params: ["latest", false] }
 
-/** The number of a block and its time in milliseconds; undefined where an endpoint answers with anything else. */
+/** The number of a block and its time in milliseconds; undefined if an endpoint answers with anything else. */
 export function blockOf(result: RpcResult | undefined): { number: number; timeMs: number } | undefined {
   if (!result?.ok || typeof result.value !== "object" || result.value === null) return undefined
   const { number, timestamp } = result.value as Record<string, unknown>
@@ -19,7 +19,7 @@ export function blockOf(result: RpcResult | undefined): { number: number; timeMs
 export const numberOf = (text: unknown): number | undefined =>
   typeof text === "string" && /^0x[0-9a-f]{1,12}$/i.test(text) ? Number.parseInt(text, 16) : undefined
 
-/** The latest time, in milliseconds, that an endpoint says; undefined where none answers. Compared by nobody: one may lie. */
+/** The latest time, in ms, that an endpoint reports; undefined if none answers. One may lie: they are not compared. */
 export async function newestBlockMs(
   networks: readonly Pick<NetworkSettings, "name" | "rpcUrls">[],
   signal: AbortSignal,

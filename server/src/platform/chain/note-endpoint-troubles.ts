@@ -1,7 +1,7 @@
 /**
- * Endpoints that a person should check. They are stored in the database, because the process that answers `/readyz` may
- * not be the one that reads the chain. An endpoint is named by its place in `RPC_<NETWORK>`, because its address may
- * contain a key.
+ * Records endpoints that a person should check. They are stored in the database, because the process that answers
+ * `/readyz` may not be the one that reads the chain. An endpoint is named by its place in `RPC_<NETWORK>`, because its
+ * address may contain a key.
  */
 import type { Context, TxContext } from "../context.ts"
 import { endpointAlarmReasons, endpointAlarms } from "../metrics.ts"
@@ -13,18 +13,17 @@ import type { Quorum } from "./quorum.ts"
 type Kind = (typeof endpointAlarmReasons)[number]
 
 /**
- * Lag, a restart, or the first seconds of a reorg look the same at first, so a trouble must last this long to raise an
- * alarm.
+ * A trouble must last this long to raise an alarm: at first, lag, a restart and a reorg's first seconds look the same.
  */
 const LASTING_MS = 30_000
-/** These end when none was seen for this long: an endpoint that lies does not do so in every round. */
+/** These end if none was seen for this long: a lying endpoint does not lie in every round. */
 const LASTING: readonly Kind[] = ["contradiction", "useless"]
 const QUIET_MS = 600_000
 
 /**
- * `silent`: no response, or not for this chain. `behind`: far from the others' head. `contradiction`: another chain or
- * content. `logs`: it reports no log, however little is asked for. `slow`: the others do not wait for it. `useless`: its
- * answers are floods, or only fill memory.
+ * `silent`: no response, or not for this chain. `behind`: far below the others' head. `contradiction`: another chain or
+ * content. `logs`: it reports no log, even for the smallest request. `slow`: rounds do not wait for it. `useless`: it
+ * floods, or its answers only fill memory.
  */
 const words: Record<Kind, string> = {
   silent: "does not answer",
@@ -63,7 +62,7 @@ interface Known extends Trouble {
   last_at: Date
 }
 
-/** What a round, or a call outside of it, showed about one endpoint. */
+/** What a round, or a call outside a round, showed about one endpoint. */
 export interface Seen {
   position: number
   host: string
@@ -91,8 +90,8 @@ const knownTroubles = (ctx: TxContext, { chainId }: Pick<NetworkInfo, "chainId">
   ctx.db.selectFrom("endpoint_troubles").selectAll().where("chain_id", "=", chainId).execute()
 
 /**
- * Records endpoints that contradicted the others in calls outside of the scan, about payouts. Nothing ends here: the
- * scan's rounds end a contradiction that was not seen for ten minutes.
+ * Records endpoints that contradicted the others in calls about payouts, outside the scan. It ends no alarm: the scan
+ * ends a contradiction that was not seen for ten minutes.
  */
 export async function noteDissent(ctx: Context, chain: ReachableChain, dissent: Dissent): Promise<void> {
   const seen = contradictionsIn(chain, dissent)
@@ -113,7 +112,7 @@ export async function troublesIn(network: Network, quorum: Quorum): Promise<Seen
     })),
     ...quorum.behind.map(position => ({ ...at(position), kind: "behind" as const, isPlain: false })),
     ...contradictionsIn(network, await quorum.dissent()),
-    // An alarm at once: the endpoint answers everything else, so nothing else shows that payments are not found.
+    // An alarm immediately: the endpoint answers everything else, so nothing else shows that payments are missed.
     ...[...quorum.refusals()].map(([position, answer]) => ({
       ...at(position),
       kind: "logs" as const,
@@ -178,7 +177,7 @@ async function endTrouble(ctx: TxContext, network: NetworkInfo, { position, kind
     ctx.log.info({ network: network.name, reason: kind }, `no longer so: ${wordsOf(network, { position, kind })}`)
 }
 
-/** Returns what a person should check about endpoints, in words for everyone: no address. */
+/** Returns what a person should check about endpoints, in words that anyone may read: without addresses. */
 export async function troubleMessages(ctx: Context): Promise<string[]> {
   const rows = await ctx.db
     .selectFrom("endpoint_troubles")

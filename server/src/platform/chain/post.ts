@@ -1,6 +1,6 @@
 /**
- * Sends one POST of JSON to an RPC endpoint with undici's handlers: 0.08 ms of CPU each, instead of 0.36 with `fetch`
- * and its streams and signals (measured). A settlement needs several.
+ * Sends one POST of JSON to an RPC endpoint with undici's handlers. Each takes 0.08 ms of CPU, against 0.36 ms with
+ * `fetch` and its streams and signals (measured). A settlement needs several.
  */
 import * as zlib from "node:zlib"
 import { type Dispatcher, getGlobalDispatcher } from "undici"
@@ -8,24 +8,24 @@ import { AnswerTooLarge, boundedBytes } from "../net/bounded-body.ts"
 import { readJson } from "./sliced-json.ts"
 
 /**
- * An endpoint's answer. If the status is not 200 to 299, `json` is undefined where its body is not JSON, longer than 4 KB,
- * or late by a second.
+ * An endpoint's answer. If the status is not 200 to 299, `json` is undefined when the body is not JSON, exceeds 4 KB,
+ * or takes over a second.
  */
 export interface Posted {
   status: number
   json: unknown
 }
 
-/** Of an answer with another status: enough for a sentence, and nothing is waited for long. */
+/** For an answer with another status. This is enough for a sentence, and is read quickly. */
 const MAX_OF_REFUSAL = 4_096
 const REFUSAL_MS = 1_000
 
 interface Bounds {
-  /** Of the answer, unpacked. */
+  /** The limit of the unpacked answer. */
   maxBytes: number
   timeoutMs: number
   signal?: AbortSignal | undefined
-  /** Called with the bytes of each part that is read, unpacked. */
+  /** Called with the number of unpacked bytes of each part that is read. */
   read?: (bytes: number) => void
 }
 
@@ -47,9 +47,9 @@ const unpackers: Record<string, () => zlib.Gunzip | zlib.BrotliDecompress> = {
 }
 
 /**
- * Sends `body` and returns what was answered, from at most `maxBytes` unpacked. Rejects with {@link AnswerTooLarge} if
- * it is larger, with `UselessAnswer` if it only fills memory, with an error if it is not JSON, with {@link TooLate} after
- * `timeoutMs`, with the signal's reason, or with the error of the connection. Redirects are not followed.
+ * Sends `body` and returns the answer, from at most `maxBytes` unpacked. Rejects with {@link AnswerTooLarge} if it is
+ * larger, with `UselessAnswer` if it only fills memory, with {@link TooLate} after `timeoutMs`. It also rejects if the
+ * answer is not JSON, with the signal's reason, or with the error of the connection. Redirects are not followed.
  */
 export async function post(url: string, body: string, { maxBytes, timeoutMs, signal, read }: Bounds): Promise<Posted> {
   const { status, encoding, bytes } = await exchange(url, body, { maxBytes, timeoutMs, signal })
@@ -68,7 +68,7 @@ async function* counted(parts: Iterable<Buffer> | AsyncIterable<Buffer>, read: B
 }
 
 /**
- * The unpacked parts, one after the other, so that the whole is never in memory. How far they were packed says nothing:
+ * The unpacked parts, one after the other, so that the whole is never in memory. The compression ratio proves nothing:
  * honest logs of a flood were packed 367 to 1 (measured).
  */
 async function* unpacked(unpack: zlib.Gunzip | zlib.BrotliDecompress, packed: Buffer, maxBytes: number) {
@@ -116,7 +116,7 @@ function exchange(
     over()
     resolve({ ...answer, ...more })
   }
-  /** The status says enough. */
+  /** The status is enough. */
   const giveUp = () => {
     settle(NOTHING)
     connection?.abort(new Error("the rest of its body is not read"))
@@ -127,7 +127,7 @@ function exchange(
   const handler: Dispatcher.DispatchHandler = {
     onRequestStart: controller => {
       connection = controller
-      // The exchange had failed while the connection was being made.
+      // The exchange failed while the connection was being made.
       if (failure) controller.abort(failure)
     },
     onResponseStart: (_, status, headers) => {
@@ -149,7 +149,7 @@ function exchange(
     onResponseEnd: () => settle({ bytes: read.all() }),
     onResponseError: (_, error) => (answer.status > 299 ? settle(NOTHING) : fail(error)),
   }
-  // Our own deadline covers the whole exchange; undici's time-outs only cover the time between two bytes.
+  // Our own deadline covers the whole exchange; undici's timeouts cover only the time between two bytes.
   const request = { method: "POST" as const, headers: HEADERS, body, headersTimeout: 0, bodyTimeout: 0 }
   try {
     getGlobalDispatcher().dispatch({ origin, path: `${pathname}${search}`, ...request }, handler)

@@ -1,9 +1,9 @@
 /**
  * Reads the chain through all endpoints of a network, and reports what they agree on. Read-only. If a network has two
- * endpoints or more, no result here depends on one endpoint alone except what {@link Quorum.standingOf} calls `single`.
+ * endpoints or more, a single endpoint decides nothing here except what {@link Quorum.standingOf} calls `single`.
  *
- * A *voter* is an endpoint that responds for the right chain and whose finalized block has not gone backwards. An
- * error, or a list that lacks something, is never by itself evidence that the thing does not exist.
+ * A *voter* is an endpoint that responds for the right chain and whose finalized block has not gone backwards. An error
+ * or an incomplete list is never enough evidence that something does not exist.
  */
 import {
   blockAgreed,
@@ -39,7 +39,7 @@ import {
 
 /** An endpoint whose head is this many blocks behind the agreed head counts as behind. */
 const MAX_LAG_BLOCKS = 5n
-/** What counts as final on a node that does not report it: over an hour on every network served. */
+/** Blocks that make a block final if the node does not report it: over an hour on every network served. */
 const FINAL_DEPTH = 2_000n
 
 /** What the voters of a round report together, and how to ask them more. */
@@ -47,7 +47,7 @@ export interface Quorum extends QuorumView {
   /** Asks all voters for blocks and receipts that are not known yet, and for the blocks that those receipts name. */
   learn(heights: Iterable<bigint>, hashes: Iterable<Hash>): Promise<void>
   /**
-   * Returns the endpoints whose answers are of no use, in this round or shortly before: floods, and what only fills
+   * Returns the endpoints whose answers were useless in this round or shortly before: floods, or answers that only fill
    * memory. They are asked less from now on. Call it at the end of a round.
    */
   weed(): number[]
@@ -59,15 +59,15 @@ export interface Quorum extends QuorumView {
 
 /** What the voters of a round have reported so far. It makes no calls. */
 export interface QuorumView {
-  /** The highest block that a quorum has; the only voter's head where one of two endpoints answers. */
+  /** The highest block that a quorum has; the only voter's head if one of two endpoints answers. */
   head: bigint
-  /** The highest block that may count: one of two endpoints may confirm alone, of three none. */
+  /** The highest block that may count. One of two endpoints may confirm alone; one of three may not. */
   highest: bigint
-  /** The highest block that a quorum calls final; 0 where there is no quorum. */
+  /** The highest block that a quorum calls final; 0 if there is no quorum. */
   finalized: bigint
   voters: number
   /**
-   * Endpoints that did not respond, or not for this chain, by their positions from 0; and those far behind the agreed
+   * Endpoints, by position from 0, that did not respond, that serve another chain, or that are far behind the agreed
    * head.
    */
   silent: number[]
@@ -75,31 +75,30 @@ export interface QuorumView {
   /** Endpoints that the others did not wait for. */
   slow(): number[]
   /**
-   * The block that a quorum reports at a height, and how many report it; undefined when there is none, or it was not
-   * asked for.
+   * The block that a quorum reports at a height, and how many report it; undefined if there is none, or nobody was
+   * asked.
    */
   blockAt(height: bigint): { block: Block; votes: number } | undefined
-  /** The depth of this block according to a quorum, counting itself; 0 where it is not canonical. */
+  /** The depth of this block according to a quorum, counting itself; 0 if it is not canonical. */
   depthOf(height: bigint, hash: Hash): bigint
   /**
-   * The receipt that a quorum has, in a block that a quorum reports; null when a quorum has none; undefined when this
-   * is not known.
+   * The receipt that a quorum has, in a block that a quorum reports; null if a quorum has none; undefined if this is
+   * not known.
    */
   receiptOf(hash: Hash): Receipt | null | undefined
   /**
-   * What each voter reports for a transaction: null where it has none; no entry for a voter that did not answer or has
-   * another block.
+   * What each voter reports for a transaction: null if it has none. A voter that did not answer or has another block
+   * has no entry.
    */
   receiptsOf(hash: Hash): (Receipt | null)[]
   /** Every log that any voter reported in the scans so far, each statement once, with the verdict on it. */
   judged(): Promise<readonly Judged[]>
   /** The verdict on a log from everything learned so far. */
   standingOf(log: Transfer): LogAgreement
-  /** The depth of this block according to any one voter; 0 where another voter has another block at its height. */
+  /** The depth of this block according to any one voter; 0 if another voter has another block at its height. */
   depthAlone(height: bigint, hash: Hash): bigint
   /**
-   * The time of a log's block: according to a quorum, or for a `single` log to its only voter; undefined when this is
-   * not known.
+   * The time of a log's block, according to a quorum or, for a `single` log, to its only voter; undefined if not known.
    */
   timeOf(log: Transfer, standing: LogAgreement): Date | undefined
   /**
@@ -108,7 +107,7 @@ export interface QuorumView {
    */
   votesWithout(txHash: Hash, key: string, height: bigint): number
   dissent(): Promise<Dissent>
-  /** Endpoints that reported no log in a scan, however little was asked for, by their positions; and their messages. */
+  /** Endpoints that reported no log in a scan, even for the smallest request: their positions and messages. */
   refusals(): Map<number, string>
 }
 
@@ -166,19 +165,19 @@ export async function openQuorum(
   return quorumOf(endpoints, voters, slow, { askVoters, noteSettled: patience.note, signal })
 }
 
-/** What endpoints said that could not be used, by their positions, to end a sentence. */
+/** What the unusable answers of endpoints said, by position, to end a sentence. */
 function saidBy(endpoints: readonly Endpoint[]): string {
   const said = endpoints.flatMap((each, i) => (each.said === undefined ? [] : [`endpoint ${i + 1}: ${each.said}`]))
   return said.length > 0 ? ` (${said.join("; ")})` : ""
 }
 
 /**
- * Endpoints of which as many as must agree have so many logs of one address in a block that their answers were too
- * large: the next ones may be larger. One endpoint alone gets no such room.
+ * Lists of endpoints where a quorum gave answers too large about one address in one block: the next may be larger. A
+ * single endpoint gets no such room.
  */
 const wide = new WeakSet<readonly Endpoint[]>()
 
-/** The endpoints to ask: not those that failed a moment ago, nor those whose late answer is still to come. */
+/** The endpoints to ask. It leaves out those that failed a moment ago, and those whose late answer is still to come. */
 function dueEndpoints(endpoints: readonly Endpoint[], needed: number, isLong: boolean): readonly Endpoint[] {
   const ready = awake(endpoints)
   // The endpoints that failed recently may be the honest ones.
@@ -248,7 +247,7 @@ function quorumOf(
       verdicts = undefined
       const readings = new Map<Voter, LogReading>()
       await askVoters(async voter => {
-        // With three, one endpoint alone has what is beyond the agreed head, and that counts in a later round.
+        // With three endpoints, only one has blocks beyond the agreed head. Those count in a later round.
         const to = endpoints.length > 2 && head < voter.head.number ? head : voter.head.number
         const reading = await readLogsOf(token, voter, addresses, { from, to, isWide: wide.has(endpoints) }, signal)
         return () => void readings.set(voter, reading)
@@ -297,7 +296,7 @@ function verdictsOf(voters: readonly Voter[], endpoints: number) {
   return verdicts
 }
 
-/** What is known of the endpoints once a round begins. */
+/** What is known of the endpoints when a round starts. */
 type Heads = "head" | "highest" | "finalized" | "voters" | "silent" | "behind"
 
 const finalizedBy = ({ finalized, head: { number } }: Voter): bigint =>
@@ -310,7 +309,7 @@ function rememberFinalized({ endpoint, finalized }: Voter, agreed: bigint): void
   if (sure > endpoint.finalizedHigh) endpoint.finalizedHigh = sure
 }
 
-/** With two endpoints, the lower one may lag; with more, those below the head that two have. */
+/** With two endpoints, the lower one may lag. With more, those below the head that two have may lag. */
 function behindOthers(voters: readonly Voter[], endpoints: number): number[] {
   const heads = voters.map(voter => voter.head.number)
   const head = reachedBy(heads, endpoints > 2 ? 2 : 1) ?? 0n

@@ -1,14 +1,14 @@
 /**
- * Reads the Transfer logs of every token to some addresses from one endpoint, in a number of calls that is fixed
- * beforehand. Anyone can emit such logs for nothing, so when an answer is refused or too large, its range is halved
- * only while calls are left.
+ * Reads the Transfer logs of every token to some addresses from one endpoint, in a number of calls that is fixed in
+ * advance. Anyone can emit such logs for free. So when an answer is refused or too large, its range is halved only
+ * while calls are left.
  */
 import type { Endpoint } from "./endpoints.ts"
 import type { Address } from "./hex.ts"
 import { batch, RpcError } from "./rpc.ts"
 import { type Block, blockCall, logCall, readBlock, readTransfers, type Transfer } from "./transfers.ts"
 
-/** Some 1,500 logs: parsing them takes a few milliseconds, and blocks the rest of the process. */
+/** About 1,500 logs: parsing them takes a few milliseconds, and blocks the rest of the process. */
 const MAX_BYTES = 1024 * 1024
 
 /** What to read, both ends of the range included. */
@@ -16,7 +16,7 @@ export interface AnyTokenQuery {
   addresses: readonly Address[]
   fromBlock: bigint
   toBlock: bigint
-  /** A block that the endpoint must show beside each answer: a lagging endpoint answers with what it has. */
+  /** A block that the endpoint must show with each answer, because a lagging endpoint answers with what it has. */
   has: Block
 }
 
@@ -28,9 +28,8 @@ export interface Allowance {
 }
 
 /**
- * Returns the transfers, each once; `too much` if they can't be read in the calls that are left; `silent` if the
- * endpoint can't be asked, or does not show the block. A single address in a single block that is still refused is left
- * out.
+ * Returns the transfers, each once. `too much`: they can't be read in the calls that are left. `silent`: the endpoint
+ * can't be asked, or does not show the block. A single address in a single block that is still refused is left out.
  */
 export async function readAnyToken(
   endpoint: Endpoint,
@@ -54,8 +53,8 @@ export async function readAnyToken(
 type Part = Pick<AnyTokenQuery, "addresses" | "fromBlock" | "toBlock">
 
 /**
- * Halves the blocks if there are at least as many of them as addresses, otherwise the addresses. So the range shrinks
- * to one address in one block, whether a flood to one address or a node's limit of blocks was the reason.
+ * Halves the blocks if they are at least as many as the addresses, otherwise the addresses. So the range shrinks to one
+ * address in one block, whether a flood or a node's limit of blocks was the reason.
  */
 function halves({ addresses, fromBlock, toBlock }: Part): Part[] {
   const blocks = toBlock - fromBlock + 1n

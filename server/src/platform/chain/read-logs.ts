@@ -1,7 +1,7 @@
 /**
  * Reads Transfer logs of any number of addresses from one endpoint, in requests of a size that it accepts. Nodes refuse
- * requests in three ways: too many bytes, too many addresses in a call, too many blocks or results. Halving finds out
- * which it was, and the result is kept with the endpoint.
+ * requests for three reasons: too many bytes, too many addresses in a call, too many blocks or results. Halving finds
+ * the reason, and the result is kept with the endpoint.
  */
 import { inTurns } from "../turns.ts"
 import { isSameLog, keyOf } from "./agreement.ts"
@@ -19,7 +19,7 @@ import type { Address, Hash } from "./hex.ts"
 import { batch, MAX_ENTRIES, type RpcCall, RpcError, type RpcResult, withoutKey } from "./rpc.ts"
 import { blockCall, logCall, readBlock, readManyTransfers, type Transfer } from "./transfers.ts"
 
-/** Entries in one request, not counting the block that is requested with the logs; fewer where the endpoint takes fewer. */
+/** Entries in one request, without the block requested with the logs; fewer if the endpoint takes fewer. */
 const ENTRIES_PER_REQUEST = 40
 const entriesOfRequest = ({ entries = MAX_ENTRIES }: Endpoint): number =>
   Math.max(1, Math.min(ENTRIES_PER_REQUEST, entries - 1))
@@ -27,16 +27,16 @@ const entriesOfRequest = ({ entries = MAX_ENTRIES }: Endpoint): number =>
 const MAX_REFUSALS = 30
 /** A reading ends after this time, so that it does not outlive the caller's lease. */
 const BUDGET_MS = 30_000
-/** And after so many bytes, those that were too large included. What it learned of sizes is kept for the next. */
+/** It also ends after this many bytes, including answers that were too large. It keeps the sizes that it learned. */
 const BUDGET_BYTES = 24 * 1024 * 1024
 /**
- * The largest answer about one address in one block, which can't be asked for in parts: some 45,000 logs, as many
- * transfers as fit into a block. Only where the others' answers are so large too; see {@link LogQuery.isWide}.
+ * The largest answer about one address in one block, which can't be split: about 45,000 logs, as many transfers as fit
+ * into a block. It applies only if the other endpoints' answers are that large too; see {@link LogQuery.isWide}.
  */
 const WIDE_BYTES = 32 * 1024 * 1024
-/** How many versions of one transfer are kept. An endpoint with two contradicts itself, and a third adds nothing. */
+/** How many versions of one transfer are kept. An endpoint with two contradicts itself; a third adds nothing. */
 const MAX_VERSIONS = 2
-/** The size of a smaller request is unlikely to be the reason for its refusal, whatever the node says. */
+/** A request below this size is unlikely to be refused for its size, whatever the node says. */
 const SMALL_BYTES = 32_000
 /** A number of addresses that nodes are unlikely to refuse. */
 const FEW_ADDRESSES = 50
@@ -53,22 +53,22 @@ export interface LogQuery {
   fromBlock: bigint
   toBlock: bigint
   /**
-   * A block that the endpoint must show in each request: a node behind a load balancer can lag, and answers with what
-   * it has.
+   * A block that the endpoint must show in each request: a node behind a load balancer can lag and still answer with
+   * what it has.
    */
   has: { number: bigint; hash?: Hash }
-  /** How many ranges of blocks are read at most; all by default. */
+  /** The most ranges of blocks to read; all by default. */
   windows?: number
-  /** Whether an answer about one address in one block may have 32 MB in place of 8. */
+  /** Whether an answer about one address in one block may have 32 MB instead of 8. */
   isWide?: boolean
 }
 
 export interface LogReading {
-  /** The transfers by {@link keyOf}; two under one key where they are reported in two versions. */
+  /** The transfers by {@link keyOf}; two under one key if they are reported in two versions. */
   versions: Map<string, Transfer[]>
-  /** The last block up to which everything is read; the one before `fromBlock` when nothing is. */
+  /** The last block up to which everything is read; the one before `fromBlock` if nothing is. */
   readTo: bigint
-  /** Why it read nothing, in the node's words without its key; undefined when it read something. */
+  /** Why it read nothing, in the node's words without its key; undefined if it read something. */
   refusal: string | undefined
   /** Whether even the answer about one address in one block was too large. */
   isTooLarge: boolean
@@ -126,7 +126,7 @@ export async function readLogs(endpoint: Endpoint, query: LogQuery, signal?: Abo
 const isAsked = ({ token, side, fromBlock, toBlock }: LogQuery, among: Set<Address>, each: Transfer): boolean =>
   each.token === token && each.blockNumber >= fromBlock && each.blockNumber <= toBlock && among.has(each[side])
 
-/** Adds a transfer to those with its key; a version that is there already is not added. */
+/** Adds a transfer to those with its key, unless that version is already there. */
 export function addVersion(versions: Map<string, Transfer[]>, transfer: Transfer): void {
   const key = keyOf(transfer)
   const known = versions.get(key)
@@ -167,7 +167,7 @@ function callOf({ token, side, isWide }: LogQuery, addresses: readonly Address[]
 
 interface Refused {
   words: string
-  /** Of the request, and of its largest call. */
+  /** The size of the request, and of its largest call. */
   bytes: number
   addresses: number
   range: bigint
@@ -177,7 +177,7 @@ interface Refused {
   isTooLarge: boolean
 }
 
-/** The windows that were read completely, from the first on, and what stopped the next. */
+/** The windows that were read completely, starting with the first, and what stopped the next one. */
 async function readWindows(
   endpoint: Endpoint,
   query: LogQuery,
@@ -230,7 +230,7 @@ async function readWindows(
   return { transfers, windows: [...windows] }
 }
 
-/** Puts entries together, as many as fit into one request; at least one. */
+/** Groups entries into requests, as many as fit into each; at least one. */
 function* requestsOf(endpoint: Endpoint, entries: Iterable<Entry>): Generator<Entry[]> {
   const { logBytes } = endpoint
   let part: Entry[] = []
@@ -275,13 +275,13 @@ function shows(result: RpcResult | undefined, has: LogQuery["has"]): boolean {
 }
 
 /**
- * Asks for less from now on: of what the error names, or else of what is most likely too much; false when it can't be
+ * Asks for less from now on: of what the error names, or else of what is most likely too much. False if it can't be
  * reduced further. A wrong guess costs more requests until the size has grown again, but never a log.
  */
 function askForLess(endpoint: Endpoint, { words, bytes, addresses, range, isTooLarge }: Refused): boolean {
   const isLeast = addresses <= 1 && range <= 1n && bytes <= BYTES_PER_CALL + BYTES_PER_ADDRESS
   if (isLeast) return false
-  // An eighth, as each trial costs 8 MB; first of the blocks, because a flood is in few of them.
+  // To an eighth, because each trial costs 8 MB. Blocks are reduced first, because a flood is in few of them.
   if (isTooLarge && range > 1n) {
     shrinkLogRange(endpoint, range / 4n)
     return true

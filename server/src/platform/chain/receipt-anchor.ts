@@ -1,6 +1,6 @@
 /**
- * Calls of `ReceiptAnchor`, where the roots of receipts and the keys that sign them are written. It has one address on
- * every network, and only its own code can be there (CREATE2).
+ * Calls of `ReceiptAnchor`, which stores the roots of receipts and the keys that sign them. It has one address on every
+ * network, and only its own code can be there (CREATE2).
  */
 import { encodeFunctionData, type Hex, zeroHash } from "viem"
 import { receiptAnchorAbi as abi, receiptAnchorBytecode } from "./abi.ts"
@@ -13,8 +13,8 @@ import { marked } from "./release-call.ts"
 export const anchorDeployment = create2Deployment(receiptAnchorBytecode)
 
 /**
- * Whether the network has the contract, by any endpoint: its address follows from its code, so whatever is there is it.
- * A call to an address without code succeeds too, so this is asked before one is made.
+ * Whether the network has the contract, by any endpoint: its address follows from its code, so any code there is the
+ * contract. Ask this before a call, because a call to an address without code also succeeds.
  */
 export async function hasReceiptAnchor(endpoints: readonly Endpoint[]): Promise<boolean> {
   const call = { method: "eth_getCode", params: [anchorDeployment.address, "finalized"] }
@@ -22,7 +22,7 @@ export async function hasReceiptAnchor(endpoints: readonly Endpoint[]): Promise<
   return answers.some(answer => answer?.[0]?.ok && /^0x[0-9a-f]{2}/i.test(`${answer[0].value}`))
 }
 
-/** What a call writes: a key, by its thumbprint in base64url, or roots after the last one that was written. */
+/** What a call writes: a key, by its thumbprint in base64url, or roots that follow the last one written. */
 export type Written = { key: string } | { prevRoot: Hash | null; roots: readonly Hash[] }
 
 /** Returns the calldata that writes for a factory, followed by the id of its payout (a UUID). */
@@ -35,6 +35,6 @@ export function anchorData(payoutId: string, factory: Address, written: Written)
   return marked(encodeFunctionData({ abi, functionName: "anchor", args }), payoutId)
 }
 
-/** A gas limit that is enough; what is not used costs nothing. */
+/** A sufficient gas limit; unused gas costs nothing. */
 export const anchorGas = (written: Written): bigint =>
   60_000n + 5_000n * BigInt("roots" in written ? written.roots.length : 1)

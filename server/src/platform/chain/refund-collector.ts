@@ -1,4 +1,4 @@
-/** Deploys and recognizes our refund collector: one escrow and operator give one address on every network. Pure. */
+/** Deploys and recognizes our refund collector: it has the same address on every network. Pure. */
 import { encodeDeployData, type Hex, pad } from "viem"
 import { refundCollectorAbi, refundCollectorBytecode, refundCollectorRuntime } from "./abi.ts"
 import { create2Deployment } from "./create2.ts"
@@ -6,8 +6,8 @@ import type { Address } from "./hex.ts"
 import { immutablesOf } from "./immutables.ts"
 
 /**
- * Returns the transaction that deploys the collector for this escrow and this operator alone, and the lower-case
- * address that it will have. The sender has no influence on the collector.
+ * Returns the transaction that deploys the collector for only this escrow and operator, and its future lower-case
+ * address. The sender has no influence on the collector.
  */
 export const refundCollectorDeployment = ({ escrow, operator }: { escrow: Hex; operator: Hex }) =>
   create2Deployment(

@@ -1,4 +1,4 @@
-/** The calls that move money out of a deposit, and the mark that identifies them on the chain. Pure. */
+/** Encodes the calls that move money out of a deposit, and the mark that identifies them on the chain. Pure. */
 import { concat, decodeFunctionData, encodeAbiParameters, encodeFunctionData, type Hex, keccak256 } from "viem"
 import { depositFactoryAbi as abi } from "./abi.ts"
 import { type Payee, payeeLists, type TermsArgument } from "./deposit-terms.ts"
@@ -9,9 +9,9 @@ import type { Address, Hash } from "./hex.ts"
 const ID_BYTES = 16
 
 /**
- * The gas limit of any call out of a deposit: a first release uses 114,000 without a split and 167,000 with 50 payees,
- * and tokens behind a proxy use some more. An unused limit costs nothing, and one simulation is a tenth of the work of
- * an estimate.
+ * The gas limit of any call out of a deposit. A first release uses 114,000 without a split and 167,000 with 50 payees,
+ * and tokens behind a proxy use more. Unused gas costs nothing, and one simulation is a tenth of the work of an
+ * estimate.
  */
 export const RELEASE_GAS = 300_000n
 
@@ -42,8 +42,8 @@ export const termsOf = ({ owner, approver, payees_hash, open_after_s }: CalledDe
 })
 
 /**
- * Returns the calldata of a release to the deposit's owner, or to one of `payees`, the list that its address commits
- * to; followed by the payout's id (a UUID). The contract ignores the id; if the database is lost, the chain still shows
+ * Returns the calldata of a release, followed by the payout's id (a UUID). It pays the deposit's owner, or `payees`,
+ * the list that its address commits to. The contract ignores the id; if the database is lost, the chain still shows
  * what was paid.
  */
 export function releaseData(
@@ -57,13 +57,13 @@ export function releaseData(
   return marked(encodeFunctionData({ abi, functionName: "release", args }), payoutId)
 }
 
-/** The deadline of a return that the operator sends: nobody else could submit it later, so it needs no end. */
+/** The deadline of a return that the operator sends. It needs no end, because nobody else could submit it later. */
 export const NO_DEADLINE = 2n ** 64n - 1n
 
 /**
- * Returns the nonce of a payment's return. `returned` is how many earlier returns of it moved money: a return that
- * replaces one which moved nothing has the same nonce, so the contract carries out only one of them, even if the
- * signature of another is public.
+ * Returns the nonce of a payment's return. `returned` is how many earlier returns of it moved money. A return that
+ * replaces one which moved nothing has the same nonce. So the contract executes only one of them, even if the signature
+ * of another is public.
  */
 export const returnNonce = (paymentId: string, returned: number): Hash =>
   keccak256(encodeAbiParameters(RETURN, [paymentId, BigInt(returned)])) as Hash
@@ -103,6 +103,6 @@ export function payoutIdIn(data: Hex): string {
   return [8, 12, 16, 20, 32].map((end, i, ends) => hex.slice(i === 0 ? 0 : ends[i - 1], end)).join("-")
 }
 
-/** The calldata without the id at its end. `0x` where the calldata is too short. */
+/** The calldata without the id at its end; `0x` if the calldata is too short. */
 export const withoutId = (data: Hex): Hex =>
   data.length > 2 + 2 * ID_BYTES ? (data.slice(0, -2 * ID_BYTES) as Hex) : "0x"

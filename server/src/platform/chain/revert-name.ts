@@ -18,8 +18,8 @@ const abi = [
 ].filter(each => each.type === "error")
 
 /**
- * Returns a node's message, preceded by the name of our contracts' error that the revert's data encodes, if any. Nodes
- * report the data beside their message, or in it.
+ * Returns a node's message, preceded by the name of the error that the revert's data encodes, if it is one of our
+ * contracts' errors. Nodes report the data in the message or in a field of its own.
  * @example withRevertName("execution reverted", "0xf80dbaea…") // "Expired(1790000000): execution reverted"
  */
 export function withRevertName(message: string, data: string | undefined): string {
@@ -31,7 +31,7 @@ function nameOf(data: string | undefined): string | undefined {
   if (data === undefined || !/^0x[0-9a-f]{8,}$/i.test(data)) return undefined
   try {
     const { errorName, args = [], abiItem } = decodeErrorResult({ abi, data: data as Hex })
-    // A revert with a text is in the message already.
+    // A revert with a text is already in the message.
     return abiItem.type === "error" && abi.some(each => each.name === errorName)
       ? `${errorName}(${args.map(String).join(", ")})`
       : undefined

@@ -1,6 +1,6 @@
 /**
- * JSON-RPC in batches to one endpoint, each entry with its own result. Replies are paired by id: nodes may answer a
- * batch in any order and drop entries, while viem's batching pairs by position.
+ * Sends JSON-RPC in batches to one endpoint, and returns a result for each entry. Replies are paired by id, because
+ * nodes may answer a batch in any order and drop entries; viem's batching pairs by position.
  */
 import type { Hex } from "viem"
 import { rpcCalls, rpcDuration } from "../metrics.ts"
@@ -17,13 +17,13 @@ export interface RpcCall {
 
 /**
  * `error` says why there is no result; a missing result is never read as an empty one. `data`: the revert data of a
- * call. `isTooLarge`: the answer was larger than is read.
+ * call. `isTooLarge`: the answer was larger than the limit.
  */
 export type RpcResult = { ok: true; value: unknown } | { ok: false; error: string; data?: string; isTooLarge?: boolean }
 
-/** The answer as a whole can't be used: no connection, a time-out, an HTTP error, not JSON. */
+/** The answer as a whole can't be used: no connection, a timeout, an HTTP error, or not JSON. */
 export class RpcError extends Error {
-  /** The status of the HTTP answer, where that was the error. */
+  /** The status of the HTTP answer, if that was the error. */
   status?: number
   /** The answer only filled memory. No honest node sends it, so its endpoint is asked less. */
   isUseless?: boolean
@@ -39,26 +39,26 @@ export const unlessSilent = <T>(work: Promise<T>): Promise<T | undefined> =>
 const TIMEOUT_MS = 10_000
 /** Entries in one HTTP request; public endpoints refuse more than 100, some more than 50. */
 export const MAX_ENTRIES = 50
-/** A learned number of entries is kept this long before twice as many are tried. */
+/** A learned number of entries is kept this long, then twice as many are tried. */
 const ENTRIES_KEPT_MS = 600_000
 const MB = 1024 * 1024
 /** The largest answer to one request, unless one of its calls may have a larger one. */
 const MAX_BYTES = 8 * MB
-/** The expected size of a call's answer where it is more than 1 MB. Some 11,000 logs, in a receipt too. */
+/** The expected size of a call's answer, if it is more than 1 MB: about 11,000 logs, in a receipt too. */
 const largeAnswers: Record<string, number> = {
   eth_getLogs: MAX_BYTES,
   eth_getTransactionReceipt: MAX_BYTES,
   eth_getBlockByNumber: 2 * MB,
   eth_getBlockByHash: 2 * MB,
 }
-/** Characters of an error's message that are kept: it goes into logs. */
+/** The longest error message that is kept, in characters: it goes into logs. */
 const MAX_WORDS = 2_000
-/** Of the error of a whole exchange, which goes into alarms. */
+/** The longest message for the error of a whole exchange, which goes into alarms. */
 const MAX_REFUSAL_WORDS = 200
-/** Statuses that may mean a batch. Nothing smaller helps where the words are about who asks, or how often. */
+/** Statuses that may refuse a batch. A smaller one does not help if the message is about access or rate limits. */
 const BATCH_STATUSES = [400, 405, 415, 422, 501]
 const ABOUT_USE = /\brate\b|too many requests|quota|capacity|credit|throttl|unauthori|forbidden|api key|denied/i
-/** How many answers of one `batch` may be too large, and how large all others may be, before the rest is not asked for. */
+/** How many answers of one `batch` may be too large, and how large all others may be, before it stops asking. */
 const MAX_TOO_LARGE = 8
 const MAX_TOGETHER = 3 * MAX_BYTES
 
@@ -80,12 +80,12 @@ interface BatchEndpoint {
   timeoutMs?: number
   /** The bytes of its answers are added here, unpacked. */
   bytes?: number
-  /** How many entries it takes in a request, and when that was learned, wall time in milliseconds. With 1, not as a list. */
+  /** The calls that it takes in a request, and when that was learned, in ms. A single call goes without a list. */
   entries?: number
   entriesChangedAt?: number
 }
 
-/** An endpoint refused a request as a whole, and may take a smaller one. */
+/** An endpoint refused a whole request, and may take a smaller one. */
 class Refused {
   readonly error: RpcError
   constructor(error: RpcError) {
@@ -94,10 +94,10 @@ class Refused {
 }
 
 /**
- * Sends `calls` as batches of 50 and returns their results in the order of `calls`; throws an {@link RpcError} when an
- * exchange fails as a whole (after 10 s each, or `timeoutMs`). Calls whose answers are too large together are asked in
- * halves, so that one huge receipt keeps no other from being read. So is a batch that is refused as a whole, and the
- * endpoint gets smaller ones from then on.
+ * Sends `calls` as batches of 50 and returns their results in the order of `calls`. Throws an {@link RpcError} when a
+ * whole exchange fails, after 10 s each or `timeoutMs`. Calls whose answers are too large together are asked in halves,
+ * so that one huge receipt does not block the rest. A batch that is refused as a whole is halved too, and the endpoint
+ * gets smaller ones from then on.
  */
 export async function batch(
   endpoint: BatchEndpoint,
@@ -151,9 +151,7 @@ function growEntries(endpoint: BatchEndpoint): void {
   Object.assign(endpoint, { entries: Math.min(2 * entries, MAX_ENTRIES), entriesChangedAt: Date.now() })
 }
 
-/**
- * Unique in this process: a surplus answer on a kept connection then belongs to no call, rather than to the next one.
- */
+/** Unique in this process, so that a surplus answer on a kept connection belongs to no call instead of the next one. */
 let nextId = 0
 
 async function oneBatch(
@@ -184,7 +182,7 @@ async function oneBatch(
   } catch (error) {
     for (const call of calls) count(call, "error")
     if (error instanceof RpcError) throw error
-    // The error is about the request, not about the endpoint: a caller that asked for a range asks for less.
+    // The error is about the request, not the endpoint. A caller that asked for a range then asks for less.
     if (error instanceof AnswerTooLarge) return error
     if (error instanceof UselessAnswer) throw Object.assign(new RpcError(error.message), { isUseless: true })
     // The address of an endpoint may contain its key, so only the cause is reported.
@@ -194,7 +192,7 @@ async function oneBatch(
   } finally {
     stop()
   }
-  // Some providers make text of the ids.
+  // Some providers turn ids into text.
   const byId = new Map<string, Record<string, unknown>>()
   for (const reply of Array.isArray(replies) ? replies : [replies])
     if (typeof reply === "object" && reply !== null) byId.set(String(reply.id), reply)
@@ -205,7 +203,7 @@ async function oneBatch(
   })
 }
 
-/** What an answer refuses as a whole; undefined where it answers the calls. */
+/** Why an answer refuses the whole request; undefined if it answers the calls. */
 function refusalOf(
   endpoint: BatchEndpoint,
   calls: readonly RpcCall[],
@@ -224,7 +222,7 @@ function refusalOf(
   return /batch/i.test(words) || (isOfSize && !ABOUT_USE.test(words)) ? new Refused(failure) : failure
 }
 
-/** An endpoint's words for logs and alarms: truncated, without addresses, and without what may be a key. */
+/** An endpoint's message for logs and alarms: truncated, without addresses, and without anything that may be a key. */
 export function withoutKey({ url }: Pick<BatchEndpoint, "url">, words: string): string {
   const { pathname, search, username, password } = new URL(url)
   const secrets = [...`${pathname}${search}`.split(/[/?&=]/), username, password].filter(part => part.length >= 8)
@@ -237,7 +235,7 @@ function resultOf(reply: Record<string, unknown> | undefined): RpcResult {
   if (!reply) return { ok: false, error: "no reply" }
   if (reply.error) {
     const { message, data } = reply.error as { message?: unknown; data?: unknown }
-    // A contract chooses its error text, and Postgres refuses text with a NUL in it.
+    // A contract chooses its error text, and Postgres rejects text that contains NUL.
     const error = (typeof message === "string" ? message : "error").slice(0, MAX_WORDS).replace(/\p{Cc}+/gu, " ")
     return { ok: false, error, ...(typeof data === "string" ? { data } : {}) }
   }

@@ -1,7 +1,7 @@
 /**
- * Finds out whom the service must not serve: the addresses of a list file, in any text format (OFAC's SDN lists in XML,
- * CSV or text, or one address a line), and those of a sanctions oracle on chain (Chainalysis' interface). Every
- * decision is stored with its source and time.
+ * Finds out which addresses the service must not serve. Sources are a list file in any text format (OFAC's SDN lists,
+ * or one address a line) and a sanctions oracle on chain (Chainalysis' interface). Every decision is stored with its
+ * source and time.
  */
 import { readFileSync, statSync } from "node:fs"
 import { decodeFunctionResult, encodeFunctionData, parseAbi } from "viem"
@@ -33,7 +33,7 @@ let lastGood: List | undefined
 
 /**
  * Returns the addresses of the list file, read again whenever it changes. If it can't be read or contains none, returns
- * those of the last successful reading, else undefined: a file that is being replaced must not clear everybody.
+ * those of the last successful reading, else undefined. A file that is being replaced must not clear everybody.
  */
 export function sanctionedAddresses(path: string): Set<string> | undefined {
   const good = lastGood?.path === path ? lastGood : undefined
@@ -144,8 +144,8 @@ async function askOracle(
 
 /**
  * Asks the oracle. An address is listed, or clear, when two endpoints say so, or the only one. A single lying endpoint
- * can neither get anybody paid nor stop the payouts to anybody. If too few respond, or as many say listed as clear, the
- * address is unknown. An endpoint that contradicts the others is recorded; if two contradict each other, both are.
+ * can neither get anybody paid nor stop anybody's payouts. If too few respond, or the votes are equal, the address is
+ * unknown. An endpoint that contradicts the others is recorded; if two contradict each other, both are.
  */
 async function isSanctioned(
   ctx: Context,
@@ -183,7 +183,7 @@ async function isSanctioned(
         return decodeFunctionResult({ abi: oracleAbi, functionName, data }) ? "listed" : "clear"
       })
     } catch {
-      // An answer that can't be decoded is not the oracle's, so it screens nobody.
+      // An answer that can't be decoded is not the oracle's, so it decides nothing.
       return []
     }
   }

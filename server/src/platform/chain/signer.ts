@@ -1,8 +1,8 @@
 /**
- * Signs transactions. Code reaches a wallet's key only through this interface, so the key may be kept elsewhere
- * (`signers/`). A signer is not trusted: `signTransaction` checks its answer against the bytes and the wallet.
+ * Signs transactions. Code reaches a wallet's key only through this interface, so the key may be kept outside the
+ * process (`signers/`). A signer is not trusted: `signTransaction` checks its answer against the bytes and the wallet.
  */
-// I/O: waits for the signer that it is given, which may be another machine.
+// I/O: waits for the given signer, which may be on another machine.
 import { type Hex, hexToBigInt, numberToHex, serializeSignature, serializeTransaction, slice } from "viem"
 import { privateKeyToAccount } from "viem/accounts"
 import { type Address, checksummed, type Hash, keccak } from "./hex.ts"
@@ -20,7 +20,7 @@ export interface UnsignedTransaction {
   maxPriorityFeePerGas: bigint
 }
 
-/** The two numbers of an ECDSA signature, as a signer gave them: not checked, and s may be the high one. */
+/** The two numbers of an ECDSA signature as a signer returned them: not checked, and s may be the high one. */
 export interface SignatureNumbers {
   r: bigint
   s: bigint
@@ -34,11 +34,11 @@ export interface SignatureNumbers {
 /** A wallet that signs. It exposes no key that could be printed; {@link signTransaction} checks what it signed. */
 export interface Signer {
   address: Address
-  /** Where a key outside of this process is, in a word such as "aws-kms"; undefined for a key in this process. */
+  /** The kind of key outside this process, such as "aws-kms"; undefined for a key in this process. */
   remote?: string
   /**
    * Signs the Keccak-256 hash of bytes; two calls may give two signatures, both valid. Throws a {@link SignerError} if
-   * it gets none. Never call it inside a database transaction: it may wait for a network.
+   * it gets none. Never call it inside a database transaction, because it may wait for a network.
    */
   sign(bytes: Hex, signal: AbortSignal): Promise<SignatureNumbers>
 }
@@ -49,8 +49,8 @@ export interface Signer {
  */
 export class SignerError extends Error {
   /**
-   * Whether it answered with something that is not its wallet's signature: the signer, or a proxy before it, is not
-   * what it should be.
+   * Whether it returned something else than its wallet's signature: the signer, or a proxy in front of it, is
+   * misconfigured or hostile.
    */
   isWrong: boolean
 
@@ -76,7 +76,7 @@ export function localSigner(key: Hex): Signer {
 
 const bytesOf = (transaction: UnsignedTransaction): Hex => serializeTransaction({ type: "eip1559", ...transaction })
 
-/** Returns the hash that is signed: it covers what the transaction does, and not the signature. */
+/** Returns the hash that is signed. It covers what the transaction does, but not the signature. */
 export const unsignedHash = (transaction: UnsignedTransaction): Hash => keccak(bytesOf(transaction))
 
 /**

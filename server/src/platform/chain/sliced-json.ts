@@ -1,36 +1,36 @@
 /**
- * Reads JSON from bytes in slices, so that a large answer never holds the process for long and never becomes many times
- * its size in memory. An RPC endpoint chooses what it answers: 90 packed bytes became 32 MB of `{},{},…` and half a
- * gigabyte of objects, and 32 MB in one `JSON.parse` hold a process for a third of a second (measured).
+ * Reads JSON from bytes in slices. A large answer never blocks the process for long or grows to many times its size in
+ * memory. An RPC endpoint chooses its answer. Measured: 90 packed bytes became 32 MB of `{},{},…` and half a gigabyte
+ * of objects. One `JSON.parse` of 32 MB blocks a process for a third of a second.
  *
- * Containers that grow beyond a slice are put together from parts, each parsed by `JSON.parse`; small ones are parsed
- * whole. Equal strings in large answers are shared: thousands of logs repeat the same addresses and hashes.
+ * Containers larger than a slice are assembled from parts, each parsed by `JSON.parse`; small ones are parsed whole.
+ * Equal strings in large answers are shared, because thousands of logs repeat the same addresses and hashes.
  */
 import { setImmediate as nextTurn } from "node:timers/promises"
 
 /** Bytes that are parsed at once; takes well under a millisecond. */
 const SLICE_BYTES = 64 * 1024
-/** The longest stretch of work before others have their turn. */
+/** The longest stretch of work before other work gets a turn. */
 const TURN_MS = 8
 /** No answer of a node nests deeper than ten. */
 const MAX_DEPTH = 32
-/** An object takes 56 bytes in memory however few it has in the answer. A log has two in 500 bytes. */
+/** An object takes at least 56 bytes in memory, however short it is in the answer. A log has two in 500 bytes. */
 const BYTES_PER_CONTAINER = 64
-/** A value takes 8 bytes or more. The shortest ones that nodes send in numbers have 20 bytes. */
+/** A value takes 8 bytes or more. The shortest values that nodes send in large numbers take 20 bytes of the answer. */
 const BYTES_PER_VALUE = 8
-/** The most members of an object, and bytes of a name, that a node sends by far. */
+/** The most members of an object, and the most bytes of a name: far more than any node sends. */
 const MAX_MEMBERS = 1_000
 const MAX_NAME_BYTES = 1_000
-/** So many containers or values are fine in any answer. */
+/** This many containers or values are accepted in any answer. */
 const FREE = 4_096
-/** Strings that are shared are at most so long, and so many. */
+/** The longest string that is shared, and the most strings that are. */
 const SHARED_LENGTH = 80
 const MAX_SHARED = 100_000
 
-/** The answer has a shape that no node sends: its size in memory is the point of it. */
+/** The answer has a shape that no node sends, and that only serves to fill memory. */
 export class UselessAnswer extends Error {}
 
-/** The answer is not JSON, or not all of it: a maintenance page, or an answer that was cut. */
+/** The answer is not JSON, or is incomplete: a maintenance page, or an answer that was cut off. */
 class NotJson extends Error {}
 
 /** An array or object that is being read. */
@@ -38,21 +38,21 @@ interface Frame {
   isArray: boolean
   /** Where its bytes begin, its bracket included. */
   start: number
-  /** Behind its last comma, or its bracket. */
+  /** The position after its last comma, or after its bracket. */
   member: number
   /** How many commas it has. */
   commas: number
-  /** Undefined while it is small: then its bytes wait and are parsed whole. */
+  /** Undefined while it is small: its bytes are then kept and parsed whole. */
   value: unknown[] | Record<string, unknown> | undefined
-  /** Whether the member before this position is in `value` already, so that only a comma can follow. */
+  /** Whether the member before this position is already in `value`, so that only a comma can follow. */
   isAttached: boolean
   /** In an opened object: the key of the opened child. */
   key: string
 }
 
 /**
- * Reads one JSON value from chunks of bytes; throws {@link UselessAnswer} where it has a shape that only fills memory, and
- * another error where it is not JSON. Gives other work a turn every few milliseconds.
+ * Reads one JSON value from chunks of bytes, giving other work a turn every few milliseconds. Throws
+ * {@link UselessAnswer} for a shape that only fills memory, and another error for anything that is not JSON.
  */
 export async function readJson(chunks: Iterable<Uint8Array> | AsyncIterable<Uint8Array>): Promise<unknown> {
   const reader = jsonReader()
@@ -75,7 +75,7 @@ const CLOSE_ARRAY = 0x5d
 const OPEN_OBJECT = 0x7b
 const CLOSE_OBJECT = 0x7d
 
-/** Finds the brackets, commas and strings among the bytes, and counts what they will become. */
+/** Finds the brackets, commas and strings among the bytes, and counts the objects and values that they will become. */
 function jsonReader() {
   const waiting = waitingBytes()
   const builder = valueBuilder(waiting)
@@ -96,7 +96,7 @@ function jsonReader() {
     waiting.drop(builder.parsedTo())
   }
 
-  /** Goes to the quote that ends the string; false where it has not arrived. */
+  /** Goes to the quote that ends the string; false if it has not arrived. */
   function leaveString(): boolean {
     for (let quote = waiting.find(QUOTE, at); quote >= 0; quote = waiting.find(QUOTE, quote + 1)) {
       let escapes = 0
@@ -106,7 +106,7 @@ function jsonReader() {
       isInString = false
       return at < waiting.end()
     }
-    // A quote that comes next may be escaped by the last bytes, which wait here until the string has ended.
+    // The last bytes may escape a quote that comes next, so they are kept until the string has ended.
     at = waiting.end()
     return false
   }
@@ -130,12 +130,12 @@ function jsonReader() {
   return { add, end }
 }
 
-/** Puts the value together, from the positions of its brackets and commas. */
+/** Assembles the value from the positions of its brackets and commas. */
 function valueBuilder(waiting: WaitingBytes) {
   const frames: Frame[] = []
-  /** How many frames from the outermost on are opened. */
+  /** How many frames are opened, counted from the outermost. */
   let opened = 0
-  /** Up to where everything is in the value of an opened frame. */
+  /** Everything up to this position is in the value of an opened frame. */
   let parsedTo = 0
   let root: { value: unknown } | undefined
   const share = sharedStrings()
@@ -159,7 +159,7 @@ function valueBuilder(waiting: WaitingBytes) {
     frame.member = at + 1
   }
 
-  /** Opens all frames that are not: each one's members before its child are complete. */
+  /** Opens all frames that are not open yet. In each one, the members before its child are complete. */
   function open(): void {
     for (; opened < frames.length; opened++) {
       const frame = frames[opened] as Frame
@@ -175,7 +175,7 @@ function valueBuilder(waiting: WaitingBytes) {
     }
   }
 
-  /** Parses the members of an opened frame up to a comma or its end, and goes behind that. */
+  /** Parses the members of an opened frame up to a comma or its end, and moves past that. */
   function takeMembers(frame: Frame, to: number): void {
     const text = waiting.text(parsedTo, to)
     parsedTo = to + 1
@@ -240,10 +240,10 @@ function parse(text: string): unknown {
 
 type WaitingBytes = ReturnType<typeof waitingBytes>
 
-/** Bytes that were not parsed yet, by their positions in the whole. */
+/** Bytes that were not parsed yet, by their positions in the whole answer. */
 function waitingBytes() {
   let bytes = Buffer.allocUnsafe(2 * SLICE_BYTES)
-  /** The position of the first byte that is kept, where it lies, and how many are kept. */
+  /** The position of the first byte that is kept, where it is stored, and how many bytes are kept. */
   let first = 0
   let from = 0
   let length = 0
@@ -263,7 +263,7 @@ function waitingBytes() {
     },
     add: (chunk: Uint8Array) => {
       if (from + length + chunk.length > bytes.length) {
-        // Twice as large where less than half would be free, so that a long string is not copied for each chunk.
+        // Doubles the buffer if less than half would be free, so that a long string is not copied for each chunk.
         const isSmall = 2 * (length + chunk.length) <= bytes.length
         const next = isSmall ? bytes : Buffer.allocUnsafe(2 * (length + chunk.length))
         bytes.copy(next, 0, from, from + length)
@@ -276,7 +276,7 @@ function waitingBytes() {
   }
 }
 
-/** Returns a function that replaces the strings in a value by equal ones that it has seen. */
+/** Returns a function that replaces the strings in a value by equal ones that it has already seen. */
 function sharedStrings() {
   const known = new Map<string, string>()
   const share = (value: unknown): unknown => {

@@ -1,16 +1,16 @@
 /**
- * Whether a network's rounds go on without its slow endpoints. They do while the others settle what was asked. Where
- * those contradict each other, which can also be a moment's lag, the slow one decides: after ten seconds it is waited for.
+ * Decides whether a network's rounds continue without its slow endpoints. They do while the others settle what was
+ * asked. If those contradict each other, perhaps from lag, the slow one decides: after ten seconds it is awaited.
  */
 import type { Endpoint } from "./endpoints.ts"
 
-/** A moment's lag between two endpoints is over by then. At most so often is a slow endpoint waited for. */
+/** Momentary lag between two endpoints has ended by then. A slow endpoint is waited for at most this often. */
 const LAG_MS = 10_000
 
 interface State {
   /** Since when rounds have left something open; by `performance.now()`. */
   openSince: number | undefined
-  /** What the newest round has shown: undefined until it asked something. */
+  /** What the newest round has shown; undefined until it has asked something. */
   isSettled: boolean | undefined
 }
 
@@ -21,13 +21,13 @@ export interface SlowEndpoints {
   note(isSettled: boolean): void
 }
 
-/** What no round has asked about again for so long is over. */
+/** A question that no round has repeated for this long is forgotten. */
 const FORGOTTEN_MS = 60_000
 
-/** For each list of endpoints: the state of the rounds that scan, and of all others. */
+/** For each list of endpoints: the state of the rounds that scan, and the state of all other rounds. */
 const states = new WeakMap<readonly Endpoint[], [State, State]>()
 
-/** Begins a round; call it once for each. */
+/** Starts a round; call it once for each. */
 export function openSlowEndpoints(endpoints: readonly Endpoint[], isScan: boolean): SlowEndpoints {
   const fresh = (): State => ({ openSince: undefined, isSettled: undefined })
   const known = states.get(endpoints) ?? [fresh(), fresh()]
@@ -41,7 +41,7 @@ export function openSlowEndpoints(endpoints: readonly Endpoint[], isScan: boolea
   return {
     isLong,
     note: isSettled => {
-      // One round that asks something: what it does not settle either is tried again after as long.
+      // Only one round waits. If it settles nothing either, the next attempt comes after the same time.
       if (isLong && !hasNoted) state.openSince = undefined
       hasNoted = true
       state.isSettled = state.isSettled !== false && isSettled

@@ -6,7 +6,7 @@ import { type GivenBack, readGivenBack } from "./give-back.ts"
 import { type Address, type Hash, parseAddress, parseHash } from "./hex.ts"
 import { hexNumber, type RpcCall, RpcError } from "./rpc.ts"
 
-/** keccak256("Transfer(address,address,uint256)"), EIP-20. */
+/** `keccak256("Transfer(address,address,uint256)")`, EIP-20. */
 export const TRANSFER_TOPIC = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 
 const MAX_INDEX = 2 ** 31 - 1
@@ -45,9 +45,9 @@ export interface Receipt {
   /** The index of its transaction in the block; undefined from nodes that don't report it, or don't agree on it. */
   position: number | undefined
   transfers: Transfer[]
-  /** The authorizations that tokens carried out in it. */
+  /** The authorizations that tokens executed in it. */
   uses: AuthorizationUse[]
-  /** What factories reported in it, by one endpoint: a receipt counts even if the others do not agree on this. */
+  /** What factories reported in it, by one endpoint: the receipt counts even if the endpoints do not agree on this. */
   givenBack: GivenBack[]
   /**
    * The cost of the transaction in wei, including the fee for the data on L1; undefined from nodes that don't report
@@ -82,14 +82,14 @@ export const receiptCall = (hash: Hash): RpcCall => ({ method: "eth_getTransacti
 
 type Json = Record<string, unknown>
 
-/** A block as a node reports it, undefined for null; throws an {@link RpcError} when it is neither. */
+/** A block as a node reports it; undefined for null. Throws an {@link RpcError} for anything else. */
 export function readBlock(value: unknown): Block | undefined {
   if (value === null) return undefined
   const { number, hash, timestamp } = object(value)
   return { number: quantity(number), hash: hashOf(hash), time: timeOf(timestamp) }
 }
 
-/** A receipt as a node reports it, undefined for null; throws an {@link RpcError} when it is neither. */
+/** A receipt as a node reports it; undefined for null. Throws an {@link RpcError} for anything else. */
 export function readReceipt(value: unknown): Receipt | undefined {
   if (value === null) return undefined
   const { status, transactionHash, blockNumber, blockHash, transactionIndex, logs, logsBloom, ...rest } = object(value)
@@ -118,9 +118,9 @@ function costOf({ gasUsed, effectiveGasPrice, l1Fee }: Json): bigint | undefined
 }
 
 /**
- * The transfers among logs, in chain order. Skips logs of other events, of zero value (anyone can make a token emit one
- * in anyone's name), of NFTs (four topics) and removed ones; throws an {@link RpcError} where the answer is not a list
- * of logs.
+ * The transfers among logs, in chain order. It skips removed logs, other events, NFTs (four topics) and zero values,
+ * because anyone can make a token emit one of those in anyone's name. Throws an {@link RpcError} if the answer is not a
+ * list of logs.
  */
 export function readTransfers(logs: unknown): Transfer[] {
   const transfers = listOf(logs).flatMap(log => transferIn(log) ?? [])
@@ -129,7 +129,7 @@ export function readTransfers(logs: unknown): Transfer[] {
   return transfers
 }
 
-/** The same for an answer of any size: other work gets a turn meanwhile. */
+/** The same for an answer of any size; other work gets a turn in between. */
 export async function readManyTransfers(logs: unknown): Promise<Transfer[]> {
   const transfers: Transfer[] = []
   await inTurns(listOf(logs), log => {
@@ -150,13 +150,13 @@ function transferIn(value: unknown): Transfer | undefined {
   return log.removed !== true && isTransfer(log) ? readTransfer(log) : undefined
 }
 
-/** Sorts in place, where a node has not. */
+/** Sorts in place, if the node has not sorted. */
 function inOrder(transfers: Transfer[]): Transfer[] {
   if (transfers.some((each, i) => i > 0 && byPlace(transfers[i - 1] as Transfer, each) > 0)) transfers.sort(byPlace)
   return transfers
 }
 
-/** Returns a function that sets `k` of transfers that come in chain order. */
+/** Returns a function that sets `k` of transfers, which must arrive in chain order. */
 function numbering(): (transfer: Transfer) => void {
   const counts = new Map<string, number>()
   return transfer => {
@@ -206,7 +206,7 @@ function quantity(value: unknown): bigint {
   return BigInt(value)
 }
 
-/** A number that the database and dates can hold: one that they can't would stop the round that writes it. */
+/** A number that fits the database and dates. A larger one would stop the round that writes it. */
 function small(value: unknown, most: number): number {
   const number = Number(quantity(value))
   if (number > most) throw new RpcError("an answer has a number that is too large")

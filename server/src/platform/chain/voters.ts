@@ -1,7 +1,7 @@
 /**
- * What one endpoint is asked and reports in a round. An error, or a list that lacks something, is never by itself
- * evidence that the thing does not exist. What one endpoint alone reports is bounded before it is compared: it can make
- * up any number of logs.
+ * Asks one endpoint in a round, and keeps what it reports. An error or an incomplete list is never enough evidence that
+ * something does not exist. Reports that only one endpoint makes are bounded before they are compared, because it can
+ * invent any number of logs.
  */
 import { inTurns } from "../turns.ts"
 import { isSameLog, type LogAgreement, type Voter as VoterReports, verdictOn } from "./agreement.ts"
@@ -14,27 +14,27 @@ import { type Block, blockCall, type Receipt, readBlock, readReceipt, receiptCal
 
 /** Windows of logs per round and endpoint: after downtime the scan catches up over several rounds. */
 const WINDOWS_PER_ROUND = 5
-/** How many logs an endpoint may report in a scan that no other has; it counts as having read no further. */
+/** How many logs an endpoint may report alone in a scan. Beyond that, it counts as having read no further. */
 const MAX_ALONE = 2_000
-/** How many logs that not all voters have are compared again to find who differs from whom. */
+/** How many logs that some voter lacks are compared again to find which endpoints differ. */
 const MAX_DISPUTED = 300
-/** An endpoint floods if its answers in a round are larger than this, and so many times as large as any other's. */
+/** An endpoint floods if its answers in a round exceed this size, and are this many times as large as any other's. */
 const FLOOD_BYTES = 4 * 1024 * 1024
 const FLOOD_RATIO = 4
 
 /** An endpoint that takes part in a round, and what it has reported. */
 export interface Voter extends VoterReports {
   endpoint: Endpoint
-  /** The endpoint's message when it reported no log; undefined if it reported one, or was not asked. */
+  /** The endpoint's message if it reported no log; undefined if it reported one, or was not asked. */
   refusal?: string
   /** The bytes of the endpoint's answers before this round. */
   bytesBefore: number
-  /** The others went on without it: it is not asked any more in this round. */
+  /** The round continued without it, so it is not asked again in this round. */
   isLate: boolean
 }
 
 /**
- * Asks an endpoint for its chain, head and finalized block; undefined if it may not vote: it does not respond, is on
+ * Asks an endpoint for its chain, head and finalized block. Undefined if it may not vote: it does not respond, is on
  * another chain, or its finalized block has gone backwards.
  */
 export async function admitVoter(
@@ -58,8 +58,8 @@ export async function admitVoter(
   if (refused?.ok === false) endpoint.said = withoutKey(endpoint, refused.error)
   if (!head || !chainId?.ok || chainId.value !== hexNumber(chain.chainId)) return undefined
   const finalized = blockOf(finalizedBlock)?.number
-  // A finalized block must not go backwards; such an endpoint has no vote until it has caught up with what it reported
-  // before.
+  // A finalized block must not go backwards. The endpoint gets its vote back when it has caught up with its earlier
+  // report.
   if (finalized !== undefined && finalized < endpoint.finalizedHigh) return undefined
   const blocks = new Map([[head.number, head]])
   const known = blockOf(checkpointBlock)
@@ -94,7 +94,7 @@ export async function learnFrom(
   const numbers = heights.filter(height => !voter.blocks.has(height))
   const wanted = hashes.filter(hash => !voter.receipts.has(hash))
   if (numbers.length + wanted.length === 0) return () => {}
-  // Apart: receipts may be too large together, and blocks decide about everybody's payments.
+  // Asked separately: receipts may be too large together, and blocks decide about everybody's payments.
   const headers = numbers.length > 0 ? await ask(voter.endpoint, numbers.map(blockCall), signal) : []
   const blocks = numbers.map((_, i) => blockOf(headers?.[i]))
   const results = wanted.length > 0 && headers ? await ask(voter.endpoint, wanted.map(receiptCall), signal) : []
@@ -126,8 +126,8 @@ export async function readLogsOf(
 }
 
 /**
- * Adds readings of the same addresses, from the same block, to the voters' reports; returns the last block that each has
- * certainly read. With two voters or more, one that reports thousands of logs alone counts as having read up to them.
+ * Adds readings of the same addresses, from the same block, to the voters' reports; returns the last block that each
+ * has certainly read. With several voters, one that alone reports thousands of logs counts as having read up to them.
  */
 export async function takeReadings(
   readings: ReadonlyMap<Voter, LogReading>,
@@ -165,7 +165,7 @@ export interface Judged {
   standing: LogAgreement
 }
 
-/** All reported logs with their verdicts, each statement once, and a part of those that not every voter has. */
+/** All reported logs with their verdicts, each statement once, and some of those that not every voter has. */
 export interface Verdicts {
   judged: Judged[]
   disputed: Transfer[]
@@ -190,8 +190,8 @@ export async function judgeLogs(voters: readonly Voter[], endpoints: number): Pr
 }
 
 /**
- * The voters that answered much more than each of two others or more. None where another was late or refused: what it
- * would have answered may be as much.
+ * The voters whose answers were much larger than each of two others' or more. None if another voter was late or
+ * refused, because its answer might have been as large.
  */
 export function flooding(voters: readonly Voter[]): Voter[] {
   if (voters.length < 3) return []

@@ -1,8 +1,8 @@
 /**
  * Reads what all endpoints report about a wallet: its nonces, its gas, and the fees of the network. Read-only. For
- * nonces the larger of two values counts, because a lagging node would make us reuse one. For bids and reserves the
- * lower of two values counts, so that one endpoint cannot raise them; for the balance also the lower one. If three or
- * more respond, a single liar decides nothing.
+ * nonces the larger of two values counts, because a lagging node would make us reuse one. For bids, reserves and the
+ * balance the lower of two values counts, so that one endpoint cannot raise them. If three or more respond, a single
+ * lying endpoint decides nothing.
  */
 import { sql } from "kysely"
 import { type Hex, size } from "viem"
@@ -16,13 +16,13 @@ import type { RpcCall, RpcResult } from "./rpc.ts"
 
 export interface WalletState {
   /**
-   * The lowest count that any endpoint reports. Sending a signed transaction again does no harm, so one endpoint is
-   * enough for this.
+   * The lowest count that any endpoint reports. Resending a signed transaction does no harm, so one endpoint is enough
+   * for this.
    */
   lowest: bigint | undefined
   /** The count that signing uses: with three or more answers, the second largest. */
   latest: bigint | undefined
-  /** The same including transactions that wait to be mined; undefined where no endpoint reports these. */
+  /** The same count including transactions that wait to be mined; undefined if no endpoint reports them. */
   pending: bigint | undefined
   /** The highest count that a quorum reaches: two endpoints, or the only one. */
   agreedLatest: bigint | undefined
@@ -32,12 +32,12 @@ export interface WalletState {
   balance: bigint | undefined
   market: Market | undefined
   /**
-   * A generous estimate of what a typical transaction's data may cost beside its gas, in wei; for larger transactions
+   * A generous estimate, in wei, of the fee for a typical transaction's data on top of its gas; for larger transactions
    * see {@link dataParts}. Rollups of the OP stack charge it to the sender when the transaction is mined, and no limit
    * in the transaction bounds it. Zero if there is no such fee, or no endpoint reports it.
    */
   dataFee: bigint
-  /** What each endpoint that responded reports, by its position. */
+  /** What each responding endpoint reports, by its position. */
   words: WalletWord[]
 }
 
@@ -56,20 +56,16 @@ const GAS_PRICE_ORACLE = "0x420000000000000000000000000000000000000f"
 const TRANSACTION_BYTES = 700
 const ENVELOPE_BYTES = 100
 /**
- * The fee may double before a transaction is mined; beyond that, what is reserved for the other transactions pays for
- * it.
+ * The fee may double before a transaction is mined. Beyond that, the reserve for the other transactions pays for it.
  */
 const MARGIN = 2n
-/** getL1FeeUpperBound(uint256) */
+/** `getL1FeeUpperBound(uint256)` */
 const dataFeeCall = {
   method: "eth_call",
   params: [{ to: GAS_PRICE_ORACLE, data: `0xf1c7a58b${TRANSACTION_BYTES.toString(16).padStart(64, "0")}` }, "latest"],
 }
 
-/**
- * How many times the fee of a typical transaction's data a call may cost: contract wallets sign as many bytes as they
- * like.
- */
+/** How many times a typical transaction's data fee a call may cost: contract wallets sign any number of bytes. */
 export const dataParts = (data: Hex): bigint => BigInt(Math.ceil((size(data) + ENVELOPE_BYTES) / TRANSACTION_BYTES))
 
 /** SQL: the same for a payout `i`. */
@@ -79,8 +75,8 @@ export const dataPartsOf = sql`ceil((length(i.data) / 2 - 1 + ${ENVELOPE_BYTES}:
 export const quorumOf = ({ endpoints }: Pick<Network, "endpoints">): number => votesNeeded(endpoints.length)
 
 /**
- * Whether two endpoints count the same transactions, and report amounts within a factor of two. The values of two
- * endpoints are only as good as the worse one, so where they differ a third is waited for.
+ * Whether two endpoints count the same transactions, and report amounts within a factor of two. Two values are only as
+ * good as the worse one, so if they differ, a third is waited for.
  */
 function isAlike(a: readonly RpcResult[], b: readonly RpcResult[]): boolean {
   const areEqual = [4, 5, 6].every(i => quantity(a[i]) === quantity(b[i]))
@@ -117,7 +113,7 @@ export const readWalletState = (
     signal,
   )
 
-/** What a wallet has for gas, and what gas costs: all that {@link readWalletState} asks about but the counts. */
+/** A wallet's balance for gas, and the price of gas: everything in {@link readWalletState} except the counts. */
 export const readGas = (
   network: Pick<Network, "endpoints">,
   wallet: Address,
@@ -149,7 +145,8 @@ async function readState(
   const reported = (i: number) => answers.map(answer => quantity(answer?.[i])).filter(n => n !== undefined)
   const agreed = (values: bigint[]) => descending(values)[quorumOf(network) - 1]
   const baseFees = answers.map(answer => baseFeeOf(answer?.[1])).filter(n => n !== undefined)
-  // If a lie makes the bid too low, the bid is raised until it is mined; if too high, the money would be lost.
+  // A lie that makes the bid too low is repaired by raising the bid until it is mined. A bid too high would lose the
+  // money.
   const baseFee = agreed(baseFees)
   const tip = agreed(reported(2))
   const counts = descending(reported(4))
@@ -177,8 +174,8 @@ const SHARED_MS = 250
 const shared = new WeakMap<readonly Endpoint[], Map<Address, { at: number; state: Promise<WalletState> }>>()
 
 /**
- * The same, at most a quarter of a second old: one reading serves many requests. Only for decisions that are made again
- * before signing.
+ * The same, at most a quarter of a second old, so that one reading serves many requests. Use it only for decisions that
+ * are checked again before signing.
  */
 export async function sharedWalletState(
   network: Pick<Network, "endpoints">,
@@ -192,15 +189,15 @@ export async function sharedWalletState(
   const reading = { at: performance.now(), state: readWalletState(network, wallet, signal) }
   byWallet.set(wallet, reading)
   const forget = () => void (byWallet.get(wallet) === reading && byWallet.delete(wallet))
-  // A value that no endpoint reports now may be there in a moment.
+  // A value that no endpoint reports now may be available a moment later.
   reading.state.then(({ market, balance }) => (market && balance !== undefined ? undefined : forget()), forget)
   return reading.state
 }
 
 /**
- * Returns the endpoints whose report on a wallet can't be explained by lag: more transactions than were ever signed
- * (`nextNonce`) that the others don't report, or a balance or base fee more than twice another's. If two differ this
- * way, both are named.
+ * Returns the endpoints whose report on a wallet lag can't explain. Some report more transactions than were ever signed
+ * (`nextNonce`), which the rest do not. Others differ in balance or base fee by more than a factor of two. If two
+ * differ this way, both are named.
  */
 export function walletDissent({ words, agreedLatest }: WalletState, nextNonce: bigint): Set<number> {
   const ahead = words.filter(({ latest = 0n }) => latest > nextNonce && (agreedLatest ?? 0n) <= nextNonce)
@@ -229,7 +226,7 @@ function quantity(result: RpcResult | undefined): bigint | undefined {
   return typeof value === "string" && /^0x[0-9a-f]{1,64}$/i.test(value) ? BigInt(value) : undefined
 }
 
-/** A number that a contract returns; zero for anything else, such as from an address without code. */
+/** A number that a contract returns; zero for anything else, for example from an address without code. */
 const word = (result: RpcResult | undefined): bigint =>
   result?.ok && typeof result.value === "string" && result.value.length === 66 ? (quantity(result) ?? 0n) : 0n
 

@@ -1,4 +1,4 @@
-/** A key in AWS KMS. Credentials come from where AWS's own client looks for them: a role, a file, the environment. */
+/** A key in AWS KMS. Credentials come from the places where AWS's own client looks: a role, a file, the environment. */
 // I/O: asks the KMS.
 import { pipeline, Readable, Transform } from "node:stream"
 import { hexToBytes, keccak256 } from "viem"
@@ -38,7 +38,7 @@ export function awsKms(arn: string, endpoint?: string): Sign {
       ...(endpoint ? { endpoint } : {}),
       requestHandler: { connectionTimeout: CONNECT_MS },
     })
-    // Placed nearest to the connection: the client itself would read an answer of any length.
+    // Placed nearest to the connection, because the client itself would read an answer of any length.
     client.middlewareStack.add(
       next => async args => {
         const result = await next(args)
@@ -56,7 +56,7 @@ export function awsKms(arn: string, endpoint?: string): Sign {
     const { client, SignCommand } = await opened
     const command = new SignCommand({
       KeyId: arn,
-      // The Keccak hash goes in as it is: the API does not check which hash made a digest, and ECDSA signs any 32
+      // The Keccak hash is passed unchanged: the API does not check which hash made a digest, and ECDSA signs any 32
       // bytes.
       Message: hexToBytes(keccak256(bytes)),
       MessageType: "DIGEST",

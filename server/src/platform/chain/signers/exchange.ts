@@ -3,7 +3,7 @@
 import { AnswerTooLarge, boundedText } from "../../net/bounded-body.ts"
 import { SignerError } from "../signer.ts"
 
-/** The length of a list of some thousand keys. */
+/** The length of a list of a few thousand keys. */
 export const MAX_BYTES = 1024 * 1024
 
 /**
@@ -36,24 +36,24 @@ export async function exchange(
   return text
 }
 
-/** What undici hides behind "fetch failed". */
+/** The cause that undici hides behind "fetch failed". */
 function causeOf(error: unknown): string {
   const { code, message } = ((error as Error).cause ?? error) as NodeJS.ErrnoException
   return oneLine(code ?? message)
 }
 
-/** Removes these values from a text, and the words that they consist of. */
+/** Removes these values from a text, and also the words in them. */
 export const withoutSecrets = (text: string, secrets: readonly string[]): string =>
   secrets
     .flatMap(secret => [secret, ...secret.split(" ")])
     .filter(secret => secret.length > MIN_SECRET)
     .reduce((rest, secret) => rest.replaceAll(secret, "[secret]"), text)
 
-/** A shorter word is not secret, such as "Bearer". */
+/** A shorter word is not secret, for example "Bearer". */
 const MIN_SECRET = 8
 const MAX_CHARACTERS = 300
 
-/** A signer's words for the log: one line, and not long. */
+/** A signer's message for the log: one line, and short. */
 export const oneLine = (text: string): string =>
   text
     .replace(/[\p{Cc}\s]+/gu, " ")

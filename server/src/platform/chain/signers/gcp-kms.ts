@@ -1,6 +1,6 @@
 /**
  * A key in Google Cloud KMS, used through its REST API, because Google's client needs gRPC and 60 packages. Credentials
- * come from where Google's own libraries look for them (Application Default Credentials): a workload's identity, or a
+ * come from the places where Google's own libraries look (Application Default Credentials): a workload's identity, or a
  * file.
  */
 // I/O: asks the KMS.
@@ -26,10 +26,10 @@ export function gcpKms(name: string, endpoint = API): Sign {
     opened ??= open()
     const auth = await opened
     const token = await auth.getAccessToken()
-    // The algorithm is called EC_SIGN_SECP256K1_SHA256, and takes the digest as it is given: ECDSA signs any 32 bytes.
+    // The algorithm is called EC_SIGN_SECP256K1_SHA256, and takes any digest: ECDSA signs any 32 bytes.
     const body = { digest: { sha256: Buffer.from(hexToBytes(keccak256(bytes))).toString("base64") } }
     const text = await exchange(url, { body, headers: { authorization: `Bearer ${token}` } }, signal)
-    // No checksums of digest and signature: the signature itself is checked.
+    // Checksums of digest and signature are not used, because the signature itself is checked.
     return numbersOfDer(Buffer.from(signatureIn(text), "base64"))
   }
 }
@@ -39,7 +39,7 @@ function signatureIn(text: string): string {
     const { signature } = JSON.parse(text) as { signature?: unknown }
     if (typeof signature === "string") return signature
   } catch {
-    // Said below.
+    // The error below says what is wrong.
   }
   throw new SignerError("answered without a signature", { isWrong: true })
 }

@@ -1,6 +1,6 @@
 /**
- * Parses the names of keys that are kept elsewhere, as settings have them. Pure, except that it checks whether a
- * client's package is installed.
+ * Parses the names of keys that are kept outside the process, as settings have them. Pure, except that it checks
+ * whether a client's package is installed.
  */
 import { findPackageJSON } from "node:module"
 import { type Address, parseAddress } from "../hex.ts"

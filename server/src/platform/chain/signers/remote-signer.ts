@@ -1,4 +1,4 @@
-/** Signers whose key is elsewhere: in a KMS, or in a Web3Signer. */
+/** Signers whose key is outside the process: in a KMS, or in a Web3Signer. */
 // I/O: asks the signer.
 import { setTimeout as sleep } from "node:timers/promises"
 import { stringToHex } from "viem"
@@ -15,14 +15,14 @@ import { listKeys, web3Signer } from "./web3signer.ts"
 const TIMEOUT_MS = 10_000
 
 interface Options {
-  /** The address of a KMS's API, if it is not the provider's own. */
+  /** The address of a KMS's API, if it is not the provider's default. */
   endpoint?: string | undefined
   timeoutMs?: number
 }
 
 /**
- * Returns the signer of a wallet whose key is elsewhere. It answers within ten seconds, or throws a {@link
- * SignerError}.
+ * Returns the signer of a wallet whose key is outside the process. It answers within ten seconds, or throws a
+ * {@link SignerError}.
  */
 export function remoteSigner(key: RemoteKey, address: Address, options: Options = {}): Signer {
   const sign = key.kind === "web3signer" ? web3Signer(key.name, address) : kms(key, options)
@@ -32,7 +32,7 @@ export function remoteSigner(key: RemoteKey, address: Address, options: Options 
 const kms = ({ kind, name }: RemoteKey, { endpoint }: Options): Sign =>
   kind === "aws-kms" ? awsKms(name, endpoint) : gcpKms(name, endpoint)
 
-/** Finds the wallet of a KMS key, which only gives signatures: the one wallet that may have made two of them. */
+/** Finds the wallet of a KMS key, which only gives signatures: the only wallet that can have made two of them. */
 export async function walletOfKey(key: RemoteKey, signal: AbortSignal, options: Options = {}): Promise<Address> {
   if (key.kind === "web3signer") throw new Error("a Web3Signer lists its keys itself")
   const sign = signWith(kms(key, options), options.timeoutMs)
@@ -69,8 +69,8 @@ const signWith =
     within(signal => sign(bytes, signal), timeoutMs)(signal)
 
 /**
- * Adds a deadline that holds whatever the client does, and turns every failure into a {@link SignerError} without
- * control characters.
+ * Adds a deadline that holds whatever the client does. Turns every failure into a {@link SignerError} without control
+ * characters.
  */
 function within<T>(
   ask: (signal: AbortSignal) => Promise<T>,

@@ -1,4 +1,4 @@
-/** What each service that holds keys has to do. */
+/** What each service that holds keys must implement. */
 import type { Hex } from "viem"
 import type { SignatureNumbers } from "../signer.ts"
 
