@@ -24,7 +24,7 @@ export function actorOf(request: FastifyRequest, subject: Subject | undefined = 
   return apiKey && { kind: "api_key", id: apiKey.id, ...from }
 }
 
-/** What each transaction of the request needs to hold still. A token holds until it expires. */
+/** The credential that each transaction of the request checks again. A token is valid until it expires. */
 function credentialOf({ apiKey, sessionId }: FastifyRequest): Pick<Actor, "credential"> {
   if (apiKey?.hash !== undefined) return { credential: { key: { id: apiKey.id, hash: apiKey.hash } } }
   return sessionId === undefined ? {} : { credential: { sessionId } }

@@ -1,4 +1,4 @@
-/** Admits callers: finds out who they are, counts their requests, and refuses credentials that do not hold. */
+/** Admits callers: finds out who they are, counts their requests, and refuses invalid credentials. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify"
 import { ApiError } from "../errors.ts"
 import { checkScope, credentialOf, type Identities, isFrom } from "./authenticate.ts"
@@ -7,7 +7,7 @@ import { pathOf } from "./path.ts"
 import { linkCaller } from "./trace-requests.ts"
 import { whenReady } from "./when-ready.ts"
 
-/** A request whose body took longer is admitted again. Transactions read the credential in any case. */
+/** A request whose body took longer is admitted again. Transactions check the credential in any case. */
 const ADMITTED_MS = 1_000
 
 const STOPPING =
@@ -15,7 +15,7 @@ const STOPPING =
 
 /**
  * Finds out who is calling, counts the request against the caller's limits, and only then refuses invalid credentials.
- * Refuses what comes on open connections during a stop.
+ * During a stop, it refuses requests on open connections.
  */
 export function admitCallers(
   app: Pick<FastifyInstance, "addHook" | "after">,
@@ -23,15 +23,15 @@ export function admitCallers(
   { admit, isRefused }: Limiter,
   isStopping: () => boolean,
 ): void {
-  // A caller may take a minute to send its body, and lose its credential meanwhile. The first of these hooks: those that
-  // act on behalf of the caller follow.
+  // A caller may take a minute to send its body, and lose its credential meanwhile. This is the first of these hooks:
+  // later ones act on behalf of the caller.
   app.addHook("preHandler", (request, reply, done) => {
     if (reply.elapsedTime < ADMITTED_MS || !(request.subject ?? request.apiKey)) return done()
     return admitAgain(identities, request)
   })
   // Runs after CORS has written its headers, so that a page can read a 401 or a 429. Preflights end there.
   app.after(() => {
-    /** Whether the request continues; throws the error that it is refused with. */
+    /** Whether the request continues; throws the error that refuses it. */
     const admitted = (request: FastifyRequest, reply: FastifyReply): boolean | Promise<boolean> => {
       const { access } = request.routeOptions.config
       const credential = credentialOf(access, pathOf(request))
@@ -41,7 +41,8 @@ export function admitCallers(
         request.apiKey = caller.apiKey
         request.wallet = caller.wallet
         const subject = caller.subject && `${caller.subject.iss} ${caller.subject.sub}`
-        // From an address that is not the key's, a stolen one counts by that address: it must not use up the key's limit.
+        // From an address that the key does not allow, a stolen key counts by address: it must not use up the key's
+        // limit.
         const apiKey = caller.apiKey && isFrom(caller.apiKey, request.ip) ? caller.apiKey : undefined
         return whenReady(admit(request, reply, { subject, apiKey }), isAdmitted => {
           if (!isAdmitted) return false
@@ -60,13 +61,13 @@ export function admitCallers(
       if (isStopping() && pathOf(request) !== "/healthz") throw new ApiError("NOT_READY", undefined, STOPPING)
       const goesOn = admitted(request, reply)
       if (goesOn === true) done()
-      // When the promise resolves, Fastify continues by itself, unless the request was answered.
+      // Fastify continues when the promise resolves, unless the request was answered.
       return goesOn instanceof Promise ? goesOn : undefined
     })
   })
 }
 
-/** Refuses a request whose credential does not hold any more, or is another one's by now. */
+/** Refuses a request whose credential is no longer valid, or now belongs to someone else. */
 async function admitAgain(identities: Identities, request: FastifyRequest): Promise<void> {
   const credential = credentialOf(request.routeOptions.config.access, pathOf(request))
   const { refusal, apiKey, sessionId } = await identities.authenticate(credential, request.headers, false)

@@ -1,4 +1,4 @@
-/** For whom a console request is: the membership of the person, whose role must have the right that the route needs. */
+/** Finds the membership that a console request is for. The person's role must have the right that the route needs. */
 import type { FastifyRequest } from "fastify"
 import { holdMember } from "../actor.ts"
 import { checkFields } from "./authenticate.ts"
@@ -6,8 +6,8 @@ import { checkRight, isLimited, type Right } from "./rights.ts"
 import type { MerchantAccess } from "./route-access.ts"
 
 /**
- * Finds the membership that a person's request is for, and whether its role has the right that the route needs. Throws
- * `ROLE_REQUIRED`, `MERCHANT_REQUIRED`, `SIGNUP_CLOSED`.
+ * Finds the membership that a person's request is for, and checks that its role has the right that the route needs.
+ * Throws `ROLE_REQUIRED`, `MERCHANT_REQUIRED`, `SIGNUP_CLOSED`.
  */
 export async function admitMember(request: FastifyRequest, access: MerchantAccess): Promise<void> {
   const { apiKey, subject, sessionId } = request
@@ -17,7 +17,7 @@ export async function admitMember(request: FastifyRequest, access: MerchantAcces
     return
   }
   const member = await request.server.identities.memberOf(subject, { sessionId, merchantId: namedMerchant(request) })
-  // Up to the member's limit: the route counts under it.
+  // Allowed up to the member's limit, under which the route counts.
   const isCounted = access.isCounted && isLimited(member.role, access.right)
   if (!isCounted) checkRight(member, access.right)
   else if (!member.moneyPerDay) checkRight(member, access.right, " until an owner sets a limit a day for you")
@@ -28,14 +28,14 @@ export async function admitMember(request: FastifyRequest, access: MerchantAcces
   request.merchantId = merchantId
 }
 
-/** The merchant that a request names: a browser opens streams and files by itself, where it can send no header. */
+/** The merchant that a request names. A browser opens streams and files itself, and can send no header with them. */
 function namedMerchant({ method, headers, query }: FastifyRequest): string | undefined {
   const { merchant } = query as { merchant?: unknown }
   const named = headers["sluice-merchant"] ?? (method === "GET" || method === "HEAD" ? merchant : undefined)
   return named === undefined ? undefined : `${named}`
 }
 
-/** Throws `ROLE_REQUIRED` where a person's role does not have a right that only a part of the request needs. */
+/** Throws `ROLE_REQUIRED` if a person's role lacks a right that only a part of the request needs. */
 export function checkPart({ member }: Pick<FastifyRequest, "member">, right: Right): void {
   if (member) checkRight(member, right)
 }

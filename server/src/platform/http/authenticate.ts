@@ -1,4 +1,4 @@
-/** Which credential a request needs. The server's `Identities` find out who a credential belongs to. */
+/** Decides which credential a request needs. The server's `Identities` find out who a credential belongs to. */
 import type { IncomingHttpHeaders } from "node:http"
 import { isIP } from "node:net"
 import type { FastifyRequest } from "fastify"
@@ -9,11 +9,11 @@ import { addressRange } from "../net/public-address.ts"
 import type { Role, Scope } from "./rights.ts"
 import type { RouteAccess } from "./route-access.ts"
 
-/** The person that a bearer token or a session names. */
+/** The person that a bearer token or a session identifies. */
 export interface Subject {
   iss: string
   sub: string
-  /** The person's e-mail address, where the issuer has verified it. */
+  /** The person's e-mail address, if the issuer has verified it. */
   email?: string
 }
 
@@ -22,7 +22,7 @@ export interface Member {
   personId: string
   merchantId: string
   role: Role
-  /** Whole tokens that a member with the role support may decide about in a day, of each token. */
+  /** The most that a member with the role support may decide about in a day: whole tokens, of each token. */
   moneyPerDay?: number
 }
 
@@ -31,11 +31,11 @@ export interface ApiKey {
   id: string
   merchantId: string
   scopes: readonly Scope[]
-  /** CIDRs of which one must have the caller's address; null for any address. */
+  /** CIDRs, one of which must contain the caller's address; null for any address. */
   allowedIps: readonly string[] | null
-  /** Of the secret that the request carries: SHA-256 in hexadecimal. */
+  /** SHA-256 of the secret in the request, in hexadecimal. */
   hash?: string
-  /** Limits of requests that the operator set for the merchant, by bucket, in place of the settings. */
+  /** Request limits that the operator set for the merchant, by bucket, replacing the settings. */
   limits?: Readonly<Record<string, number>> | null
 }
 
@@ -43,7 +43,7 @@ declare module "fastify" {
   interface FastifyRequest {
     /** Set on `/api/console/*` once the token, or the cookie of a session, is verified. */
     subject: Subject | undefined
-    /** The session that the subject is known by, if not a token. */
+    /** The session that identified the subject, unless a token did. */
     sessionId: string | undefined
     /** Set once an API key that was required or sent is verified. */
     apiKey: ApiKey | undefined
@@ -62,7 +62,7 @@ declare module "fastify" {
  */
 export type Credential = "token" | "token or key" | "wallet" | "key" | "optional key" | "bearer key"
 
-/** Whose a path is that has no route: a stranger learns nothing there, and pages of other sites read nothing. */
+/** Who a path belongs to if it has no route. Strangers learn nothing there, and pages of other sites read nothing. */
 const areas: { path: RegExp; credential: Credential }[] = [
   { path: /^\/api\/console(\/|$)/, credential: "token or key" },
   { path: /^\/api\/subscriptions(?!\/(nonce|token)$)(\/|$)/, credential: "wallet" },
@@ -73,7 +73,7 @@ const areas: { path: RegExp; credential: Credential }[] = [
 
 const areaOf = memoize((path: string): Credential | undefined => areas.find(area => area.path.test(path))?.credential)
 
-/** The credential that a request needs: by its route's row, or by its path where no route matches; undefined for none. */
+/** The credential that a request needs: by its route's row, else by its path; undefined for none. */
 export function credentialOf(access: RouteAccess | undefined, path: string): Credential | undefined {
   if (access === undefined) return areaOf(path)
   if (access.by === "public" || access.by === "operator") return undefined
@@ -99,10 +99,10 @@ export function checkScope({ scopes }: ApiKey, access: RouteAccess | undefined):
   throw new ApiError("SCOPE_REQUIRED", undefined, `This request needs an API key with the scope ${names}.`)
 }
 
-/** The fields of the catalog that say who is paid, and which server gets the secrets of a bundle. */
+/** The catalog fields that decide who is paid, and which server gets the secrets of a bundle. */
 const GUARDED = ["splitId", "originUrl"]
 
-/** Throws `SCOPE_REQUIRED` where a key with the scope `catalog` alone sets a field that decides where money goes. */
+/** Throws `SCOPE_REQUIRED` if a key with only the scope `catalog` sets a field that decides where money goes. */
 export function checkFields({ scopes }: ApiKey, access: RouteAccess | undefined, body: unknown): void {
   if (!access || !("scope" in access) || access.scope !== "catalog" || scopes.includes("console")) return
   const named = GUARDED.find(name => typeof body === "object" && body !== null && Object.hasOwn(body, name))
@@ -120,14 +120,14 @@ export interface Caller {
 
 type Identified = Caller & { refusal?: unknown }
 
-/** The credential that an answer was asked for with: an API key, or a membership, with the session of a browser. */
+/** The credential that an answer was requested with: an API key, or a membership with the session of a browser. */
 export interface Watched {
   apiKey: ApiKey | undefined
   member: Member | undefined
   sessionId: string | undefined
 }
 
-/** Watches a credential while an answer lasts: `signal` is aborted when it holds no more. Close it with the answer. */
+/** Watches a credential while an answer lasts: `signal` aborts when it is revoked. Close it with the answer. */
 export interface Watch {
   signal: AbortSignal
   close(): void
@@ -136,9 +136,9 @@ export interface Watch {
 /** Answers the server's questions about callers. */
 export interface Identities {
   /**
-   * Finds out who is calling, without a promise where no credential has to be verified; never throws. `refusal` is the
-   * error that the request must be answered with after it was counted. `credential` is what the request needs.
-   * `isRefused`: the caller's address is over its limit.
+   * Finds out who is calling, without a promise if no credential has to be verified; never throws. `refusal` is the
+   * error that the request must get after it was counted. `credential` is what the request needs. `isRefused`: the
+   * caller's address is over its limit.
    */
   authenticate(
     credential: Credential | undefined,
@@ -146,11 +146,11 @@ export interface Identities {
     isRefused: boolean,
   ): Identified | Promise<Identified>
   /**
-   * The membership that a person's request is for, where `merchantId` is the one that it names. A person who was never a
-   * member of a merchant gets a new one by a token, and none by a session. Throws `MERCHANT_REQUIRED`, `SIGNUP_CLOSED`.
+   * The membership that a person's request is for; `merchantId` is the merchant that it names. A person who never was a
+   * member gets a new merchant with a token, but not with a session. Throws `MERCHANT_REQUIRED`, `SIGNUP_CLOSED`.
    */
   memberOf(subject: Subject, by: { sessionId: string | undefined; merchantId: string | undefined }): Promise<Member>
-  /** Watches the credential of an answer that lasts. */
+  /** Watches the credential of an answer that stays open. */
   watch(credential: Watched): Watch
 }
 
@@ -187,7 +187,7 @@ export const walletNeeded = () =>
 export const sessionNeeded = () =>
   new ApiError("UNAUTHORIZED", undefined, "You are signed out: this session has ended. Sign in again.")
 
-/** The refusal of a request with an `Authorization`, which decides, where an API key is needed. */
+/** The refusal of a request with an `Authorization`, which takes precedence, if an API key is needed. */
 export const keyAlone = () =>
   new ApiError(
     "UNAUTHORIZED",

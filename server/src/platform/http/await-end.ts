@@ -1,4 +1,4 @@
-/** Long-polls: a request waits until a state is what it waits for. All who wait for one state share its reads. */
+/** Long-polls: a request waits until a state has ended. Everyone who waits for one state shares its reads. */
 import type { FastifyReply, FastifyRequest } from "fastify"
 import type { Context } from "../context.ts"
 import { addressGroup } from "../limits/buckets.ts"
@@ -9,12 +9,12 @@ import type { Holder, Slots } from "./waiter-slots.ts"
 /** The longest wait that a caller may ask for, in seconds. */
 export const MAX_WAIT_S = 25
 
-/** How often a state that somebody waits for is read without a wake-up, in milliseconds. */
+/** How often a state that someone waits for is read without a wake-up, in milliseconds. */
 export const POLL_PAUSE_MS = 5_000
-/** More waits than the default limits let an address begin; a server that asks for many payers has raised them. */
+/** More waits than the default limits let an address start. A server that asks for many payers has raised them. */
 const MAX_BY_ADDRESS = 100
 
-/** Where a request of the API waits. */
+/** The waiting place of an API request. */
 export const polling = (ctx: Context, { ip }: Pick<FastifyRequest, "ip">) => ({
   places: waitsOf(ctx).polls,
   holder: { name: addressGroup(ip), most: MAX_BY_ADDRESS },
@@ -29,9 +29,9 @@ export interface Wait<T> {
 }
 
 /**
- * Returns a state once it `isOver`, after `waitS` seconds at the latest; sooner where no place is free, somebody else
- * needs the place, the caller has hung up, or the process stops. What it returns was read after the call, and for whoever
- * waited in vain, after the wait.
+ * Returns a state once it `isOver`, or after `waitS` seconds. It returns sooner if no place is free, another request
+ * needs the place, the caller has hung up, or the process stops. The returned state was read after the call, and after
+ * a wait in vain, after the wait.
  */
 export async function awaitEnd<T>(
   ctx: Pick<Context, "wakes" | "signal">,

@@ -1,8 +1,8 @@
 /**
- * The built documents (`web/dist/docs/current`), as files by their paths below `/docs`. Looked for again when the build has changed:
- * `script/server` builds it beside a service that already listens.
+ * The built documents (`web/dist/docs/current`), as files by their paths below `/docs`. They are looked up again when
+ * the build has changed: `script/server` builds them while the service already listens.
  */
-// I/O: lists the build's files once, and reads a file at each request, as all together have some 10 MB.
+// I/O: lists the build's files once, and reads a file at each request, because all of them take about 10 MB.
 import { hash } from "node:crypto"
 import { readdir, readFile, realpath } from "node:fs/promises"
 import { extname, join } from "node:path"
@@ -10,11 +10,11 @@ import { extname, join } from "node:path"
 /** A file of the site, with its headers. */
 export interface SiteFile {
   headers: Record<string, string>
-  /** Reads it, compressed where the caller takes Brotli and the build has such a copy. */
+  /** Reads it, compressed if the caller accepts Brotli and the build has such a copy. */
   read(takesBrotli: boolean): Promise<{ body: Buffer; encoding?: "br" }>
 }
 
-/** Answers the file at a path of the site such as `/docs/merchants/escrow/`; undefined where there is none, or no build. */
+/** Returns the file at a path of the site such as `/docs/merchants/escrow/`; undefined for no file or no build. */
 export type ReadSite = (path: string) => Promise<SiteFile | undefined>
 
 const BUILD = new URL("../../../../web/dist/docs/current", import.meta.url).pathname
@@ -29,11 +29,11 @@ const types: Record<string, string> = {
   ".png": "image/png",
   ".svg": "image/svg+xml",
 }
-/** Nothing inline and nothing from elsewhere. The search is WebAssembly, which needs a word of its own. */
+/** Nothing inline and nothing from other origins. The search is WebAssembly, which needs a keyword of its own. */
 const POLICY =
   "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; worker-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-/** Opens the builds at a folder that is a link, or in a package the build itself. */
+/** Opens the builds at a folder, which is a link, or in a package the build itself. */
 export function openSite(folder = BUILD): ReadSite {
   let known: { path: string; names: Promise<ReadonlySet<string>> } | undefined
   return async path => {

@@ -3,14 +3,14 @@ import { randomUUID } from "node:crypto"
 import type { Socket } from "node:net"
 import { type ErrorCode, errorTable } from "../errors.ts"
 
-/** Messages for Node's codes of such errors, and one of our own. All other codes mean that the bytes are not HTTP. */
+/** Messages for Node's codes of such errors, and one of ours. All other codes mean that the bytes are not HTTP. */
 const words: Record<string, string> = {
   HPE_HEADER_OVERFLOW: "The URL and the headers are too large: 16 KB is the most.",
   ERR_HTTP_REQUEST_TIMEOUT: "The request was not finished in time. Send it again.",
   CONNECT: "This server is no proxy: it opens no tunnel.",
 }
 
-/** Answers in the form of every error, and closes the connection: the bytes that follow can't be parsed. */
+/** Answers in the form of every error, and closes the connection, because the bytes that follow can't be parsed. */
 export function refuseBroken(error: Error & { code?: string }, socket: Socket): void {
   if (error.code === "ECONNRESET" || !socket.writable) {
     socket.destroy()

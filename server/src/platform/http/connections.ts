@@ -1,7 +1,7 @@
 /**
  * Limits the memory that callers can make the HTTP server hold. A connection is served one request at a time, and only
- * a few more may be pipelined. Requests and answers each hold a fixed number of bytes in total, whoever the callers are
- * and however many connections there are (`held-connections.ts`).
+ * a few more may be pipelined. All requests together, and all answers together, hold a fixed number of bytes, for any
+ * number of callers and connections (`held-connections.ts`).
  */
 import {
   createServer,
@@ -23,27 +23,27 @@ import {
 import { joinedParts } from "./joined-parts.ts"
 
 /**
- * What a connection may hold that no budget counts, with a wide margin. Node keeps headers from the first one on: 6 KB
- * of the smallest headers are 80 KB of strings (measured), and 3,900 connections with such headers ended a process of
- * 256 MB.
+ * The bytes that a connection may hold outside any budget, with a wide margin. Node keeps headers as soon as they
+ * arrive: 6 KB of the smallest headers are 80 KB of strings. Measured: 3,900 connections with such headers ended a
+ * process of 256 MB.
  */
 const CONNECTION_BYTES = 256 * 1024
 const MAX_CONNECTIONS = 4_000
 
 /**
- * How many connections a process may hold, by the size to which its heap may grow: 1,408 with
- * `--max-old-space-size=256`, which lets V8 grow it to 352 MB; 4,000 from a gigabyte on.
+ * How many connections a process may hold, by the size to which its heap may grow. With `--max-old-space-size=256`, V8
+ * may grow it to 352 MB, which gives 1,408 connections; a gigabyte or more gives 4,000.
  */
 export function connectionsFor(heapBytes: number): number {
   return Math.min(MAX_CONNECTIONS, Math.floor(heapBytes / CONNECTION_BYTES))
 }
 
 /**
- * An idle connection holds about 10 KB. Clients that pipeline at all send few requests ahead (undici ten, by a
- * setting). 64 MB of answers are about thirty thousand of the usual size, or sixty downloads at once. 32 MB of requests
- * are 8 KB for each connection: to exceed that, one connection must hold more than any usual request does. Two minutes,
- * because a socket counts as read only when its buffer of 4 MB has emptied by a third: with 20 seconds, a steady reader
- * at 20 KB/s was cut off (measured).
+ * An idle connection holds about 10 KB. Clients that pipeline at all send few requests ahead (undici ten, if
+ * configured). 64 MB of answers are about thirty thousand of the usual size, or sixty downloads at the same time. 32 MB
+ * of requests are 8 KB for each connection: to exceed that, one connection must hold more than any usual request does.
+ * The limit for stalled callers is two minutes, because a socket counts as read only when its 4 MB buffer has emptied
+ * by a third. With 20 seconds, a steady reader at 20 KB/s was cut off (measured).
  */
 export const defaultBounds: Bounds = {
   connections: connectionsFor(getHeapStatistics().heap_size_limit),
@@ -64,13 +64,13 @@ export const REQUEST_TIMEOUT_MS = 60_000
 /** How long a connection may be idle between two requests, in milliseconds; longer than the 60 s of common proxies. */
 export const KEEP_ALIVE_MS = 72_000
 /**
- * What one waiting request may hold: its headers (16 KB at most), the first part of its body, and the objects around
- * them.
+ * The bytes that one waiting request may hold: its headers (16 KB at most), the first part of its body, and their
+ * objects.
  */
 const WAITING_BYTES = 24 * 1024
 /**
- * What a body of unknown length counts as until it has arrived: most bodies are small, and the largest is four times
- * this size.
+ * The size counted for a body of unknown length until it has arrived. Most bodies are small, and the largest is four
+ * times this size.
  */
 const CHUNKED_BYTES = 64 * 1024
 /** Parts of a body up to this size, in bytes, are joined with the next parts of the same read. */
@@ -85,21 +85,21 @@ export interface Connections {
   /** Counts `bytes` as held for this answer until it is sent or its connection is closed. */
   hold(response: ServerResponse, bytes: number): void
   /**
-   * Calls `end`, which answers bytes that are not HTTP, or a request that is late, and ends their connection, when it
-   * is their turn: after the answers to the requests that are complete. Until then nothing is read. If they belong to a
-   * request whose answer has begun, or was sent, the connection is closed at once: no request gets two answers.
+   * Calls `end` when it is its turn: after the answers to the complete requests. `end` answers bytes that are not HTTP,
+   * or a late request, and closes the connection. Until then nothing is read. If the bytes belong to a request whose
+   * answer has started or was sent, the connection is closed immediately: no request gets two answers.
    */
   endInTurn(socket: Socket, end: () => void): void
-  /** Gives open connections `closingMs` to finish, then closes them. Call it when the server begins to close. */
+  /** Gives open connections `closingMs` to finish, then closes them. Call it when the server starts to close. */
   close(): void
 }
 
-/** Limited connections; `dropped` is called for each connection that a limit closed, with its peer's address. */
+/** Limited connections. `dropped` is called for each connection that a limit closed, with its peer's address. */
 export function boundedConnections(dropped: Dropped, bounds: Bounds = defaultBounds): Connections {
   const held = heldConnections(bounds, dropped)
   const timedOut = (socket: Socket) => {
     const running = held.of(socket)?.running
-    // If nothing waits to be read, the server itself is still working: on a long-poll, or on the next part of a
+    // If nothing waits to be read, the server itself is still working, on a long-poll or on the next part of a
     // download.
     if (running && socket.writableLength === 0) return
     if (running) held.drop(socket, "stalled")
@@ -109,7 +109,7 @@ export function boundedConnections(dropped: Dropped, bounds: Bounds = defaultBou
     open: (listener, options) => {
       const inTurn = oneAtATime(listener, held, bounds)
       const server = createServer(
-        // Node would answer a request without a Host itself, uncounted. So the listener refuses it.
+        // Node would answer a request without a Host itself, uncounted. So the listener refuses it instead.
         { ...options, requireHostHeader: false, IncomingMessage: JoinedRequest },
         inTurn,
       )
@@ -145,14 +145,14 @@ export function boundedConnections(dropped: Dropped, bounds: Bounds = defaultBou
 }
 
 /**
- * Calls `end` after the requests that are complete now, and pauses the socket until then: Node would read and refuse
- * bytes for as long as they come. It also resumes the socket for a body that is being read; so this is called again.
+ * Calls `end` after the requests that are complete now, and pauses the socket until then. Otherwise Node would read and
+ * refuse bytes as long as they arrive. It also resumes the socket for a body that is being read, so it is called again.
  */
 function endAfter(connection: Connection, socket: Socket, end: () => void): void {
   connection.waiting = connection.waiting.filter(([request]) => request.complete)
   connection.end ??= () => {
     end()
-    // The close of the caller's side is read like anything else. Other bytes end the connection.
+    // The close of the caller's side is read like other bytes. Any other bytes end the connection.
     socket.resume()
   }
   socket.pause()
@@ -160,8 +160,8 @@ function endAfter(connection: Connection, socket: Socket, end: () => void): void
 
 /**
  * Refuses a CONNECT like bytes that are not HTTP, after the answers before it. Without a listener Node destroys the
- * socket, with those answers. For a listener it detaches the socket: it parses nothing more, and the answers that are
- * still being sent get neither its drain nor its timeout.
+ * socket, and those answers with it. With one it detaches the socket and parses nothing more. The answers that are
+ * still being sent then get neither its drain nor its timeout.
  */
 function refuseConnect(server: Server, held: HeldConnections, socket: Socket, timedOut: (socket: Socket) => void) {
   socket.on("drain", () => held.of(socket)?.running?.emit("drain"))
@@ -172,7 +172,7 @@ function refuseConnect(server: Server, held: HeldConnections, socket: Socket, ti
 }
 
 /**
- * A request whose body has few parts, however it was sent. Anyone may send 64 KB in chunks of one byte: that held 8 MB,
+ * A request whose body has few parts, however it was sent. Anyone may send 64 KB in chunks of one byte. That held 8 MB,
  * and 500 such connections ended a process of 256 MB.
  */
 class JoinedRequest extends IncomingMessage {
@@ -186,7 +186,7 @@ class JoinedRequest extends IncomingMessage {
     return this.joinSoon() && more
   }
 
-  /** Passes the parts on after everything that has arrived is parsed. A tick would run after each part. */
+  /** Passes the parts on after everything that has arrived is parsed. With `nextTick` it would run after each part. */
   private joinSoon(): true {
     if (!this.isScheduled)
       setImmediate(() => {
@@ -204,9 +204,7 @@ class JoinedRequest extends IncomingMessage {
   }
 }
 
-/**
- * Calls `listener` with one request of each connection at a time; the next ones of that connection wait for their turn.
- */
+/** Calls `listener` with one request of each connection at a time; the next requests wait for their turn. */
 function oneAtATime(listener: RequestListener, held: HeldConnections, bounds: Bounds): RequestListener {
   function run(connection: Connection, request: IncomingMessage, response: ServerResponse): void {
     const { socket } = request
@@ -230,15 +228,15 @@ function oneAtATime(listener: RequestListener, held: HeldConnections, bounds: Bo
       if (connection.running === response) held.holdRequest(socket, -bodyBytes)
     })
     held.holdRequest(socket, bodyBytes)
-    // Unless its own body is what no longer fits.
+    // Skipped if this request's own body exceeds the limit.
     if (held.of(socket)) listener(request, response)
   }
 
   return (request, response) => {
     const { socket } = request
     const connection = held.of(socket)
-    // The connection was closed by us or by the caller; Node still parses what had arrived. Or it ends, since this
-    // request came too late.
+    // Either we or the caller closed the connection, and Node still parses the bytes that had arrived. Or the
+    // connection is ending, and this request came too late.
     if (!connection || connection.end) return
     if (!connection.running) run(connection, request, response)
     else if (connection.waiting.length >= bounds.pipelined) held.drop(socket, "pipelined")

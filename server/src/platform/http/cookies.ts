@@ -1,8 +1,8 @@
 /** Cookies as browsers send and store them (RFC 6265). Pure. */
 
 /**
- * The value of the cookie with this name; undefined where it was not sent. Sent twice it is empty, which no valid value
- * is: another site of the same domain may have added one.
+ * The value of the cookie with this name; undefined if it was not sent. If it was sent twice, the value is empty, which
+ * is never valid: another site of the same domain may have added one.
  */
 export function cookieIn(header: string | undefined, name: string): string | undefined {
   const values = (header ?? "").split(";").flatMap(pair => {
@@ -21,6 +21,6 @@ interface Cookie {
   maxAgeS: number
 }
 
-/** A `Set-Cookie` header of a cookie that no script reads, for this host alone. */
+/** A `Set-Cookie` header of a cookie that no script reads, for this host only. */
 export const setCookie = ({ name, value, isSecure, sameSite, maxAgeS }: Cookie): string =>
   `${name}=${value}; Path=/; Max-Age=${maxAgeS};${isSecure ? " Secure;" : ""} HttpOnly; SameSite=${sameSite}`

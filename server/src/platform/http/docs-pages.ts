@@ -1,6 +1,6 @@
 /**
- * What is under /docs: the documents' site, once it is built, and of this version's API a page to try it, its document and its errors.
- * The latter are rendered once, at their first request, and then served from memory.
+ * The pages under /docs: the documents' site, once it is built, and the pages of this version's API. These are a page
+ * to try it, its document and its errors. They are rendered once, at their first request, and then served from memory.
  */
 import { hash } from "node:crypto"
 import { readdirSync } from "node:fs"
@@ -18,21 +18,22 @@ interface Page {
 }
 
 const TITLE = "Sluice API"
-/** As on all pages: nothing from elsewhere, and nothing inline. */
+/** As on all pages: nothing from other origins, and nothing inline. */
 const POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
 const NOT_MODIFIED = 304
 /** The page that tries the API. */
 const TRY = "/docs/try"
-/** The errors on the site. An error leads to `/docs/errors#CODE`, and browsers keep the code over a redirect. */
+/** The errors on the site. An error links to `/docs/errors#CODE`, and browsers keep the code over a redirect. */
 const ERRORS = "/docs/developers/errors/"
-/** An empty picture: the plugin's own is its maker's logo, and without one browsers ask for `/favicon.ico`. */
+/** An empty icon. The plugin's own is its maker's logo, and without one browsers ask for `/favicon.ico`. */
 const NO_ICON = '<link rel="icon" href="data:,">'
 
 /**
- * Adds `/docs`, which is the site, or the page to try the API while there is no site; that page as `/docs/try`, the document as `/docs/json` and `/docs/yaml`, and the list of errors as `/docs/errors`. `documentOf` is called once, and again if
- * the rendering failed. All answers share one copy of each page: about 3 MB in all, whatever the number of requests. Each
- * is rendered for whoever asks for it: the YAML alone takes two thirds of the time of all, and hardly anybody asks.
+ * Adds `/docs`: the site, or the page to try the API while there is no site. Adds that page as `/docs/try`, the
+ * document as `/docs/json` and `/docs/yaml`, and the list of errors as `/docs/errors`. `documentOf` is called once, and
+ * again if the rendering failed. All answers share one copy of each page: about 3 MB in all. Each is rendered when it
+ * is first requested: the YAML takes two thirds of the time, and is rarely requested.
  */
 export function docsPages(app: Server, documentOf: () => object, readSite: ReadSite = openSite()): void {
   let opened: Promise<Renderer> | undefined
@@ -43,7 +44,7 @@ export function docsPages(app: Server, documentOf: () => object, readSite: ReadS
     if (file) return await sendFile(request, reply, file)
     if (await readSite(`${path}/`)) return reply.redirect(`${path}/`)
     opened ??= openRenderer(documentOf()).catch(error => {
-      // The next request tries again.
+      // The next request will try again.
       opened = undefined
       throw error
     })
@@ -63,10 +64,10 @@ async function sendFile(request: FastifyRequest, reply: FastifyReply, file: Site
   return (encoding ? reply.header("content-encoding", encoding) : reply).send(body)
 }
 
-/** Answers the page at a path; undefined where there is none. */
+/** Returns the page at a path; undefined if there is none. */
 type Renderer = (url: string) => Promise<Page | undefined>
 
-/** Opens the plugin, on a server of its own that never listens. */
+/** Starts the plugin, on a server of its own that never listens. */
 async function openRenderer(document: object): Promise<Renderer> {
   const { default: swaggerUi } = await import("@fastify/swagger-ui")
   const app = Fastify()
@@ -109,7 +110,7 @@ function pageOf(type: string, body: Buffer): Page {
   }
 }
 
-/** Every error with its status and what to do about it, in the look of the plugin's page. */
+/** Every error with its status and what to do about it, in the style of the plugin's page. */
 function errorsPage(): string {
   const escapes: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" }
   const words = (text: string) =>

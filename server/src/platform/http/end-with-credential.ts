@@ -1,10 +1,10 @@
-/** Answers that last end with the credential that they were asked for with. */
+/** Ends long-lived answers when the credential that they were requested with becomes invalid. */
 import type { FastifyReply, FastifyRequest } from "fastify"
 import type { Context } from "../context.ts"
 
 /**
- * Disconnects the caller of an answer that is being sent, within two seconds, when the API key or session of its request is revoked or its person
- * loses the role; within thirty where no notification comes. Does nothing for a request without either.
+ * Disconnects the caller of an answer in progress when its API key or session is revoked, or its person loses the role.
+ * It takes at most two seconds, or thirty if no notification arrives. A request with neither credential is left alone.
  */
 export function endWithCredential(
   { log }: Pick<Context, "log">,

@@ -2,9 +2,9 @@
 import type { ServerResponse } from "node:http"
 
 /**
- * Returns a signal that aborts when the caller's connection is closed, at once if it already is. If a caller
- * disconnects while something else is awaited, "close" is emitted before anybody listens. Listening alone misses it:
- * such calls held an origin's connections until it answered.
+ * Returns a signal that aborts when the caller's connection is closed, or immediately if it is closed already. If a
+ * caller disconnects while something else is awaited, "close" is emitted before anybody listens. Code that only listens
+ * misses it: such calls held an origin's connections until it answered.
  */
 export function goneSignal(raw: ServerResponse): AbortSignal {
   const gone = new AbortController()

@@ -1,9 +1,10 @@
 /**
  * `/healthz`: the process answers. `/readyz`: requests may be sent to it. `/metrics`: for requests with the token.
  *
- * A process is ready while the database answers it, its machine's clock is right and it is not stopping: with the database
- * it can serve status, access and pages, whatever else fails. A worker that stopped, or endpoints that are gone, are so for every process, and so is a full disk of the database. If they
- * made processes unready, a load balancer would take away all of them at once, and what they still serve.
+ * A process is ready while the database answers it, its machine's clock is right and it is not stopping. With the
+ * database it can serve status, access and pages. A stopped worker, missing endpoints and a full database disk affect
+ * every process. If they made processes unready, a load balancer would remove them all, with everything that they still
+ * serve.
  */
 import { createHash, timingSafeEqual } from "node:crypto"
 import { sql } from "kysely"
@@ -14,20 +15,20 @@ import { ApiError } from "../errors.ts"
 import { registry } from "../metrics.ts"
 import type { Server } from "./server.ts"
 
-/** How long one answer of the database is shared by all callers. */
+/** How long all callers share one answer of the database. */
 const SHARED_MS = 1_000
-/** The deadline of both questions to the database, which are asked together: probes give up after a few seconds. */
+/** The deadline of both questions to the database, which run together: probes give up after a few seconds. */
 const DEADLINE_MS = 1_000
-/** The time between two trials of a write, after one that failed too, and how long one may take before it is late. */
+/** The time between two test writes after a failed one, and the time after which one counts as late. */
 const WRITTEN_MS = 10_000
 const UNWRITTEN_MS = 1_000
 const WRITE_DEADLINE_MS = 5_000
-/** The alarm that stands for those that can't be read: a migration has locked their tables, for example. */
+/** The alarm in place of those that can't be read, for example because a migration has locked their tables. */
 const UNREAD = "the database does not say in time what else needs attention"
 
 /**
- * Adds the routes. `alarmsNow` returns what needs a person. Once `draining` is aborted, `/readyz` says that the process
- * is stopping.
+ * Adds the routes. `alarmsNow` returns what needs a person. Once `draining` is aborted, `/readyz` reports that the
+ * process is stopping.
  */
 export function healthRoutes(
   app: Server,
@@ -97,7 +98,7 @@ export function healthRoutes(
 }
 
 interface State {
-  /** Why no request may be sent to this process, as a clause. */
+  /** Why this process should get no requests, as a clause. */
   fault?: string
   /** What needs a person, as sentences. */
   alarms: string[]
@@ -122,14 +123,14 @@ function stateReader(ctx: Context, alarmsNow: () => Promise<string[]>, draining:
     const first = unwritable === undefined ? [] : [unwritable]
     if (typeof alarms === "string") return { alarms: [...first, ...last, UNREAD] }
     last = alarms
-    // The checks of this process say the same in the same words.
+    // The checks of this process use the same sentences.
     return { alarms: [...new Set([...first, ...alarms])] }
   }
 }
 
 /**
- * Returns a function that says why the database takes no writes, as of the last trial that is over. Who begins one waits
- * for it a second at most, since a write takes as long as the disk.
+ * Returns a function that says why the database accepts no writes, as of the last finished test write. A write takes as
+ * long as the disk, so the caller that starts one waits at most a second.
  */
 function writeReader(ctx: Context): () => Promise<string | undefined> {
   let fault: string | undefined
@@ -160,14 +161,14 @@ function writeReader(ctx: Context): () => Promise<string | undefined> {
 }
 
 /**
- * Anyone may ask, without a limit. So all who ask within a second share one question to the database, and none is asked
- * while an earlier one is open.
+ * Anyone may ask, without a limit. So all who ask within a second share one question to the database. A new question
+ * waits until the previous one has ended.
  */
 function shared<T>(ctx: Context, ask: () => Promise<T>): () => Promise<T> {
   let asked: { at: number; isOpen: boolean; answer: Promise<T> } | undefined
   return () => {
     const at = ctx.now().getTime()
-    // Also asked again when the clock was set back.
+    // Also asked again if the clock was set back.
     if (asked && (asked.isOpen || Math.abs(at - asked.at) < SHARED_MS)) return asked.answer
     const fresh = { at, isOpen: true, answer: ask() }
     const close = () => {

@@ -1,7 +1,7 @@
 /**
- * The open connections and what each holds in memory. Above a limit one connection is closed: the one that holds most
- * (requests), the one whose caller has read nothing for longest (answers), or the one that has been idle for longest
- * (connections).
+ * The open connections and what each holds in memory. Above a limit one connection is closed. For requests it is the
+ * one that holds most. For answers it is the one whose caller has read nothing for longest. For connections it is the
+ * one that has been idle for longest.
  */
 import type { IncomingMessage, ServerResponse } from "node:http"
 import type { Socket } from "node:net"
@@ -20,8 +20,8 @@ export interface Bounds {
   /** The most bytes of one body. */
   bodyBytes: number
   /**
-   * How long a caller may read nothing of its answer, or send nothing, before its connection is closed; in
-   * milliseconds.
+   * How long, in milliseconds, a caller may read nothing of its answer, or send nothing, before its connection is
+   * closed.
    */
   stalledMs: number
   /** How long connections have to finish once the server closes; in milliseconds. */
@@ -38,14 +38,14 @@ export interface Connection {
   /** The request that is being answered; without one the connection is idle. */
   running: ServerResponse | undefined
   waiting: [IncomingMessage, ServerResponse][]
-  /** The last request, where it was answered before all of it had arrived. */
+  /** The last request, if it was answered before all of it had arrived. */
   unfinished?: IncomingMessage | undefined
-  /** What ends the connection once its requests are answered: what followed them is not HTTP, or is late. */
+  /** Ends the connection once its requests are answered, because the bytes after them are not HTTP, or are late. */
   end?: () => void
 }
 
 export interface HeldConnections {
-  /** Undefined for a connection that was closed by us or by the caller. */
+  /** Undefined for a connection that we or the caller closed. */
   of(socket: Socket): Connection | undefined
   all(): Iterable<Socket>
   /** Adds a new connection. It is idle. */
@@ -62,30 +62,32 @@ export interface HeldConnections {
   drop(socket: Socket, reason: DropReason): void
 }
 
-/** Connections that were closed to make room for others. */
+/** Connections that were closed to make room for new ones. */
 const madeRoom = new WeakSet<Socket>()
 
-/** Whether a connection was closed to make room for others, which is not its caller's doing. */
+/** Whether a connection was closed to make room for a new one, which is not its caller's fault. */
 export const hasMadeRoom = (socket: Socket): boolean => madeRoom.has(socket)
 
-/** Connections whose callers have paid for what they wait for. */
+/** Connections whose callers have paid for the answer that they wait for. */
 const paid = new WeakSet<Socket>()
 
-/** Lets a connection make room for no other one until its answer is complete. */
+/** Keeps a connection from being closed for a new one until its answer is complete. */
 export const keepOpen = (socket: Socket): void => void paid.add(socket)
 
-/** The first that may make room. Connections cost nothing: some thousand of them must not end what somebody has paid for. */
+/**
+ * The first that may be closed. Connections are free to open: many of them must not end an answer that was paid for.
+ */
 const firstUnpaid = (sockets: Iterable<Socket>): Socket | undefined => {
   for (const socket of sockets) if (!paid.has(socket)) return socket
   return undefined
 }
 
-/** Opens the record, without connections. */
+/** Creates the record, without connections. */
 export function heldConnections(bounds: Bounds, dropped: Dropped): HeldConnections {
   const connections = new Map<Socket, Connection>()
   /** In the order in which they became idle. */
   const idle = new Set<Socket>()
-  /** In the order in which their requests began. */
+  /** In the order in which their requests started. */
   const running = new Set<Socket>()
   /** Bytes of answers, in the order in which their callers last read. */
   const answers = heldBytes()
@@ -98,7 +100,7 @@ export function heldConnections(bounds: Bounds, dropped: Dropped): HeldConnectio
     socket.on("drain", () => answers.moveToEnd(socket))
     if (connections.size <= bounds.connections) return
     const [longestIdle] = idle
-    // The longest running request is a waiting page or long-poll. Its client reconnects: 1,400 kept everybody out.
+    // The longest running request is a waiting page or long-poll. Its client reconnects: 1,400 kept others out.
     const busy = () => firstUnpaid(answers.sockets()) ?? requests.largest() ?? firstUnpaid(running)
     drop((longestIdle === socket ? busy() : longestIdle) ?? socket, "too_many")
   }
@@ -151,24 +153,24 @@ export function heldConnections(bounds: Bounds, dropped: Dropped): HeldConnectio
 }
 
 /**
- * Stops the parsing of what has arrived. Node destroys a socket but continues with the 64 KB that it had read, about
- * 1,200 requests, and keeps all of them until the event loop closes the socket: 100 such connections at once held 250
- * MB and ended a process. Returning 2, as for a connection that changes its protocol, makes llhttp stop after the
- * headers. Node has no public way to do this; without `onIncoming` only the memory differs.
+ * Stops the parsing of bytes that have arrived. Node destroys a socket but parses on: 64 KB that it had read are about
+ * 1,200 requests. It keeps them until the event loop closes the socket: 100 such connections held 250 MB and ended a
+ * process. Returning 2, as for a protocol upgrade, makes llhttp stop after the headers. Node has no public way to do
+ * this; without `onIncoming` only the memory differs.
  */
 function stopParsing(socket: Socket): void {
   const { parser } = socket as Socket & { parser?: { onIncoming?: unknown } | null }
   if (parser?.onIncoming) parser.onIncoming = () => 2
 }
 
-/** Bytes that connections hold, in the order in which they began to hold them, or last read. */
+/** Bytes that connections hold, in the order in which they started to hold them, or last read. */
 function heldBytes() {
   const held = new Map<Socket, number>()
   let total = 0
   return {
     total: () => total,
     sockets: () => held.keys(),
-    /** A connection that is already in the order keeps its place: asking for more is not reading. */
+    /** A connection that is already in the order keeps its place, because asking for more is not reading. */
     add: (socket: Socket, bytes: number) => {
       if (bytes === 0) return
       held.set(socket, (held.get(socket) ?? 0) + bytes)

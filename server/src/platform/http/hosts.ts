@@ -1,8 +1,8 @@
-/** Which names of this machine a request may give as its Host. Pure. */
+/** Which names of this machine a request may use as its Host. Pure. */
 
 /**
- * Whether a Host header names this machine by a name that always means this machine. Any other name can be another
- * site's: its owner lets it point here after a browser has loaded a page from it, and the browser then takes this
+ * Whether a Host header names this machine by a name that always means this machine. Any other name can belong to
+ * another site: after a browser has loaded a page from it, its owner can point it here. The browser then takes this
  * service for that site (DNS rebinding).
  */
 export const isLoopbackHost = (host: string | undefined): boolean =>

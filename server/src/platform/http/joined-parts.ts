@@ -1,12 +1,12 @@
 /**
- * Joins the parts of a stream: Node makes a Buffer of 114 bytes (measured) for each chunk that it parses, and a chunk
+ * Joins the parts of a stream. Node creates a Buffer of 114 bytes (measured) for each chunk that it parses, and a chunk
  * may be one byte.
  */
 
 export interface JoinedParts {
   /**
-   * Copies a part behind those before it. Returns false, and copies nothing, where they must be taken first or the part
-   * is too large.
+   * Appends a copy of a part. Returns false, and copies nothing, if the parts must be taken first or the part is too
+   * large.
    */
   add(part: Uint8Array): boolean
   /** Returns what was added since the last call; undefined for nothing. */
@@ -14,7 +14,7 @@ export interface JoinedParts {
 }
 
 /**
- * Joins parts in blocks of `blockBytes`. After a take, the same block is filled further: with a new block for each
+ * Joins parts in blocks of `blockBytes`. After a take, the same block is filled further. With a new block for each
  * read, a stream of single bytes would hold a block for each byte.
  *
  *     const parts = joinedParts(4)

@@ -1,6 +1,6 @@
 /**
- * Parses JSON bodies once and strictly: numbers keep their text, and values that a database, a double or a prototype
- * can't hold are refused. Free JSON is stored, served and signed, and nobody would see that it has other digits.
+ * Parses JSON bodies once and strictly. Numbers keep their text, and values that a database, a double or a prototype
+ * can't hold are refused. Free JSON is stored, served and signed, and nobody would notice that its digits changed.
  */
 import { invalid } from "../errors.ts"
 
@@ -8,7 +8,7 @@ import { invalid } from "../errors.ts"
 const written = new WeakMap<object, Record<string, string>>()
 
 /**
- * The number or string at `holder[key]` as the caller wrote it, undefined for anything else.
+ * The number or string at `holder[key]` as the caller wrote it; undefined for anything else.
  *
  * @example asWritten(parseJson('{"price":1.10}'), "price") // "1.10"
  */
@@ -19,28 +19,28 @@ export function asWritten(holder: object, key: string): string | undefined {
 
 /**
  * Levels of objects and lists. Far below the depth at which recursion over a body fails: at about 2,000 levels the
- * parser still works, but the code after it overflows the stack.
+ * parser still works, but later code overflows the stack.
  */
 const MAX_DEPTH = 100
 
-/** Text that Postgres can't store: NUL (22021) and lone surrogates (22P05). */
+/** Whether Postgres can store a text: it rejects NUL (22021) and lone surrogates (22P05). */
 export const isStorable = (text: string): boolean => !text.includes("\0") && text.isWellFormed()
 
 /** The fault of such text, as a clause about its field. */
 export const NOT_STORABLE = "contains a NUL character or half of a surrogate pair; remove it"
 
-/** The most characters of a number without an exponent whose digits a double always keeps. */
+/** The most characters of a number without an exponent that a double always keeps exactly. */
 const SAFE_CHARACTERS = 15
 /** A double's own exponent has at most three digits. */
 const NUMBER = /^-?(\d+)(?:\.(\d+))?(?:e([+-]?\d{1,5}))?$/i
 
-/** The significant digits of a decimal number, and the power of ten of the last one: equal for equal numbers. */
+/** The significant digits of a decimal number, and the power of ten of the last digit: equal for equal numbers. */
 function digitsOf(decimal: string): string | undefined {
   const parts = NUMBER.exec(decimal)
   if (!parts) return undefined
   const [, whole = "", fraction = "", exponent = "0"] = parts
   const digits = `${whole}${fraction}`.replace(/^0+/, "")
-  // In a loop: an expression that ends at the end takes a quadratic time for zeros that do not.
+  // A loop, because a regular expression anchored at the end takes quadratic time for zeros in the middle.
   let end = digits.length
   while (digits[end - 1] === "0") end--
   return end === 0
@@ -48,14 +48,14 @@ function digitsOf(decimal: string): string | undefined {
     : `${digits.slice(0, end)}e${Number.parseInt(exponent, 10) - fraction.length + digits.length - end}`
 }
 
-/** Whether a double is the number that was written: what is written for it later has the same digits. */
+/** Whether a double is the number that was written: writing it again gives the same digits. */
 const isKept = (value: number, source: string): boolean =>
   (source.length <= SAFE_CHARACTERS && !/e/i.test(source)) || digitsOf(source) === digitsOf(`${value}`)
 
-/** A string, and the colon after one that is a name. */
+/** A string, and the colon after it if it is a name. */
 const STRINGS = /"[^"\\]*(?:\\.[^"\\]*)*"(\s*:)?/g
 
-/** How many names a valid JSON text has, those included that stand twice in one object. */
+/** How many names a valid JSON text has, including any that appear twice in one object. */
 function countNames(text: string): number {
   let count = 0
   for (const [, colon] of text.matchAll(STRINGS)) if (colon !== undefined) count++
@@ -63,21 +63,21 @@ function countNames(text: string): number {
 }
 
 const NOT_KEPT = "must be sent in quotes: as a JSON number it would lose digits"
-/** What no one sees, in the words of an error. */
+/** Characters that nobody can see, which an error message spells out. */
 const INVISIBLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]|(?! )\p{Zs}/gu
 
 const characterName = (character: string): string =>
   `U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}`
 
-/** Parses a JSON body. Throws a `VALIDATION_ERROR` that says what is wrong with it. An empty body is undefined. */
+/** Parses a JSON body; undefined for an empty one. Throws a `VALIDATION_ERROR` that says what is wrong with it. */
 export function parseJson(text: string): unknown {
   if (text === "") return undefined
   const tooDeep = () => invalid("", `must be nested at most ${MAX_DEPTH} levels deep`)
   // The depth of each object; innermost objects come first.
   const depths = new Map<unknown, number>()
-  // The reviver knows only the last part of a path, so the path of the first fault is searched for afterwards.
+  // The reviver knows only the last part of a path, so the path of the first fault is looked up afterwards.
   let fault: { holder: object; key: string; message: string } | undefined
-  // The value itself is revived under a name too.
+  // The top-level value is also revived under a name.
   let names = -1
   try {
     const body = JSON.parse(text, function (this: object, key: string, value: unknown, context?: { source?: string }) {
@@ -101,7 +101,7 @@ export function parseJson(text: string): unknown {
       }
       return value
     } as (key: string, value: unknown) => unknown)
-    // A parser keeps the last of them, and whoever checks the request before may read the first.
+    // A parser keeps the last of them, but a program that checks the request before us may read the first.
     if (countNames(text) !== names) throw invalid("", "must not have the same field twice in one object")
     if (fault) throw invalid([...(pathTo(body, fault.holder) ?? []), fault.key].join("."), fault.message)
     return body
@@ -113,7 +113,7 @@ export function parseJson(text: string): unknown {
   }
 }
 
-/** The names and indexes from `value` to an object in it; undefined where it does not contain the object. */
+/** The names and indexes from `value` to an object in it; undefined if it does not contain the object. */
 function pathTo(value: unknown, sought: object): string[] | undefined {
   if (value === sought) return []
   if (typeof value !== "object" || value === null) return undefined

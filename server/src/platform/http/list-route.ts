@@ -6,7 +6,7 @@ import { CsvAnswer, csvQuery, sendCsv } from "./send-csv.ts"
 import { inData, type ListSource, sendList } from "./send-lists.ts"
 import { callingMerchant, type Server } from "./server.ts"
 
-/** What the document says of a route. */
+/** What the document says about a route. */
 interface Documented {
   operationId: string
   summary: string
@@ -17,10 +17,10 @@ interface List<F extends TProperties, P extends TProperties, T extends TSchema, 
   path: string
   tags: string[]
   params?: TObject<P>
-  /** The query's parameters beside those of every page. */
+  /** The query's parameters in addition to those of every page. */
   filter?: F
   answer: TObject<{ data: TArray<T> }>
-  /** Checks the filter and throws for what is wrong with it; with one, it returns the rows that match. */
+  /** Checks the filter and throws if it is wrong; with a valid one, it returns the matching rows. */
   source(
     read: TxContext,
     merchantId: string,
@@ -30,7 +30,7 @@ interface List<F extends TProperties, P extends TProperties, T extends TSchema, 
   show(read: TxContext, rows: R[]): Static<T>[] | Promise<Static<T>[]>
   /** The file at `PATH.csv`, if there is one. */
   csv?: Documented & {
-    /** Checks the filter at once, before the first line is read. */
+    /** Checks the filter immediately, before the first line is read. */
     lines(read: TxContext, merchantId: string, filter: Static<TObject<F>>): AsyncGenerator<string | Buffer>
   }
 }

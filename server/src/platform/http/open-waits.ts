@@ -1,4 +1,4 @@
-/** What requests of a process that wait have in common: their reads, and their places. */
+/** What the waiting requests of a process share: their reads, and their places. */
 import type { Context } from "../context.ts"
 import type { Wakes } from "../jobs/wake.ts"
 import { defaultBounds } from "./connections.ts"
@@ -6,15 +6,15 @@ import { openSharedReads, type SharedReads } from "./shared-reads.ts"
 import { openSlots, type Slots } from "./waiter-slots.ts"
 
 /**
- * Each kind has places of its own, so that none takes those of another; together they leave a tenth of the connections
- * to requests that don't wait.
+ * Each kind has places of its own, so that none takes another kind's places. Together they leave a tenth of the
+ * connections to requests that don't wait.
  */
 interface Waits extends SharedReads {
-  /** Live pages, and pages whose proxy holds streams back. */
+  /** Live pages, and pages whose proxy buffers streams. */
   pages: Slots
   /** `wait=` of the API. */
   polls: Slots
-  /** Agents and facilitators whose payments are being carried out. */
+  /** Agents and facilitators whose payments are in progress. */
   agents: Slots
   /** Streams of a merchant's changes, and requests that wait for one. */
   streams: Slots
@@ -23,7 +23,7 @@ interface Waits extends SharedReads {
 /** A process has one {@link Wakes}. */
 const opened = new WeakMap<Wakes, Waits>()
 
-/** The waits of this process; those who wait end with `ctx.signal`. */
+/** The waits of this process; all of them end with `ctx.signal`. */
 export function waitsOf({ wakes, signal }: Pick<Context, "wakes" | "signal">): Waits {
   const known = opened.get(wakes)
   if (known) return known

@@ -1,4 +1,4 @@
-/** The parts of an OpenAPI document that are worked on once the routes are in it. */
+/** The parts of an OpenAPI document that are changed once the routes are in it. */
 
 export type Json = Record<string, unknown>
 
@@ -25,7 +25,7 @@ export interface Document {
   components?: { schemas?: Json; parameters?: Json }
 }
 
-/** The document with other operations, those of its webhooks included. */
+/** The document with other operations, including those of its webhooks. */
 export function withOperations<T extends Document>(document: T, change: (operation: Operation) => Operation): T {
   const changed = (all: Operations = {}): Operations =>
     Object.fromEntries(
@@ -37,7 +37,7 @@ export function withOperations<T extends Document>(document: T, change: (operati
   return { ...document, paths: changed(document.paths), webhooks: changed(document.webhooks) }
 }
 
-/** Each operation by its id, and what is sent for each event by the event's name. */
+/** Each operation by its id, and the body sent for each event by the event's name. */
 export function operationsOf({ paths = {}, webhooks = {} }: Document): Map<string, Operation> {
   const calls = Object.values(paths).flatMap(item => Object.values(item).map(each => [each.operationId ?? "", each]))
   const events = Object.entries(webhooks).flatMap(([event, item]) => Object.values(item).map(each => [event, each]))

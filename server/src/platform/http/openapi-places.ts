@@ -1,7 +1,7 @@
 /**
- * The names of the document's schemas, each with a place where the schema stands: an operation's answer, its `body` or
- * another status, or an event's body; then fields. `[]` is the item of a list, `{}` the value of a map, and a digit one
- * of several alternatives, and `?name` a parameter. The name goes to every equal schema. A new route adds the names of its bodies.
+ * The names of the document's schemas, each with one place of the schema. A place is an operation's answer, its `body`
+ * or another status, or an event's body; then fields. `[]` is the item of a list, `{}` the value of a map, a digit one
+ * of several alternatives, `?name` a parameter. Every equal schema gets the name. A new route adds its names.
  */
 export const places: Record<string, string> = {
   // Values

@@ -1,6 +1,6 @@
 /**
- * The parts of the document that follow by rule for every route: its errors, the headers of its answers, and how it is
- * retried.
+ * Adds the parts of the document that follow by rule for every route: its errors, the headers of its answers, and how
+ * to retry.
  */
 import { STATUS_CODES } from "node:http"
 import { type ErrorCode, errorTable, retryAfterOf } from "../errors.ts"
@@ -17,7 +17,7 @@ declare module "fastify" {
     idempotencyKey?: boolean
     /** Whether it needs the payout wallet's signature while the merchant's wallet lock is on. */
     walletLock?: boolean
-    /** Whether a request may have no body, though a body can have fields. */
+    /** Whether a request may have no body, although a body can have fields. */
     optionalBody?: boolean
   }
 }
@@ -38,7 +38,7 @@ const FACTS = "x-facts"
 /** The facts of a route as a part of its schema, from which the document is generated. */
 export const facts = (route: RouteFacts): Record<string, RouteFacts> => ({ [FACTS]: route })
 
-/** `/readyz` has a description of its own for this. */
+/** `/readyz` describes its own failure for this. */
 const withoutDatabase = ["/healthz", "/readyz", "/metrics"]
 
 /** Every error that a route can answer, in the order of the table. */
@@ -98,7 +98,7 @@ const ref = (kind: string, name: string) => ({ $ref: `#/components/${kind}/${nam
 const headerRefs = (names: (keyof typeof headerNames)[]) =>
   Object.fromEntries(names.map(name => [name, ref("headers", headerNames[name])]))
 
-/** The names that the document has for headers, short because each answer has several. */
+/** The document's short names for headers, because each answer has several. */
 const headerNames = {
   "X-Request-Id": "id",
   "X-RateLimit-Limit": "limit",
@@ -133,8 +133,8 @@ export function completed<T extends object>(found: T): T {
 
 function complete(operation: Operation, route: RouteFacts): Partial<Operation> {
   const { requestBody, responses } = operation
-  // Fastify's plugin marks every body as required, although the body of a DELETE or one without fields never is here,
-  // and every parameter with a default.
+  // Fastify's plugin marks every body as required, and every parameter with a default. Here the body of a DELETE, or
+  // one without fields, is never required.
   const isNeeded = route.method !== "DELETE" && !route.optionalBody && hasFields(requestBody)
   const body = requestBody && { requestBody: { ...requestBody, required: isNeeded } }
   const own = (operation.parameters ?? []).map(each =>

@@ -1,4 +1,4 @@
-/** What SDKs call each operation: `x-sdk` in the document. */
+/** The names that SDKs give each operation: `x-sdk` in the document. */
 import { goodJsonOf, type Operation } from "./openapi-document.ts"
 
 /** By resource: each method, and the operation that it calls. */
@@ -283,8 +283,8 @@ const methods = new Map(
 )
 
 /**
- * The operation with `x-sdk`: its `resource` and `method`; `paginated` where the answer has a `next`, and `envelope`,
- * the dotted path of what the answer is about where that is a part of it.
+ * The operation with `x-sdk`: its `resource` and `method`, and `paginated` if the answer has a `next`. `envelope` is
+ * the dotted path to the main object, if that is only a part of the answer.
  */
 export function withSdk(operation: Operation): Operation {
   const call = methods.get(operation.operationId ?? "")

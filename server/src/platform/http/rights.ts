@@ -5,7 +5,7 @@
 
 import { ApiError } from "../errors.ts"
 
-/** The roles of members, the one with most rights first. */
+/** The roles of members, starting with the one that has the most rights. */
 export const ROLES = ["owner", "admin", "developer", "finance", "support", "viewer"] as const
 export type Role = (typeof ROLES)[number]
 
@@ -57,8 +57,8 @@ export const hasRight = (role: Role, right: Right): boolean =>
   (rightTable[right].roles as readonly Role[]).includes(role)
 
 /**
- * The role whose members may do what `money` allows up to a limit a day that is the member's own (`members.money_per_day`), on the routes that
- * count it. It has not the right: it can't give a key that counts by itself.
+ * Whether a role has a right only up to its member's daily limit (`members.money_per_day`): support, for the routes of
+ * `money` that count it. Such a role does not have the right, so its member can't create a key that counts for itself.
  */
 export const isLimited = (role: Role, right: Right): boolean => role === "support" && right === "money"
 
@@ -66,7 +66,7 @@ export const isLimited = (role: Role, right: Right): boolean => role === "suppor
 const inWords = (names: readonly string[]): string =>
   [names.slice(0, -1).join(", "), ...names.slice(-1)].filter(text => text !== "").join(" or ")
 
-/** Throws `ROLE_REQUIRED`, which says who may, where the role does not have the right. */
+/** Throws `ROLE_REQUIRED`, which says who may, if the role does not have the right. */
 export function checkRight({ role }: { role: Role }, right: Right, unless = ""): void {
   if (hasRight(role, right)) return
   const { roles, allows } = rightTable[right]
@@ -75,8 +75,8 @@ export function checkRight({ role }: { role: Role }, right: Right, unless = ""):
 }
 
 /**
- * What an API key opens, in words. A key with `read` opens the GETs of all scopes but `settings:read`, not the audit and request logs, and one with `console` every
- * route under `/api/console` that any other scope but `settings:read` opens.
+ * What an API key opens, in words. `read` opens the GETs of all scopes but `settings:read`, and not the audit and
+ * request logs. `console` opens every route under `/api/console` that any other scope except `settings:read` opens.
  */
 export const scopeTable = {
   checkouts: "the routes of a merchant's server: checkouts, the calls of paywalls, and the facilitator",

@@ -1,39 +1,38 @@
 /**
- * The one table of routes: who may call each, with which right a member, and with which scope an API key. The server
- * refuses to register a route that is not here. What the document and the refusals say of a route is made from it.
+ * The one table of routes: who may call each, and which right a member and which scope an API key needs. The server
+ * refuses to register a route that is not here. The document and the refusals are generated from it.
  */
 import type { RouteOptions } from "fastify"
 import { checkRight, hasRight, type Right, type Role, rightTable, SCOPES, type Scope } from "./rights.ts"
 
 type Method = "GET" | "POST" | "PUT" | "DELETE" | "OPTIONS"
-/** A method and the pattern of a route, as they are registered; `ANY` is each method that is not named beside it. */
+/** A method and the pattern of a route, as they are registered. `ANY` means every method without a row of its own. */
 type RouteName = `${Method | "ANY"} ${"/" | "*"}${string}`
 
-/** What a member's role needs, and the scope that is for such routes. Without a scope no key opens the route. */
+/** The right that a member's role needs, and the scope for such routes. Without a scope no key opens the route. */
 interface Needs {
   right: Right
   scope: Scope | undefined
 }
 
 /**
- * `public`: nobody is asked for a credential. `operator`: METRICS_TOKEN. `wallet`: the token of a payer's wallet.
- * `person`: whoever is signed in, for what is theirs and of no merchant. `member`: a person of the merchant, or an API
- * key where the route has a scope. `key`: an API key. `optional key`: an
- * API key, or none. `bearer key`: any
- * API key, as a bearer token, which is how MCP clients send one; the routes that its tools ask have rows of their own.
+ * `public`: no credential is needed. `operator`: METRICS_TOKEN. `wallet`: the token of a payer's wallet. `person`:
+ * anyone signed in, for their own data and for no merchant. `member`: a person of the merchant, or an API key if the
+ * route has a scope. `key`: an API key. `optional key`: an API key, or none. `bearer key`: any API key as a bearer
+ * token, as MCP clients send it. The routes that its tools call have rows of their own.
  */
 export type RouteAccess = { by: "public" | "operator" | "wallet" | "person" | "bearer key" } | MerchantAccess
 
 export interface MerchantAccess extends Needs {
   by: "member" | "key" | "optional key"
   name: RouteName
-  /** The scopes of which a key needs one, among those that a key can have. */
+  /** The scopes of which a key needs one, limited to those that a key can have. */
   scopes: readonly Scope[]
-  /** Whether it counts what it decides about under the limit of a member who has the right up to one alone. */
+  /** Whether it counts its decisions under a member's limit, if the member has the right only up to a limit. */
   isCounted: boolean
 }
 
-/** Nobody is asked for a credential. */
+/** No credential is needed. */
 const publicRoutes: RouteName[] = [
   "GET /healthz",
   "GET /readyz",
@@ -47,7 +46,7 @@ const publicRoutes: RouteName[] = [
   "POST /api/device/token",
   "GET /api/console/config",
   "POST /api/console/session",
-  // Ends the session of a cookie, which it reads itself: it also removes a cookie that is worth nothing.
+  // Ends the session of a cookie. It reads the cookie itself, because it also removes an invalid one.
   "DELETE /api/console/session",
   "GET /console",
   "GET /console/*",
@@ -104,7 +103,7 @@ const publicRoutes: RouteName[] = [
   "GET /verify",
   "GET /return/:paymentId",
   "GET /logo/:hash",
-  // The sandbox alone has these
+  // Only the sandbox has these
   "GET /",
   "GET /sandbox",
   "GET /sandbox/try/checkout",
@@ -131,7 +130,7 @@ const walletRoutes: RouteName[] = [
   "POST /api/subscriptions/:id/resume",
 ]
 
-/** Whoever is signed in, whatever merchants they belong to. */
+/** Anyone signed in, whatever merchants they belong to. */
 const personRoutes: RouteName[] = [
   "GET /api/console/me",
   "POST /api/console/merchants",
@@ -140,7 +139,7 @@ const personRoutes: RouteName[] = [
   "DELETE /api/console/sessions/:id",
 ]
 
-/** The merchant's own: the right of a member, and the scope of a key. */
+/** The merchant's own routes: the right of a member, and the scope of a key. */
 const merchantRoutes: Record<RouteName, readonly [Right, Scope?]> = {
   // A merchant's server
   "POST /api/checkouts": ["catalog", "checkouts"],
@@ -220,7 +219,7 @@ const merchantRoutes: Record<RouteName, readonly [Right, Scope?]> = {
   "GET /api/console/reports/balance.csv": ["read", "read"],
   "GET /api/console/reports/tax.csv": ["read", "read"],
   "GET /api/console/receipts": ["read", "read"],
-  // Its lines have the keys of receipts, with which whoever has the file reads what payers entered.
+  // Its lines contain the keys of receipts. Anyone with the file can read what payers entered.
   "GET /api/console/receipts.ndjson": ["money", "console"],
   "GET /api/console/deposits": ["read", "read"],
   "GET /api/console/deposits.csv": ["read", "read"],
@@ -254,7 +253,7 @@ const merchantRoutes: Record<RouteName, readonly [Right, Scope?]> = {
   "POST /api/console/listeners": ["webhooks", "webhooks"],
   "GET /api/console/listeners": ["read", "webhooks"],
   "DELETE /api/console/listeners/:id": ["webhooks", "webhooks"],
-  // It takes them: a key that only reads must not.
+  // It takes deliveries, which a key that only reads must not do.
   "GET /api/console/listeners/:id/deliveries": ["webhooks", "webhooks"],
   "POST /api/console/listeners/:id/results": ["webhooks", "webhooks"],
   "GET /api/console/deliveries": ["read", "webhooks"],
@@ -262,7 +261,7 @@ const merchantRoutes: Record<RouteName, readonly [Right, Scope?]> = {
   "POST /api/console/deliveries/:id/resend": ["webhooks", "webhooks"],
   "GET /api/console/events": ["read", "webhooks"],
   "GET /api/console/events/:id": ["read", "webhooks"],
-  // The account. Whoever holds a stolen key must not make further ones, nor change where the merchant's money goes.
+  // The account. The holder of a stolen key must not create further keys, or change where the merchant's money goes.
   "GET /api/console/settings": ["read", "settings:read"],
   "PUT /api/console/settings": ["settings"],
   "GET /api/console/settings/key-limits": ["read", "settings:read"],
@@ -279,7 +278,7 @@ const merchantRoutes: Record<RouteName, readonly [Right, Scope?]> = {
   "PUT /api/console/notifications": ["read"],
   "GET /api/console/team": ["read"],
   "PUT /api/console/team/:id": ["team"],
-  // A member may leave. Who removes others needs the right `team`, which the route checks.
+  // A member may leave. Removing other members needs the right `team`, which the route checks.
   "DELETE /api/console/team/:id": ["leave"],
   "POST /api/console/team/invitations": ["team"],
   "GET /api/console/team/invitations": ["team"],
@@ -287,7 +286,7 @@ const merchantRoutes: Record<RouteName, readonly [Right, Scope?]> = {
   "POST /api/console/erasures": ["erasure"],
   "GET /api/console/erasures": ["erasure"],
   "GET /api/console/audit": ["audit", "console"],
-  // Not with `read`: the refusals of others say what they tried.
+  // Not with `read`, because the refusals of other people show what they tried.
   "GET /api/console/requests": ["requests", "console"],
   "GET /api/console/requests/:id": ["requests", "console"],
   "GET /api/console/audit.csv": ["audit", "console"],
@@ -305,7 +304,7 @@ const counted: ReadonlySet<RouteName> = new Set([
 
 const isRead = (name: string): boolean => name.startsWith("GET ")
 
-/** The scopes of which a key needs one, among those that a key can have; none where a route is for persons alone. */
+/** The scopes of which a key needs one, limited to those that a key can have; none if a route is only for persons. */
 function scopesOf(name: RouteName, by: RouteAccess["by"], { right, scope }: Needs): Scope[] {
   if (scope === undefined) return []
   const isWide = scope !== "settings:read"
@@ -326,7 +325,7 @@ function merchantAccess(name: RouteName, [right, scope]: readonly [Right, Scope?
   return { by, name, right, scope, scopes: scopesOf(name, by, { right, scope }), isCounted: counted.has(name) }
 }
 
-/** Each row by the name of its route. */
+/** Each row, keyed by the name of its route. */
 export const routeTable: ReadonlyMap<string, RouteAccess> = new Map<string, RouteAccess>([
   ...publicRoutes.map(name => [name, { by: "public" }] as const),
   ["GET /metrics", { by: "operator" }],
@@ -336,7 +335,7 @@ export const routeTable: ReadonlyMap<string, RouteAccess> = new Map<string, Rout
   ...Object.entries(merchantRoutes).map(([name, needs]) => [name, merchantAccess(name as RouteName, needs)] as const),
 ])
 
-/** The row of a method and the pattern of a route; undefined where there is none. A HEAD has the row of its GET. */
+/** The row of a method and the pattern of a route; undefined if there is none. A HEAD has the row of its GET. */
 export const accessOf = (method: string, url: string): RouteAccess | undefined =>
   routeTable.get(`${method === "HEAD" ? "GET" : method} ${url}`) ?? routeTable.get(`ANY ${url}`)
 
@@ -361,14 +360,12 @@ export function registeredAccess(
   return first
 }
 
-/**
- * Throws `ROLE_REQUIRED` where a role lacks a right of what a scope opens: a key must not do what its maker may not.
- */
+/** Throws `ROLE_REQUIRED` if a role lacks a right that a scope opens: a key must not do what its maker may not. */
 export function checkGivable(role: Role, scope: Scope): void {
   for (const right of rightsOf(scope)) checkRight({ role }, right)
 }
 
-/** Whether a role has the rights of all that these scopes open. */
+/** Whether a role has all the rights that these scopes open. */
 export const mayGive = (role: Role, scopes: readonly Scope[]): boolean =>
   scopes.every(scope => rightsOf(scope).every(right => hasRight(role, right)))
 

@@ -1,15 +1,16 @@
 /**
- * Idempotency keys: a repeated request is carried out once, and gets the first answer again.
+ * Idempotency keys: a repeated request is executed once, and gets the first answer again.
  *
  * Three steps. The reservation commits before the work, so that a second request sees that the first is still running.
  * The answer commits with the work, in one transaction, so that neither exists without the other. An error releases the
  * reservation, so that the caller may correct the request and use the same key.
  *
- * Work that is one statement has one step: its statement keeps the answer too ({@link KeptAnswer}), where the key is free.
+ * Work that is one statement has one step: if the key is free, its statement stores the answer too ({@link
+ * KeptAnswer}).
  *
- * For routes that create or move money. A route whose answer contains a secret uses {@link idempotentlySealed}, which keeps it
- * encrypted, for an hour, and for its caller alone. Routes that take no key ignore the header instead of refusing it: many clients
- * send one with every POST.
+ * For routes that create or move money. A route whose answer contains a secret uses {@link idempotentlySealed}, which
+ * keeps it encrypted, for an hour, and only for its caller. Routes that take no key ignore the header instead of
+ * refusing it: many clients send one with every POST.
  */
 import { createHash, randomUUID } from "node:crypto"
 import type { FastifyRequest } from "fastify"
@@ -25,10 +26,10 @@ const KEPT_S = 24 * 3_600
 /** Long enough for a caller that lost the answer, and short for a secret. */
 const SEALED_S = 3_600
 const LEASE_S = 60
-/** A running request ends within this time, or its process was killed and the lease expires. */
+/** A running request ends within this time; otherwise its process was killed and the lease expires. */
 const RETRY_AFTER_S = 1
 
-/** The part of a Fastify reply that is needed, whatever the types of its route. */
+/** The part of a Fastify reply that is needed here, whatever the types of its route. */
 interface Reply {
   statusCode: number
   code(status: number): unknown
@@ -72,7 +73,7 @@ interface Answer {
 
 /**
  * Runs `work` in one database transaction and returns its result, with the status that `reply` has by then. With an
- * `Idempotency-Key` it runs once in 24 hours for this merchant and route; later requests with the same body and path
+ * `Idempotency-Key` it runs once in 24 hours for this merchant and route. Later requests with the same body and path
  * get the first answer again. Throws `VALIDATION_ERROR` for an invalid key, `IDEMPOTENCY_MISMATCH`,
  * `IDEMPOTENCY_IN_PROGRESS`.
  *
@@ -88,13 +89,13 @@ export const idempotently = <T>(
 ): Promise<T> => idempotentlyPrepared(ctx, request, reply, merchantId, { prepare: async () => undefined, work })
 
 /**
- * The same, where something has to be done outside of the transaction first: `prepare` asks nodes, or for a wallet's
- * signature, and `work` gets its result. A request that gets the first answer again does not call `prepare`.
+ * The same for work that needs a step outside the transaction first: `prepare` asks nodes, or for a wallet's signature,
+ * and `work` gets its result. A request that gets the first answer again does not call `prepare`.
  *
- * Work for which `isOneStatement` holds has no transaction around it: its statement is one. With a key it gets `keptOf`, and
- * must write that row in the same statement, or nothing and throw where the key is in the table. Whatever it throws, the
- * request is then carried out in three steps, and gets its answer or error there. So `prepare` may be called twice, and for
- * an answer that is given again: it may only read.
+ * Work for which `isOneStatement` holds has no transaction around it, because its statement is one. With a key it gets
+ * `keptOf`, and must write that row in the same statement. If the key is already in the table, it must write nothing
+ * and throw. Whatever it throws, the request then runs in three steps, and gets its answer or error there. So `prepare`
+ * may only read: it may run twice, and also for an answer that is given again.
  */
 export const idempotentlyPrepared = <C extends Context, P, T>(
   ctx: C,
@@ -110,7 +111,7 @@ export const idempotentlyPrepared = <C extends Context, P, T>(
   return runAtOnce(ctx, request, reply, reservation, parts).then(done => (done ? done.body : runInSteps()))
 }
 
-/** Runs the work and keeps its answer in one statement; undefined where that was not done. */
+/** Runs the work and stores its answer in one statement; undefined if that did not happen. */
 async function runAtOnce<C extends Context, P, T>(
   ctx: C,
   request: Request,
@@ -131,15 +132,16 @@ async function runAtOnce<C extends Context, P, T>(
     const prepared = await prepare()
     return isOneStatement?.(prepared) ? { body: await work(ctx, prepared, keptOf) } : undefined
   } catch (error) {
-    // Nobody knows whether it was written. The caller asks again with its key.
+    // Nobody knows whether it was written. The caller must ask again with its key.
     if (error instanceof DatabaseUnavailable) throw error
     return undefined
   }
 }
 
 /**
- * The same for an answer that contains a secret: it is kept encrypted under SECRET_KEY for one hour, and given again only to the same
- * person or API key. The audit log has an entry of that, whose object is the `id` of the answer, or the merchant's.
+ * The same for an answer that contains a secret. It is kept encrypted under SECRET_KEY for one hour, and given again
+ * only to the same person or API key. The audit log gets an entry of that, about the `id` of the answer, or the
+ * merchant's.
  */
 export async function idempotentlySealed<C extends Context, P, T>(
   ctx: C,
@@ -173,7 +175,7 @@ async function noteShownAgain(ctx: Context, merchantId: string, answer: string):
   )
 }
 
-/** How the text of an answer is kept, and read again. */
+/** How the text of an answer is stored and read. */
 interface Kept {
   put: (text: string) => string
   take: (text: string) => Promise<string>
@@ -202,14 +204,14 @@ async function runKept<C extends Context, P, T>(
   if ("body" in answered) return answered.body
   reply.code(answered.first.status)
   reply.header("idempotent-replayed", "true")
-  // Text already marked as JSON is sent unchanged, byte for byte the first answer.
+  // Text already marked as JSON is sent unchanged: it is the first answer, byte for byte.
   reply.type("application/json; charset=utf-8")
   return (await kept.take(answered.first.text)) as T
 }
 
 /**
- * Runs one part of a request that commits its parts one by one: it is done once for the request's key and `part`, which
- * names it among the parts. Its result must be plain JSON. Without a key it is simply done.
+ * Runs one part of a request that commits its parts one by one. The part runs once for the request's key and `part`,
+ * its name among the parts. Its result must be plain JSON. Without a key it simply runs.
  */
 export async function idempotentlyInPart<C extends Context, P, T>(
   ctx: C,
@@ -223,7 +225,7 @@ export async function idempotentlyInPart<C extends Context, P, T>(
     const prepared = await prepare()
     return await inTransaction(ctx, ctx => work(ctx, prepared))
   }
-  // A hash, because a key of the longest length would not hold the part's name too.
+  // A hash, because a key of the longest length would have no room for the part's name.
   const key = createHash("sha256").update(`${whole.key} ${part}`).digest("base64url")
   const reservation = { ...whole, route: `${whole.route} part`, key }
   const answerOf = (body: T) => ({ status: 200, text: JSON.stringify(body) })
@@ -243,7 +245,7 @@ function reservationOf(request: Request, merchantId: string): Reservation | unde
   }
 }
 
-/** Runs the work, and keeps its answer in the same transaction; or returns the answer that was kept. */
+/** Runs the work, and stores its answer in the same transaction; or returns the stored answer. */
 async function runOnce<C extends Context, P, T>(
   ctx: C,
   reservation: Reservation,
@@ -283,8 +285,8 @@ const hashOf = ({ params, body }: Pick<Request, "params" | "body">): string =>
     .digest("hex")
 
 /**
- * Deletes answers that were stored for 24 hours, and reservations of processes that died. Keys end by the database's
- * clock: a process whose own is a day ahead would have a repeated capture or refund carried out twice.
+ * Deletes answers that were stored for 24 hours, and reservations of processes that died. Keys expire by the database's
+ * clock. A process whose clock runs a day ahead would otherwise let a capture or refund be executed twice.
  */
 export async function forgetExpiredKeys(ctx: Context): Promise<void> {
   await ctx.db
@@ -304,9 +306,9 @@ function keyOf(header: string | string[] | undefined): string | undefined {
 }
 
 /**
- * One text for all equivalent spellings of a body: key order and white space are normalized, numbers stay as written.
- * So 5, 5.0 and "5" are three bodies. A client that repeats a request repeats its bytes; a difference in the text of an
- * amount is reported as a mismatch.
+ * Returns one text for all equivalent spellings of a body: key order and white space are normalized, numbers stay as
+ * written. So 5, 5.0 and "5" are three bodies. A client that repeats a request repeats its bytes, so a different text
+ * of an amount is reported as a mismatch.
  */
 function canonical(value: unknown, written?: string): string {
   if (Array.isArray(value)) return `[${value.map((each, i) => canonical(each, asWritten(value, `${i}`))).join()}]`
@@ -325,9 +327,9 @@ async function reserve(
   requestHash: string,
 ): Promise<Answer | undefined> {
   for (;;) {
-    // A reservation whose lease has expired had no effect and can't have one any more, because this removes its claim.
-    // Its commit does not wait for the disk. A crash of the database that undoes the reservation undoes the work too: that
-    // is committed later, and only while the reservation is there.
+    // A reservation with an expired lease has had no effect and can't have one any more, because this removes its
+    // claim. Its commit does not wait for the disk. If a database crash undoes the reservation, it undoes the work too:
+    // the work commits later, and only while the reservation exists.
     const { rows } = await sql`
       /* named: reserve_key */ insert into idempotency_keys (merchant_id, route, key, request_hash, claim_id, lease_until, expires_at)
       values (${merchantId}, ${route}, ${key}, ${requestHash}, ${claimId},
@@ -352,12 +354,12 @@ async function reserve(
   }
 }
 
-/** What the database says, in its error, of an answer whose reservation is another request's by now. */
+/** The database's error message for an answer whose reservation now belongs to another request. */
 const TAKEN = "reservation taken"
 
 /**
- * Stores the answer, inside the transaction of the work, and as its last statement: it is sent with the commit. So the
- * database itself refuses it when another request has taken the key since, by a cast that fails ({@link isTaken}).
+ * Stores the answer, inside the transaction of the work and as its last statement, so that it is sent with the commit.
+ * If another request has taken the key since, the database itself refuses it, by a cast that fails ({@link isTaken}).
  */
 async function keep(ctx: TxContext, reservation: Reservation, { status, text }: Answer): Promise<void> {
   await sql`/* named: keep_answer, deferred */ with kept as (update idempotency_keys
@@ -365,12 +367,12 @@ async function keep(ctx: TxContext, reservation: Reservation, { status, text }: 
     select (select case count(*) when 0 then ${TAKEN}::text else '1' end from kept)::integer`.execute(ctx.db)
 }
 
-/** Postgres: a text that is no number (invalid_text_representation). Its message, quotes included, is in the server's language. */
+/** Postgres: a text that is not a number. Its message, including the quotes, is in the server's language. */
 const NO_NUMBER = "22P02"
 const isTaken = (error: unknown): boolean =>
   (error as { code?: unknown }).code === NO_NUMBER && `${(error as Error).message}`.includes(TAKEN)
 
-/** Releases the key. A no-op when the key has an answer, or belongs to another request by now. */
+/** Releases the key. It does nothing if the key has an answer, or now belongs to another request. */
 async function release(ctx: Context, reservation: Reservation): Promise<void> {
   await ctx.db.deleteFrom("idempotency_keys").where(isOurs(reservation)).execute()
 }

@@ -3,7 +3,7 @@ import { type Static, type TProperties, type TSchema, Type } from "typebox"
 
 /**
  * An object that accepts no other field, so that a misspelt name is never ignored silently. The example must be valid
- * as it stands.
+ * itself.
  */
 export const Strict = <T extends TProperties>(properties: T, example?: object) =>
   Type.Object(properties, { additionalProperties: false, ...(example ? { examples: [example] } : {}) })
@@ -18,8 +18,8 @@ export const Nullable = <T extends TSchema>(schema: T) =>
 export const Timestamp = Type.String({ format: "date-time", examples: ["2026-01-31T12:00:00.000Z"] })
 
 /**
- * What text must be, keyed by its pattern. It is kept outside the schema, because the place of use may replace the
- * schema's description.
+ * What text must be, keyed by its pattern. It is kept outside the schema, because a field may replace the schema's
+ * description.
  */
 const patternWords = new Map<string, string>()
 
@@ -30,8 +30,8 @@ const patternWords = new Map<string, string>()
 export const wordsOfPattern = (pattern: string): string | undefined => patternWords.get(pattern)
 
 /**
- * Registers the words for a pattern and returns the pattern. The words begin with a noun, a number or an article.
- * Throws when the pattern already has other words: what differs from place to place belongs in the description there.
+ * Registers the words for a pattern and returns the pattern. The words start with a noun, a number or an article.
+ * Throws if the pattern already has other words: anything that differs between fields belongs in their descriptions.
  */
 export function patternOf(pattern: string, words: string): string {
   const text = words.charAt(0).toLowerCase() + words.slice(1)
@@ -42,8 +42,8 @@ export function patternOf(pattern: string, words: string): string {
 }
 
 /**
- * Text that matches a pattern. `words` complete "must be …" in the error, and describe the field unless its place of
- * use has its own description.
+ * Text that matches a pattern. `words` complete "must be …" in the error, and describe the field unless it has a
+ * description of its own.
  */
 export const Matching = (pattern: string, words: string, options: { maxLength?: number; examples?: string[] } = {}) =>
   Type.String({ pattern: patternOf(pattern, words), description: words, ...options })
@@ -69,7 +69,7 @@ export const AddressInput = Matching("^0x[0-9a-fA-F]{40}$", "An address: 0x and 
 export const AddressText = Type.String({ examples: ["0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"] })
 export const HashText = Type.String({ examples: [`0x${"5f".repeat(32)}`] })
 
-/** What is searched for, as it was typed. */
+/** Search text, as it was typed. */
 export const SearchText = Matching("^\\S(.{0,198}\\S)?$", "1 to 200 characters, neither the first nor the last a space")
 
 /** The filters of a list of what is sold. */
@@ -100,7 +100,7 @@ export const Page = Type.Object({
 })
 export type Page = Omit<Static<typeof Page>, "after"> & { after?: string | undefined }
 
-/** The fields of every list beside its rows. */
+/** The fields of every list in addition to its rows. */
 export const ListEnd = {
   total: Type.Integer({
     description:

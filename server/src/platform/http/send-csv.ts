@@ -9,7 +9,7 @@ const ROWS_PER_READ = 1_000
 /** The schema for the answer of a route that sends CSV. */
 export const CsvAnswer = { 200: { content: { "text/csv": { schema: Type.String() } } } }
 
-/** The query of a file, beside its filters. */
+/** The query of a file, in addition to its filters. */
 export const csvQuery = {
   bom: Type.Optional(
     Type.Unsafe<"1">({
@@ -23,8 +23,8 @@ export const csvQuery = {
 type Cells<C extends string> = Record<C, string | number | null>
 
 /**
- * A line of names, then one line for each row as `format` makes it, with empty cells for null. `next` reads at most
- * `limit` rows after the last one. Nothing is quoted here: text from outside goes through {@link quoted}.
+ * A line of names, then one line for each row as `format` returns it, with empty cells for null. `next` reads at most
+ * `limit` rows after the last one. Text is not quoted here: text from outside goes through {@link quoted}.
  */
 export async function* csv<R, C extends string>(
   columns: readonly C[],
@@ -42,7 +42,7 @@ export async function* csv<R, C extends string>(
 }
 
 /**
- * Text from outside as a cell: in quotes, and after an apostrophe where a spreadsheet would take it for a formula.
+ * Text from outside as a cell: in quotes, and after an apostrophe if a spreadsheet would take it for a formula.
  *
  * @example quoted("=1+1") // "\"'=1+1\""
  */
@@ -50,7 +50,7 @@ export const quoted = (text: string | null): string | null =>
   text === null ? null : `"${/^[=+\-@\t\r\n]/.test(text) ? "'" : ""}${text.replaceAll('"', '""')}"`
 
 async function* withMark(parts: AsyncGenerator<string | Buffer>): AsyncGenerator<string | Buffer> {
-  // Only when there is something to send: an error before the first part has an answer of its own.
+  // Sent only when there is something to send: an error before the first part gets an answer of its own.
   const first = await parts.next()
   yield "\ufeff"
   if (!first.done) yield first.value

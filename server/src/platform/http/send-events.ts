@@ -1,6 +1,6 @@
 /**
- * Server-sent events: a waiting page gets each new state over one connection, without asking. The number of streams is
- * limited, because each holds a connection (`waiter-slots.ts`); what they read is shared (`shared-reads.ts`).
+ * Server-sent events: a waiting page gets each new state over one connection, without polling. The number of streams is
+ * limited, because each holds a connection (`waiter-slots.ts`). Their reads are shared (`shared-reads.ts`).
  */
 import { hash } from "node:crypto"
 import type { FastifyReply, FastifyRequest } from "fastify"
@@ -12,14 +12,14 @@ import { waitsOf } from "./open-waits.ts"
 import type { Follower, Seen, Shared } from "./shared-reads.ts"
 import type { Holder } from "./waiter-slots.ts"
 
-/** An address may be an office: some people with two pages each. */
+/** An address may be an office: several people with two pages each. */
 const MAX_BY_ADDRESS = 20
 /**
  * A page waits three times this long before it considers the network dead (`web/src/pay/live.ts`); proxies close
  * connections that are silent for a minute.
  */
 const HEARTBEAT_MS = 10_000
-/** After how many milliseconds a caller that has read nothing is checked again. */
+/** A caller that has read nothing is checked again after this many milliseconds. */
 const UNREAD_MS = 2_000
 /** How long the caller waits before it reconnects, in milliseconds. */
 const RETRY_MS = 2_000
@@ -30,15 +30,15 @@ const LIFE_MS = 600_000
 
 /** The states that a stream sends. */
 export interface Source<T> extends Shared<T> {
-  /** Whether no other state can follow soon. Then the stream ends, and the page does not reconnect. */
+  /** Whether no other state can follow soon. If so, the stream ends and the page does not reconnect. */
   isOver: (state: T) => boolean
 }
 
 const holderOf = ({ ip }: FastifyRequest): Holder => ({ name: addressGroup(ip), most: MAX_BY_ADDRESS })
 
 /**
- * Sends the state now and whenever it changes, until it is over or the caller has disconnected. An error of the first
- * read is answered like that of any request; a later one ends the stream, and the page reconnects. Throws
+ * Sends the current state and every change, until the state is final or the caller has disconnected. An error of the
+ * first read is answered like any request's; a later one ends the stream, and the page reconnects. Throws
  * `RATE_LIMITED`.
  */
 export async function sendEvents<T>(
@@ -80,7 +80,7 @@ export async function sendEvents<T>(
   }
 }
 
-/** Sends states until one is over, or the follower ends. */
+/** Sends states until one is final, or the follower ends. */
 async function sendStates<T>(
   follower: Follower<T>,
   first: Seen<T>,
@@ -95,15 +95,15 @@ async function sendStates<T>(
   try {
     while (!raw.destroyed) {
       const { text } = seen
-      // While the caller does not read, nothing is added: later it gets only the newest state. What was written a moment
-      // ago waits until the end of this turn, so the first state came with the second read, five seconds later.
+      // While the caller does not read, nothing is added: later it gets only the newest state. Bytes written a moment
+      // ago wait until the end of this turn. Without the first condition, the first state came five seconds late.
       const isReading = sent === "" || raw.writableLength === 0
       if (text !== sent && isReading) {
         raw.write(`data: ${text}\n\n`)
         sent = text
         spokeAt = performance.now()
       } else if (isReading && performance.now() - spokeAt >= HEARTBEAT_MS) {
-        // An event with data: comments, and events without data, are not passed to a page's script.
+        // An event with data, because comments and events without data do not reach a page's script.
         raw.write("event: beat\ndata: {}\n\n")
         spokeAt = performance.now()
       }
@@ -121,9 +121,9 @@ async function sendStates<T>(
 }
 
 /**
- * For pages behind a proxy that holds streams back: returns the state now, or with `wait` and `known` (the last
- * answer's `X-State`) once it differs. If too many requests wait already it answers at once: a page without an answer
- * would ask for money that was paid.
+ * For pages behind a proxy that buffers streams: returns the state now, or with `wait` and `known` (the last answer's
+ * `X-State`) once it differs. If too many requests are waiting, it answers immediately: a page without an answer would
+ * ask for money that was already paid.
  */
 export async function sendState<T>(
   ctx: Context,

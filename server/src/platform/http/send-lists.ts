@@ -9,12 +9,12 @@ import { invalid } from "../errors.ts"
 import { DEFAULT_LIMIT, type Page } from "./schemas.ts"
 import { type PartsReply, sendParts } from "./send-parts.ts"
 
-/** A full checkout is about 11 KB, so a part is about 500 KB; the default page of 100 takes two reads. */
+/** A full checkout is about 11 KB, so a part is about 500 KB. The default page of 100 takes two reads. */
 const ROWS_PER_READ = 50
 
 /**
- * How many rows after those of a page are counted. Counting 2,500 took up to 0.6 ms more than counting 1,000, and
- * 10,000 up to 2 ms, for a page that takes 4.
+ * How many rows are counted after those of a page. Counting 2,500 took up to 0.6 ms more than counting 1,000, and
+ * 10,000 up to 2 ms, for a page that takes 4 ms.
  */
 const MAX_COUNTED = 1_500
 
@@ -26,9 +26,7 @@ export interface ListSource<R> {
   all: RawBuilder<unknown>
   /** The names of the fields that order the rows: an id, and a time unless the id alone orders them. */
   key: { at?: string; id: string; isNumber: boolean }
-  /**
-   * Reads at most `limit` rows without the first `offset`: of those after `last`, or of all where `last` is undefined.
-   */
+  /** Reads at most `limit` rows after `last`, or of all rows if `last` is undefined, skipping the first `offset`. */
   read(last: R | undefined, limit: number, offset: number): Promise<R[]>
 }
 
@@ -41,8 +39,8 @@ export const byCreation = { at: "created_at", id: "id" }
 
 /**
  * Orders the rows of a query, newest first by a time and an id. The next rows are found from the last one, so that a
- * row added meanwhile shifts none. `named` is for a query that is expensive to plan, with the same text each time and
- * columns that it lists itself.
+ * row added meanwhile shifts none. `named` is for a query that is expensive to plan, always has the same text, and
+ * lists its columns itself.
  */
 export function newestFirst<T extends keyof Database, O>(
   query: SelectQueryBuilder<Database, T, O>,
@@ -77,7 +75,9 @@ function cursorOf<R>(row: R, { at, id }: ListSource<R>["key"]): string {
   return Buffer.from(JSON.stringify([time, `${fields[id]}`])).toString("base64url")
 }
 
-/** The key of the row that a cursor names. Throws `VALIDATION_ERROR` for a cursor that no page of such a list gave. */
+/**
+ * The key of the row that a cursor names. Throws `VALIDATION_ERROR` for a cursor that no page of such a list returned.
+ */
 function rowOf<R>(cursor: string, { at, id, isNumber }: ListSource<R>["key"]): R {
   const [time, which] = partsOf(Buffer.from(cursor, "base64url").toString())
   const isTime = typeof time === "string" && /^(?!0000)\d{4}-/.test(time) && isoOf(time) === time
@@ -107,9 +107,9 @@ function partsOf(text: string): unknown[] {
 export const inData = <T>(data: T[], total: number): { data: T[]; total: number } => ({ data, total })
 
 /**
- * Sends one page of a list: each part's rows as `format` makes them, in the envelope that `wrap` creates. The envelope
- * of an empty list must contain one `[]`, the list's place. More than 50 rows are sent in parts that the route's own
- * schema serializes.
+ * Sends one page of a list: each part's rows as `format` returns them, in the envelope that `wrap` creates. The
+ * envelope of an empty list must contain one `[]`, the list's place. More than 50 rows are sent in parts that the
+ * route's own schema serializes.
  */
 export async function sendList<R, T, E extends object>(
   ctx: Pick<TxContext, "db" | "log" | "settings">,
@@ -122,8 +122,8 @@ export async function sendList<R, T, E extends object>(
   const { limit, offset, after } = page
   const from = after === undefined ? undefined : rowOf<R>(after, source.key)
   /**
-   * The next rows of the page, and whether more follow. One more row is read to find out, because the count was made at
-   * another moment.
+   * The next rows of the page, and whether more follow. It reads one extra row to find out, because the count was taken
+   * at another moment.
    */
   const readPart = async (last: R | undefined, sent: number, skipped: number): Promise<Part<R>> => {
     const most = Math.min(limit - sent, ROWS_PER_READ)
@@ -175,7 +175,7 @@ interface End {
 
 /**
  * How many rows there are, and whether there are more than were counted. A program that continues while `offset` is
- * below the total reads all.
+ * below the total reads them all.
  */
 async function count<R>({ db }: Pick<TxContext, "db">, { all, named }: ListSource<R>, { limit, offset }: Page) {
   const most = offset + limit + MAX_COUNTED

@@ -1,10 +1,10 @@
-/** Long answers: read, rendered and sent in parts, each when the caller has taken the one before. */
+/** Long answers: read, rendered and sent in parts, each when the caller has taken the previous one. */
 import type { ServerResponse } from "node:http"
 import { Readable } from "node:stream"
 import type { Context } from "../context.ts"
 import { ApiError } from "../errors.ts"
 
-/** The part of a Fastify reply that is needed, whatever the types of its route. */
+/** The part of a Fastify reply that is needed here, whatever the types of its route. */
 export interface PartsReply {
   request: {
     id: string
@@ -26,8 +26,8 @@ const MIN_BYTES = 65_536
 const WINDOW_MS = 30_000
 
 /**
- * Takes one of the credential's places, or throws `RATE_LIMITED` where none is left. Returns the function that frees
- * it, once. Each credential has its own places, so the holder of a stolen key does not use up the merchant's others.
+ * Takes one of the credential's places, or throws `RATE_LIMITED` if none is left. Returns the function that frees it,
+ * once. Each credential has its own places, so the holder of a stolen key does not use up the merchant's others.
  */
 function takePlace(credential: string, most: number): () => void {
   const taken = underWay.get(credential) ?? 0
@@ -74,10 +74,9 @@ export const dropSlowReader = (
   })
 
 /**
- * Sends `parts` as one answer. Throws `RATE_LIMITED` where the credential already has `MAX_DOWNLOADS` in progress. A
+ * Sends `parts` as one answer. Throws `RATE_LIMITED` if the credential already has `MAX_DOWNLOADS` in progress. A
  * caller that reads slower than 2 KB a second is disconnected. An error before the first part is answered like any
- * other. After the first part the connection is closed, so that nobody takes the part for the whole, and the error is
- * logged.
+ * other. An error after that is logged, and the connection is closed, so that nobody takes the part for the whole.
  */
 export async function sendParts(
   { log, settings }: Pick<Context, "log" | "settings">,
@@ -110,7 +109,7 @@ export async function sendParts(
   }
   reply.type(contentType)
   const stream = Readable.from(logged()).once("close", giveBack)
-  // Fastify answers a HEAD at once, and would read the whole stream afterwards.
+  // Fastify answers a HEAD immediately, and would read the whole stream afterwards.
   reply.raw.once("close", () => stream.destroy())
   return stream
 }

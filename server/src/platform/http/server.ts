@@ -1,7 +1,4 @@
-/**
- * The HTTP server without its routes: how a request is read, who is calling, whether it is admitted, and the form of
- * errors.
- */
+/** The HTTP server without its routes: reads requests, finds out who is calling, admits callers, and formats errors. */
 import { randomUUID } from "node:crypto"
 import type { IncomingMessage, ServerResponse } from "node:http"
 import { Readable } from "node:stream"
@@ -51,14 +48,14 @@ type Compilers = NonNullable<NonNullable<FastifyHttpOptions<RawServerDefault>["s
 type BuildValidator = NonNullable<Compilers["buildValidator"]>
 
 const BODY_LIMIT = 256 * 1024
-/** Text is in memory twice while it is sent: as text, and as the bytes encoded from it. */
+/** Text is in memory twice while it is sent: as text, and as the bytes that it is encoded to. */
 const HELD_PER_CHARACTER = 2
-/** What an answer sent in parts holds at a time: one part being rendered, one ready, one being sent. */
+/** The bytes that an answer sent in parts holds at a time: one part being rendered, one ready, one being sent. */
 const HELD_PER_STREAM = 1024 * 1024
 
 declare module "fastify" {
   interface FastifyContextConfig {
-    /** Bytes that an answer of this route holds while it streams, if not as much as a long list. */
+    /** Bytes that an answer of this route holds while it streams, if not as many as a long list. */
     streamBytes?: number
   }
 }
@@ -81,10 +78,7 @@ declare module "fastify" {
   }
 }
 
-/**
- * The id of the merchant of a console request: its API key's, or that of the membership it is for; throws
- * `UNAUTHORIZED`.
- */
+/** The id of the merchant of a console request: from its API key or its membership; throws `UNAUTHORIZED`. */
 export async function callingMerchant({ merchantId }: FastifyRequest): Promise<string> {
   if (merchantId === undefined) throw new ApiError("UNAUTHORIZED")
   return merchantId
@@ -96,8 +90,8 @@ export async function orEmptyBody(request: FastifyRequest): Promise<void> {
 }
 
 /**
- * Opens a server without routes; add them before it listens. `bounds` replace the default ones. `rows` are those of routes
- * that only a test has: a route without a row is refused.
+ * Opens a server without routes; add them before it listens. `bounds` replace the default limits. `rows` are the table
+ * rows of routes that only a test has: a route without a row is refused.
  */
 export function openServer(
   ctx: Context,
@@ -128,7 +122,7 @@ export function openServer(
   if (ctx.tracing) traceRequests(app, ctx.tracing)
   app.addHook("onRequest", (request, reply, done) => {
     reply.header("x-request-id", request.id)
-    // Answers contain tokens, secrets and payment data; no cache in between may store them.
+    // Answers contain tokens, secrets and payment data, so no cache on the way may store them.
     if (/^\/(api|x402|mcp|readyz|metrics)(\/|$)/.test(pathOf(request))) reply.header("cache-control", "no-store")
     checked(done, () => checkHost(request.raw))
   })
@@ -147,7 +141,7 @@ export function openServer(
   )
   // The last hook before a route's handler: a context set by an earlier hook is lost while the body is read.
   app.addHook("preHandler", (request, _reply, done) => withActor(actorOf(request), done))
-  // On behalf of the actor: a person's first request makes a merchant.
+  // Runs on behalf of the actor, because a person's first request creates a merchant.
   app.addHook("preHandler", (request, _reply, done) => {
     const { access } = request.routeOptions.config
     if (access?.by !== "member") return done()
@@ -183,10 +177,10 @@ function serverOptions(
     logger: false,
     trustProxy: trustedProxies.length > 0 ? trustedProxies : false,
     genReqId: request => saneId(request.headers["x-request-id"]) ?? randomUUID(),
-    // Its answer would not be one of this API's errors: `admitCallers` refuses what comes during a stop.
+    // Node's own answer would not be one of this API's errors. `admitCallers` refuses requests during a stop.
     return503OnClosing: false,
     forceCloseConnections: "idle",
-    // A URL that can't be decoded, or with a parameter that is too long, arrives here without passing any hook.
+    // A URL that can't be decoded, or has a parameter that is too long, arrives here without passing any hook.
     frameworkErrors: (error, request, reply) => {
       void reply.header("x-request-id", request.id)
       void whenReady(
@@ -203,7 +197,7 @@ function serverOptions(
 
 function readJsonAlone(app: Server): void {
   app.removeAllContentTypeParsers()
-  // It leaves a byte-order mark out, which some editors and languages put first (RFC 8259, 8.1).
+  // It drops a byte-order mark, which some editors and languages put first (RFC 8259, 8.1).
   const utf8 = new TextDecoder("utf-8", { fatal: true })
   app.addContentTypeParser(
     "application/json",
@@ -217,7 +211,7 @@ function readJsonAlone(app: Server): void {
   )
 }
 
-/** The text of these bytes. Others than UTF-8 would be read as other text, the same for different bytes. */
+/** The text of these bytes. Bytes that are not UTF-8 would be read as other text, the same for different bytes. */
 function decoded(decoder: TextDecoder, bytes: Buffer): string {
   try {
     return decoder.decode(bytes)
@@ -228,9 +222,9 @@ function decoded(decoder: TextDecoder, bytes: Buffer): string {
 
 function answerCors(app: Server, ctx: Context): void {
   const methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
-  // In strict mode, an OPTIONS request that is no preflight would be refused in plain text.
+  // In strict mode, an OPTIONS request that is not a preflight would be refused in plain text.
   const anyOrigin = { origin: "*", methods, exposedHeaders: exposed, strictPreflight: false }
-  // Never with `Access-Control-Allow-Credentials`: another origin's console uses a bearer token, no cookie.
+  // Never with `Access-Control-Allow-Credentials`: a console on another origin uses a bearer token instead of a cookie.
   const consoles = { ...anyOrigin, origin: ctx.settings.consoleOrigins }
   const noOrigin = { ...anyOrigin, origin: false }
   app.register(cors, {
@@ -303,7 +297,7 @@ const frameworkWords: Record<string, string> = {
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: "The length of the body differs from its Content-Length.",
 }
 
-/** The error of the table for what a route or the framework has thrown; undefined for what nobody expected. */
+/** The error of the table for an error that a route or the framework has thrown; undefined for an unexpected one. */
 export function toApiError(
   error: Error & { code?: string; statusCode?: number; validation?: unknown },
 ): ApiError | undefined {
@@ -317,7 +311,7 @@ export function toApiError(
   return undefined
 }
 
-/** Answers with an error of the table, and logs those that are this service's fault. */
+/** Answers with an error of the table, and logs it if this service is at fault. */
 export function sendError(
   ctx: Context,
   request: FastifyRequest,
@@ -326,8 +320,8 @@ export function sendError(
   errorPage?: ErrorPage,
 ): void {
   const known = toApiError(error)
-  // NOT_READY answers a probe, or what comes during a stop; the reason is logged where it is noticed. An origin belongs to a
-  // merchant, and how many calls wait for it to its callers.
+  // `NOT_READY` answers a probe, or a request during a stop; the reason is logged where it is noticed. A merchant is
+  // responsible for an origin, and its callers for the number of waiting calls.
   const isElsewhere = known && ["NOT_READY", "ORIGIN_FAILED", "ORIGIN_BUSY"].includes(known.code)
   if (!known || (errorTable[known.code].status >= 500 && !isElsewhere))
     ctx.log.error(

@@ -1,11 +1,11 @@
 /**
- * Reads for requests that wait: live pages, long-polls, agents. All who wait for one state share each read of it, and
- * the periodic reads of all states begin together, so that their statements are gathered (`db/gather.ts`). Alone, a
- * thousand live pages of one checkout cost 2,058 transactions a second.
+ * Reads for requests that wait: live pages, long-polls, agents. Everyone who waits for one state shares each read of
+ * it. The periodic reads of all states start together, so that their statements are combined (`db/gather.ts`). Without
+ * sharing, a thousand live pages of one checkout cost 2,058 transactions a second.
  *
- * A wake-up that names a state, or names nothing, has it read at once; one that comes during a read, once more after
- * it. Without one it is read after its pause, so that a lost wake-up costs no more than that. Reads of one state follow
- * each other, so nobody sees an older state after a newer one.
+ * A wake-up that names a state, or names nothing, has it read immediately. If one arrives during a read, the state is
+ * read once more after it. Without a wake-up a state is read after its pause, so a lost wake-up costs only that pause.
+ * Reads of one state never overlap, so nobody sees an older state after a newer one.
  */
 import { AsyncLocalStorage } from "node:async_hooks"
 import { setImmediate as nextTurn } from "node:timers/promises"
@@ -13,18 +13,18 @@ import type { Wakes } from "../jobs/wake.ts"
 import type { Names } from "../jobs/wake-payload.ts"
 
 /**
- * How often reads begin that no wake-up asks for. Each time, all that are due share their few statements, however many
- * states there are.
+ * How often reads start without a wake-up. Each time, all due states share a few statements, however many states there
+ * are.
  */
 export const TICK_MS = 500
-/** So many states that somebody begins to wait for are read at once; one more each second. The others wait for the tick. */
+/** How many states with a new waiter are read immediately; one more each second. The others wait for the tick. */
 const MAX_EAGER = 10
 const EAGER_AFTER_MS = 1_000
-/** States that are read at the same time: a wake-up that names nothing must not stop the process for longer than this. */
+/** How many states are read at the same time: a wake-up that names nothing must not block the process for longer. */
 const MAX_AT_ONCE = 400
 /** Wake-ups that name nothing have all states read at most this often. They are rare (`jobs/wake-payload.ts`). */
 const ALL_PAUSE_MS = 2_000
-/** How many of those who wait for one state are notified in one turn of the event loop: each writes to its connection. */
+/** How many waiters of one state are notified in one turn of the event loop: each writes to its connection. */
 const NOTIFIED_AT_ONCE = 100
 /** How often `tend` is called, in milliseconds. */
 const TEND_MS = 600_000
@@ -35,18 +35,18 @@ const SPREAD = 0.2
 
 /** A state that can be waited for. */
 export interface Shared<T> {
-  /** The kind, and everything that the state depends on: whoever gives the same key sees the same. */
+  /** The kind, and everything that the state depends on: the same key gets the same state. */
   key: readonly unknown[]
-  /** What wake-ups call it (`jobs/wake-payload.ts`). */
+  /** The names that wake-ups use for it (`jobs/wake-payload.ts`). */
   names: readonly string[]
   read: () => Promise<T>
-  /** After how many milliseconds the state is read again without a wake-up. */
+  /** Milliseconds until the state is read again without a wake-up. */
   pauseMs: (state: T) => number
-  /** Called after the first read, and now and then while anybody waits. */
+  /** Called after the first read, and occasionally while anybody waits. */
   tend?: (state: T) => Promise<unknown>
-  /** Whether a state is news even if it is the same as before. Otherwise news is a state with another JSON. */
+  /** Whether a state is news even if it is unchanged. By default a state is news if its JSON differs. */
   isNews?: (state: T) => boolean
-  /** Whether a read costs so little that whoever begins to wait gets one at once. */
+  /** Whether a read is so cheap that every new waiter gets one immediately. */
   isCheap?: boolean
 }
 
@@ -55,22 +55,22 @@ export interface Seen<T> {
   /** The number of the read. */
   n: number
   state: T
-  /** The state as JSON, made once for all; empty where `isNews` decides. */
+  /** The state as JSON, created once for everyone; empty if `isNews` decides. */
   text: string
 }
 
-/** Somebody who waits. Close it at the end. */
+/** Someone who waits. Close it at the end. */
 export interface Follower<T> {
-  /** The state of a read that begins after this call. Rejects if that fails. */
+  /** The state from a read that starts after this call. Rejects if that fails. */
   fresh(): Promise<Seen<T>>
   /**
-   * The next news after `seen`. Undefined after `ms`, or once the follower has ended. Rejects if a read fails. While the
-   * state stays the same nobody is notified: a thousand promises for each read were most of what a process allocated.
+   * The next news after `seen`. Undefined after `ms`, or once the follower has ended. Rejects if a read fails. Nobody
+   * is notified while the state stays the same: a thousand promises for each read were most of a process's allocations.
    */
   next(seen: Seen<T>, ms: number): Promise<Seen<T> | undefined>
   /** Ends what {@link next} waits for, now and later. */
   end(): void
-  /** Whether it was ended, or the process stops. */
+  /** Whether it was ended, or the process is stopping. */
   isEnded(): boolean
   close(): void
 }
@@ -80,24 +80,24 @@ export interface SharedReads {
 }
 
 interface WaitingReader {
-  /** The read that it waits for has a greater number. */
+  /** It waits for a read with a greater number. */
   after: number
-  /** Whether it waits for any read, and not for news. */
+  /** Whether it waits for any read instead of news. */
   isFresh: boolean
   done: (seen: Seen<unknown> | undefined) => void
   fail: (error: unknown) => void
 }
 
-/** One state, and those who wait for it. */
+/** One state, and everyone who waits for it. */
 interface Reader {
   key: string
   shared: Shared<unknown>
   followers: Set<() => void>
   waiting: Set<WaitingReader>
-  /** The number of reads that have begun. */
+  /** The number of reads that have started. */
   begun: number
   isReading: boolean
-  /** Whether another read has been asked for: at once, or with the others at the next tick. */
+  /** Whether another read was requested: immediately, or with the others at the next tick. */
   asked: "now" | "tick" | undefined
   seen: Seen<unknown> | undefined
   /** The number of the read that found the last news. */
@@ -115,7 +115,7 @@ export function openSharedReads(wakes: Pick<Wakes, "onWake">, signal: AbortSigna
   const enqueue = openQueue(apart, readers.forget)
   const takeEager = openEager()
   let isTicking = false
-  /** When all were last read because a wake-up named nothing. */
+  /** When all states were last read because a wake-up named nothing. */
   let allAt = Number.NEGATIVE_INFINITY
 
   const readNow = (reader: Reader): void => {
@@ -163,7 +163,7 @@ export function openSharedReads(wakes: Pick<Wakes, "onWake">, signal: AbortSigna
   }
 }
 
-/** The readers, by what is read and by what wake-ups call it. */
+/** The readers, by the state's key and by the names that wake-ups use. */
 function openReaders() {
   const byKey = new Map<string, Reader>()
   const byName = new Map<string, Set<Reader>>()
@@ -179,7 +179,7 @@ function openReaders() {
     size: () => byKey.size,
     all: () => byKey.values(),
     named: (name: string): Iterable<Reader> => byName.get(name) ?? [],
-    /** The reader of a state; a new one where nobody waits for it. */
+    /** The reader of a state; a new one if nobody waits for it. */
     of: (shared: Shared<unknown>): Reader => {
       const key = JSON.stringify(shared.key)
       return byKey.get(key) ?? open(key, shared)
@@ -195,7 +195,7 @@ function openReaders() {
   }
 }
 
-/** Returns a function that says whether a first read may begin at once; see {@link MAX_EAGER}. */
+/** Returns a function that says whether a first read may start immediately; see {@link MAX_EAGER}. */
 function openEager(): () => boolean {
   let left = MAX_EAGER
   let at = performance.now()
@@ -244,7 +244,7 @@ function followerOf(reader: Reader, signal: AbortSignal, { readSoon, forget }: C
     })
   return {
     fresh: async () => {
-      // Before the read is asked for, as it may begin at once.
+      // Taken before the read is requested, because the read may start immediately.
       const after = reader.begun
       readSoon(reader)
       return (await wait(after)) as Seen<unknown>
@@ -262,7 +262,7 @@ function followerOf(reader: Reader, signal: AbortSignal, { readSoon, forget }: C
   }
 }
 
-/** Returns a function that has a reader read, at once or after others: at most {@link MAX_AT_ONCE} at the same time. */
+/** Returns a function that runs a reader's read, immediately or after others: at most {@link MAX_AT_ONCE} at a time. */
 function openQueue(apart: ReturnType<typeof AsyncLocalStorage.snapshot>, forget: (reader: Reader) => void) {
   const waiting = new Set<Reader>()
   let underWay = 0
@@ -275,7 +275,7 @@ function openQueue(apart: ReturnType<typeof AsyncLocalStorage.snapshot>, forget:
       underWay++
       void apart(readOnce, reader).then(() => {
         underWay--
-        // Whoever comes and goes during a read has no second one begin beside it.
+        // A follower that comes and goes during a read must not start a second read in parallel.
         if (reader.followers.size === 0) forget(reader)
         else if (reader.asked === "now") waiting.add(reader)
         pump()
@@ -288,7 +288,7 @@ function openQueue(apart: ReturnType<typeof AsyncLocalStorage.snapshot>, forget:
   }
 }
 
-/** Reads a state, and notifies those who wait for it; never rejects. */
+/** Reads a state, and notifies everyone who waits for it; never rejects. */
 async function readOnce(reader: Reader): Promise<void> {
   const { shared } = reader
   reader.isReading = true
@@ -301,7 +301,7 @@ async function readOnce(reader: Reader): Promise<void> {
       reader.tendAt = performance.now() + TEND_MS
     }
     note(reader, n, state)
-    // Those that a wake-up had read together are not read together for ever.
+    // States that one wake-up had read together do not stay together forever.
     reader.dueAt = performance.now() + shared.pauseMs(state) * (1 - SPREAD * Math.random())
   } catch (error) {
     reader.dueAt = performance.now() + AFTER_FAILURE_MS
@@ -321,7 +321,7 @@ async function notify(reader: Reader, seen: Seen<unknown>): Promise<void> {
   }
 }
 
-/** Keeps what was read; where it is no news, the state before, so that all who wait hold one. */
+/** Stores the state that was read. If it is not news, the previous one stays, so that all waiters share one object. */
 function note(reader: Reader, n: number, state: unknown): void {
   const { isNews } = reader.shared
   const text = isNews ? "" : JSON.stringify(state)

@@ -1,6 +1,6 @@
 /**
  * Answers on the API's port from the first second of a start until the API itself listens. Migrating a big database
- * takes minutes, and a liveness probe that gets no answer would kill the process in the middle of it.
+ * takes minutes, and a liveness probe without an answer would kill the process in the middle.
  */
 import { randomUUID } from "node:crypto"
 import { errorTable } from "../errors.ts"
@@ -16,9 +16,9 @@ export interface StartupServer {
 }
 
 /**
- * Listens on the API's address, or on that of HEALTH_PORT, which `setting` names: `GET /healthz` answers 200,
- * everything else 503 `NOT_READY` with `Retry-After`. The limits on callers are those of the API; `bounds` replace the
- * default ones. Rejects with a sentence for the operator when the port can't be used.
+ * Listens on the API's address, or on that of HEALTH_PORT, which `setting` names. `GET /healthz` answers 200,
+ * everything else 503 `NOT_READY` with `Retry-After`. The limits on callers are the API's; `bounds` replace the default
+ * ones. Rejects with a sentence for the operator if the port can't be used.
  */
 export async function openStartupServer(
   { host, port }: { host: string; port: number },
@@ -36,7 +36,7 @@ export async function openStartupServer(
     response.writeHead(alive ? 200 : status, {
       "content-type": "application/json; charset=utf-8",
       "x-request-id": requestId,
-      // The API opens the port again afterwards, so no connection may outlive its answer.
+      // The API opens the port afterwards, so no connection may outlive its answer.
       connection: "close",
       ...(alive ? {} : { "retry-after": "1" }),
     })

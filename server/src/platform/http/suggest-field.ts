@@ -1,7 +1,7 @@
 /** Did-you-mean suggestions: the known name that a mistyped one most likely meant. */
 
 /**
- * The known name that `typed` most likely meant, or undefined when none is close. Close means: ignoring case and
+ * The known name that `typed` most likely meant, or undefined if none is close. Close means: ignoring case and
  * separators, at a distance of at most a third of the known name's letters (rustc's measure).
  *
  * @example nearest("spiltId", ["name", "splitId"]) // "splitId"

@@ -22,7 +22,7 @@ const LAST_YEAR = 9998
 export function timeAt(path: string, text: string): Date {
   const at = new Date(text)
   const day = Number.parseInt(text.slice(8, 10), 10)
-  // Date turns the 30th of February into the 1st of March. So the day is checked before an offset moves the date.
+  // `Date` turns the 30th of February into the 1st of March, so the day is checked before an offset moves the date.
   const exact = new Date(`${text.slice(0, 10)}T00:00:00Z`).getUTCDate() === day
   if (Number.isNaN(at.getTime()) || !exact)
     throw invalid(path, "must be an existing time, such as 2026-01-31T12:00:00Z")

@@ -1,7 +1,7 @@
 /**
- * A span for each request, by which the payment that it creates is traced. The caller's own trace is never continued:
- * anybody who sends a `traceparent` could otherwise have everything recorded, or put spans into somebody else's trace.
- * A merchant's trace is linked.
+ * A span for each request, by which the payment that it creates is traced. The caller's own trace is never continued.
+ * Otherwise anybody who sends a `traceparent` could have everything recorded, or add spans to another person's trace. A
+ * merchant's trace is linked.
  */
 import type { FastifyInstance, FastifyRequest } from "fastify"
 import { parseTraceparent } from "../tracing/trace.ts"
@@ -9,12 +9,12 @@ import type { Span, Tracing } from "../tracing/tracing.ts"
 
 declare module "fastify" {
   interface FastifyRequest {
-    /** Undefined where the request is not traced. */
+    /** Undefined if the request is not traced. */
     span: Span | undefined
   }
 }
 
-/** Probes come every few seconds, so their log lines and spans would hide all others. */
+/** Probes come every few seconds, so their log lines and spans would hide everything else. */
 export const probes = ["/healthz", "/readyz", "/metrics"]
 
 /** Adds the hooks. Call it before any other hook is added, so that the others run inside the span. */
@@ -23,7 +23,7 @@ export function traceRequests(app: Pick<FastifyInstance, "addHook">, tracing: Tr
     const { method, routeOptions } = request
     const route = request.is404 ? undefined : routeOptions.url
     if (route === undefined || probes.includes(route)) return done()
-    // Without the path: it contains ids that open a checkout, and what callers of a proxied API ask for.
+    // Without the path: it contains ids that open a checkout, and requests that callers of a proxied API send.
     const attributes = { "http.request.method": method, "http.route": route, "sluice.request.id": request.id }
     const span = tracing.start(`${method} ${route}`, { kind: "server", parent: null, attributes })
     request.span = span
@@ -43,8 +43,8 @@ const within = (tracing: Tracing, { span }: FastifyRequest, done: () => void): v
   span ? tracing.within(span, done) : done()
 
 /**
- * Ends the span once. The span of a request that a limit refused is never ended, so it is in no trace: a flood would
- * fill them.
+ * Ends the span once. A request refused by a limit never ends its span, so it appears in no trace: a flood would fill
+ * them.
  */
 function end(request: FastifyRequest, status: number | undefined): void {
   const { span } = request

@@ -18,9 +18,9 @@ interface Validate {
 }
 
 /**
- * Fastify's validators. Bodies are checked as they are; queries and paths are text and may be converted to numbers.
- * Each is compiled when it is first needed: a new process answers few of the routes at first, and compiling all of them
- * took a fifth of its start.
+ * Fastify's validators. Bodies are checked unconverted; queries and paths are text and may be converted to numbers.
+ * Each is compiled when it is first needed, because a new process answers few routes. Compiling all of them took a
+ * fifth of its start.
  */
 export function validatorFactory({ schema, httpPart }: { schema: AnySchema; httpPart?: string }): Validate {
   let compiled: ValidateFunction | undefined
@@ -110,7 +110,7 @@ function wordsOf({ keyword, params, parentSchema, instancePath, message }: Error
     case "exclusiveMaximum":
       return `must be below ${counted(limit)}`
     default:
-      // None of our schemas gets here: a test checks the words of every answer.
+      // None of our schemas gets here: a test checks the text of every answer.
       return message ?? "is not valid: see its description"
   }
 }

@@ -1,18 +1,18 @@
 /**
- * The places of requests that wait. Each holds a connection, so their number is bounded; the bound is shared. Pure.
+ * Places for requests that wait. Each holds a connection, so their number is bounded, and the bound is shared. Pure.
  *
  * The rule: a name (an address, the /64 of an IPv6 address, a merchant) holds at most its own quota. While places are
- * free, whoever is within that gets one. When none is free, a newcomer takes the oldest place of the name that holds
- * most, in the network that holds most (/24, or /48 of IPv6), if that leaves both sides closer to equal: an address
- * costs nothing in a network that somebody has, so many of them count as one. Otherwise, as where everybody holds one,
- * the newcomer gets none and nobody is sent away: they would only take turns in reconnecting. Whoever gets none, or
- * loses one, is answered with the present state, and may ask again.
+ * free, any name within its quota gets one. When none is free, a newcomer may take the oldest place of the largest name
+ * in the largest network (/24, or /48 of IPv6). It does so only if both sides become closer to equal. Addresses within
+ * one network are free, so many of them count as one. Otherwise, for example if everybody holds one place, the newcomer
+ * gets none and nobody is sent away: they would only take turns in reconnecting. A request that gets no place, or loses
+ * one, is answered with the current state, and may ask again.
  *
- * Sessions have no share of their own: whoever opens checkouts has as many as it likes, and those who wait for one
- * session cost the least, as they share its reads (`shared-reads.ts`).
+ * Sessions have no quota, because anyone can open any number of checkouts. Waiters of one session cost the least,
+ * because they share its reads (`shared-reads.ts`).
  */
 
-/** Who waits. */
+/** The holder of a place. */
 export interface Holder {
   name: string
   /** The most places of this name. */
@@ -21,8 +21,8 @@ export interface Holder {
 
 export interface Slots {
   /**
-   * Takes a place. Returns the function that gives it back, or undefined where the holder gets none. `leave` is called
-   * if somebody else gets the place.
+   * Takes a place. Returns the function that frees it, or undefined if the holder gets none. `leave` is called if
+   * another holder gets the place.
    */
   take(holder: Holder, leave: () => void): (() => void) | undefined
 }
@@ -34,7 +34,7 @@ interface Slot {
 /** The oldest place comes first. */
 type Names = Map<string, Set<Slot>>
 
-/** Opens places, all of them free. */
+/** Creates places, all of them free. */
 export function openSlots(most: number): Slots {
   const networks = new Map<string, Names>()
   let total = 0
@@ -54,11 +54,11 @@ export function openSlots(most: number): Slots {
     if (names?.size === 0) networks.delete(network)
   }
 
-  /** Makes room for one more place of a name; false where nobody holds enough more than it. */
+  /** Makes room for one more place of a name; false if nobody holds enough more than it. */
   function makeRoom(network: string, name: string): boolean {
     const own = sizeOf(networks.get(network))
     const [largest, size] = largestOf(networks, sizeOf)
-    // Within its own network, names share what the network has.
+    // Within its own network, a name takes from the places of that network.
     const from = own + 1 < size ? largest : network
     const [longest, held] = largestOf(networks.get(from) ?? new Map<string, Set<Slot>>(), places => places.size)
     if (from === network && (networks.get(network)?.get(name)?.size ?? 0) + 1 >= held) return false
@@ -84,7 +84,7 @@ export function openSlots(most: number): Slots {
   }
 }
 
-/** The entry with the greatest size, the first of several. It looks at all: a few microseconds, on a full house only. */
+/** The first entry with the greatest size. It checks all entries: a few microseconds, and only if no place is free. */
 function largestOf<V>(entries: ReadonlyMap<string, V>, sizeOf: (value: V) => number): [name: string, size: number] {
   let largest: [string, number] = ["", 0]
   for (const [name, value] of entries) {
@@ -96,6 +96,6 @@ function largestOf<V>(entries: ReadonlyMap<string, V>, sizeOf: (value: V) => num
 
 /**
  * The network of a name, as `addressGroup` writes it: the /24 of an IPv4 address, the /48 of the /64 of an IPv6 one. A
- * name that is no address is alone.
+ * name that is not an address has a network of its own.
  */
 const networkOf = (name: string): string => name.replace(/[.:][0-9a-f]+$/, "")

@@ -1,8 +1,8 @@
 /**
- * Values that are usually available at once. A promise for one would cost a turn of the microtask queue each time, and
- * a request passes several such places.
+ * Values that are usually available immediately. A promise for one would cost a turn of the microtask queue each time,
+ * and a request passes several such places.
  */
 
-/** Applies `use` to a value, at once where it is not a promise. Rejects where the promise does. */
+/** Applies `use` to a value, immediately if it is not a promise. Rejects if the promise does. */
 export const whenReady = <T, R>(value: T | Promise<T>, use: (value: T) => R | Promise<R>): R | Promise<R> =>
   value instanceof Promise ? value.then(use) : use(value)

@@ -1,6 +1,6 @@
 /**
- * Writes files of many rows: the database makes the lines, in parts of some thousand rows, and this process gives
- * addresses their checksums. Building a million rows as objects in this process took most of the time of such a file.
+ * Writes files of many rows. The database writes the lines, in parts of a few thousand rows, and this process adds
+ * checksums to addresses. Building a million rows as objects in this process took most of the time of such a file.
  */
 import { setImmediate as turn } from "node:timers/promises"
 import { type RawBuilder, type SelectQueryBuilder, sql } from "kysely"
@@ -9,21 +9,21 @@ import type { NetworkInfo } from "../chain/network-facts.ts"
 import type { TxContext } from "../context.ts"
 
 /**
- * Some 1 MB of text in a statement of 5 to 20 ms; planning the longest statement takes 3 ms. With 4,000 rows files took an
- * eighth less time, and 218 MB in place of 148 with `--max-semi-space-size=4`: texts of the part before survived
- * (300,000 rows, measured).
+ * About 1 MB of text in a statement of 5 to 20 ms; planning the longest statement takes 3 ms. With 4,000 rows files
+ * took an eighth less time. But with `--max-semi-space-size=4` they took 218 MB instead of 148: texts of the previous
+ * part survived (300,000 rows, measured).
  */
 const ROWS_PER_READ = 2_000
 /**
- * Lines in a text, some 50 KB, of which a statement returns many. `pg` receives a longer message into buffers of twice
- * the size again and again, and V8 keeps longer texts until it collects all of the heap: with one text a statement, a
+ * Lines in a text of about 50 KB, of which a statement returns many. `pg` receives a longer message into buffers that
+ * double again and again, and V8 keeps longer texts until it collects the whole heap. With one text per statement, a
  * file took twice the CPU.
  */
 const LINES_PER_TEXT = 100
 
 /**
- * SQL that returns text, or null for an empty cell. Nothing is quoted here: text from outside goes through {@link
- * quotedCell}.
+ * SQL that returns text, or null for an empty cell. It is not quoted here: text from outside goes through
+ * {@link quotedCell}.
  */
 type Cell = RawBuilder<unknown>
 
@@ -34,29 +34,29 @@ export type Last<K extends string = "at" | "id"> = Record<K, string>
 interface Lines<C extends string, K extends string> {
   /** Each column in SQL over a row `r`. */
   cells: Record<C, Cell>
-  /** The columns of `r` by which the rows are read, highest first: no two rows have the same values in all of them. */
+  /** The columns of `r` that order the rows, descending. No two rows have the same values in all of them. */
   key: readonly K[]
   /** SQL: at most `limit` of the rows after `last`, with the columns of the key. */
   rows(last: Last<K> | undefined, limit: number): RawBuilder<unknown>
-  /** Whether rows of a network that this service does not serve are included instead of throwing. */
+  /** Whether to include rows of a network that this service does not serve, instead of throwing. */
   ofAnyNetwork?: true
   /** Completes the text of some lines; by default, it gives each lower-case address in it its checksum. */
   finish?: (text: string) => string | Buffer
 }
 
 interface Part {
-  /** How many rows the whole read has. */
+  /** How many rows the whole read returns. */
   count: number
   known: boolean | null
   /** How many lines of the read come before these. */
   before: number
-  /** Null where the read has no rows. */
+  /** Null if the read returns no rows. */
   lines: string | null
 }
 
 /**
- * Yields a line of names, then one line for each row. It reads the next part while the one before is sent, and holds no
- * connection between parts. Throws if a row is of a network that this service does not serve, unless `ofAnyNetwork`.
+ * Yields a line of names, then one line for each row. It reads the next part while the previous one is sent, and holds
+ * no connection between parts. Throws if a row is of a network that this service does not serve, unless `ofAnyNetwork`.
  */
 export async function* linesOf<C extends string, K extends string>(
   { db, chain }: Pick<TxContext, "db" | "chain">,
@@ -91,7 +91,7 @@ export async function* linesOf<C extends string, K extends string>(
     reading = next && read(next)
     // A reader that stops early does not wait for it.
     reading?.catch(() => {})
-    // The next part's statement is sent before this part is processed, so that both sides work at the same time.
+    // The next part's statement is sent before this part is processed, so that both sides work in parallel.
     await turn()
     for (const text of texts) yield finish(text)
   }
@@ -106,8 +106,8 @@ const IS_LOWER_HEX = Uint8Array.from({ length: 256 }, (_, code) =>
 const LOWER = 32
 
 /**
- * Returns the bytes of ASCII text, with the checksum of each lower-case address; hashes stay as they are. It works on
- * the bytes: with pieces of text and a map of them, a line of seven addresses and hashes took 3.7 µs instead of 2.2.
+ * Returns the bytes of ASCII text, with the checksum of each lower-case address; hashes stay unchanged. It works on the
+ * bytes. With pieces of text and a map of them, a line of seven addresses and hashes took 3.7 µs instead of 2.2.
  */
 function withChecksums(text: string): Buffer {
   const bytes = Buffer.from(text, "latin1")
@@ -127,7 +127,7 @@ function withChecksums(text: string): Buffer {
 
 /**
  * Writes the checksum at `at`. An address that recurs, such as a factory's, is copied from an earlier place that has
- * its checksum: `seen` has the last place for each three first digits.
+ * its checksum. `seen` has the last place for each three first digits.
  */
 function checksumOnce(bytes: Buffer, at: number, seen: Int32Array): void {
   const digit = (i: number) => (bytes[at + 2 + i] ?? 0) & 15
@@ -141,7 +141,7 @@ function checksumOnce(bytes: Buffer, at: number, seen: Int32Array): void {
   seen[slot] = at
 }
 
-/** Whether the lower-case address at `at` is the one that has its checksum at `before`. */
+/** Whether the lower-case address at `at` is the one whose checksum is at `before`. */
 function isSameAddress(bytes: Buffer, before: number, at: number): boolean {
   for (let i = 2; i < ADDRESS_LENGTH; i++) if (((bytes[before + i] ?? 0) | LOWER) !== bytes[at + i]) return false
   return true
@@ -162,19 +162,19 @@ export const ifSettlement = (ctx: Pick<TxContext, "chain">, of: (network: Networ
 export const unitOf = (decimals: number): string => `1e-${decimals}`
 
 /**
- * SQL: base units as `formatAmount` shows them. `r.unit` is one base unit in whole tokens; if it is null, the base
- * units are shown.
+ * SQL: base units in the form of `formatAmount`. `r.unit` is one base unit in whole tokens; if it is null, base units
+ * are shown.
  */
 export const amountCell = (amount: Cell): Cell =>
   sql`case when r.unit is null then ${amount}::text else
     round(${amount} * r.unit, greatest(2, scale(trim_scale(${amount} * r.unit))))::text end`
 
-/** SQL: a time as `toISOString` shows it. */
+/** SQL: a time in the form of `toISOString`. */
 export const timeCell = (at: Cell): Cell => sql`to_char(${at} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
 
 /**
- * SQL: text from outside, as `quoted` of `http/send-csv.ts` makes it: in quotes, and after an apostrophe if a spreadsheet
- * would take it for a formula.
+ * SQL: text from outside, as `quoted` of `http/send-csv.ts` writes it: in quotes, and after an apostrophe if a
+ * spreadsheet would take it for a formula.
  */
 export const quotedCell = (text: Cell): Cell =>
   sql`'"' || case when left(${text}, 1) in ('=', '+', '-', '@', ${"\t"}, ${"\r"}, ${"\n"}) then ${"'"} else '' end
@@ -187,7 +187,7 @@ export const payoutIdCell = (uuid: Cell): Cell => sql`'po_' || replace(${uuid}::
 export const kindCell = (prefix: string, id: Cell): Cell =>
   sql`case when starts_with(${id}, ${`${prefix}_`}) then ${id} end`
 
-/** SQL: one part of a sorted list, starting after a row of it. */
+/** SQL: one part of a sorted list, starting after a given row. */
 export function continued<T>(
   query: SelectQueryBuilder<never, never, T>,
   { at, id }: { at: string; id: string },
