@@ -1,9 +1,9 @@
-/** Transactions that tell the database who acts; the triggers of the audit log read it. */
+/** Transactions that tell the database who acts, which the triggers of the audit log read. */
 import { CompiledQuery, type Dialect } from "kysely"
 import { actorStatement } from "../actor.ts"
 
 /**
- * Returns the same dialect, whose transactions begin with the actor's statement if there is an actor. `begin` is the
+ * Returns the same dialect, but its transactions start with the actor's statement if there is an actor. `begin` is the
  * text that begins a transaction: both are sent together, so an actor costs no round trip. Without `begin`, the actor's
  * statement is sent after the begin.
  */
@@ -25,7 +25,7 @@ export function acting(dialect: Dialect, begin?: string): Dialect {
         try {
           await connection.executeQuery(CompiledQuery.raw(text))
         } catch (error) {
-          // The transaction may have begun; Kysely rolls back only one whose begin succeeded.
+          // The transaction may have started; Kysely rolls back only one whose begin succeeded.
           await driver.rollbackTransaction(connection).catch(() => {})
           throw error
         }

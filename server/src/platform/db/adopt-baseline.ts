@@ -1,6 +1,6 @@
 /**
- * Marks a database that the migrations of before the first release made as one of the baseline, which has the same
- * schema. It can go with the first release.
+ * Marks a database made by the migrations from before the first release as one of the baseline, which has the same
+ * schema. It can be removed with the first release.
  */
 import { describeSchema } from "./describe-schema.ts"
 
@@ -9,14 +9,14 @@ interface Session {
   query(text: string, values?: unknown[]): Promise<Record<string, unknown>[]>
 }
 
-/** The last of these migrations, and the last commit that has them. */
+/** The last of these migrations, and the last commit that contains them. */
 const LAST = {
   name: "0092_first_subscriptions.sql",
   checksum: "8e4de7133e530e7d75a500f3838516a08ee5edbee6193042bb0e47bd191a5a1d",
   commit: "099fbd6c",
 }
 
-/** Whether the database has migrations of before the baseline, by their checksums by name. */
+/** Whether the database has migrations from before the baseline. `applied` has their checksums by name. */
 export const isBeforeBaseline = (applied: ReadonlyMap<string, unknown>): boolean => applied.has("0001_foundation.sql")
 
 /** Throws the sentence for the operator unless the last migration before the baseline is the last that was applied. */
@@ -29,8 +29,8 @@ export function assertLastBefore(applied: ReadonlyMap<string, unknown>): void {
 }
 
 /**
- * Replaces the rows of `migrations` with the baseline's one. Throws the sentence for the operator if the schema is not the
- * baseline's: that is made beside it, in a schema of its own, because the text of a catalogue depends on the server.
+ * Replaces the rows of `migrations` with the baseline's one. Throws the sentence for the operator if the schema is not
+ * the baseline's. The baseline is built in a separate schema, because the text of a catalogue depends on the server.
  */
 export async function adoptBaseline(
   session: Session,
@@ -54,7 +54,7 @@ export async function adoptBaseline(
       `The schema of the database is not the one that its migrations made, in ${other.join(", ")}: wipe a sandbox with --reset, and undo the change in any other installation.`,
     )
   for (const comment of commentsOf(baseline.text)) await session.exec(comment)
-  // The age of the installation is that of its first migration.
+  // The installation is as old as its first migration.
   await session.query(
     `with before as (delete from migrations returning applied_at)
       insert into migrations (name, checksum, applied_at) select $1, $2, min(applied_at) from before`,
@@ -62,5 +62,5 @@ export async function adoptBaseline(
   )
 }
 
-/** The statements of the baseline that comment on something: each begins a line, with literals that continue each other. */
+/** The baseline's comment statements: each starts a line, with literals that continue each other. */
 const commentsOf = (text: string): string[] => text.match(/^comment on [\w .]+ is\s+(?:'(?:[^']|'')*'\s*)+;$/gm) ?? []

@@ -1,8 +1,8 @@
 /**
- * Sends a transaction's beginning together with its first statement, and its commit together with its last if nobody
- * reads that one's result. So neither the beginning nor the commit costs a round trip.
+ * Sends a transaction's begin together with its first statement. Sends its commit together with its last statement if
+ * nobody reads that statement's result. So neither costs a round trip.
  */
-// I/O: what it sends goes over the connection that it is given.
+// I/O: sends over the given connection.
 import pg from "pg"
 
 /** The methods that `pg` calls on a query and a connection while it sends a query; `pg-cursor` relies on the same. */
@@ -24,17 +24,17 @@ type Statement = Omit<pg.QueryConfig, "name"> & {
   name: string | undefined
   query_timeout: number
   /**
-   * Nobody reads its result: in a transaction it waits for the next statement, and is sent with the commit if the
-   * commit is next.
+   * Nobody reads its result. In a transaction it waits for the next statement, or is sent with the commit if that comes
+   * next.
    */
   isDeferred: boolean
 }
 
 /**
  * Runs the statements of one user of a connection. A statement of a transaction must never run outside it, where it
- * would be committed alone: not beside the first statement, not after the first one failed, and not after the end of
- * the transaction, when Kysely still sends what it had queued for a failed one. `end`: the connection now belongs to
- * another user.
+ * would be committed alone. So none runs in parallel with the first one, or after that failed. None runs after the
+ * transaction's end either, when Kysely still sends what it had queued. `end`: the connection now belongs to another
+ * user.
  */
 export function transactional(client: pg.ClientBase, answerMs: number) {
   const transaction = openTransaction(client, answerMs)
@@ -74,18 +74,18 @@ export function transactional(client: pg.ClientBase, answerMs: number) {
   return { query, end }
 }
 
-/** Sends a transaction's beginning with its first statement, and its commit with its last. */
+/** Sends a transaction's begin with its first statement, and its commit with its last. */
 function openTransaction(client: pg.ClientBase, answerMs: number) {
-  /** The beginning of a transaction that has no statement yet. */
+  /** The begin of a transaction that has no statement yet. */
   let opening: readonly string[] | undefined
   /** The first statement of a transaction, in flight. */
   let beginning: Promise<unknown> | undefined
-  /** Why a transaction may not have begun. */
+  /** Why a transaction may not have started. */
   let unbegun: unknown
 
   async function begin(first: readonly string[], statement: Statement) {
     try {
-      // A text without values may be several statements, which can't be sent together with others.
+      // A text without values may contain several statements, which can't be sent together with others.
       if (statement.values?.length) return await queryBetween(client, first, statement, [])
       await answerTo(client, { text: first.join("; "), query_timeout: answerMs })
     } catch (error) {
@@ -100,7 +100,7 @@ function openTransaction(client: pg.ClientBase, answerMs: number) {
   async function run(statement: Statement): Promise<Answer> {
     const first = opening
     opening = undefined
-    // The transaction has not begun.
+    // The transaction has not started.
     if (first && isEndOf(statement)) return { command: statement.text.toUpperCase(), rows: [] }
     if (first) {
       beginning = begin(first, statement)
@@ -118,7 +118,7 @@ function openTransaction(client: pg.ClientBase, answerMs: number) {
     if (unbegun !== undefined) throw unbegun
     const first = opening
     opening = undefined
-    // A single statement without a transaction around it is its own transaction.
+    // A single statement needs no transaction around it: it is one.
     if (first?.length === 1) await answerTo(client, last)
     else await queryBetween(client, first ?? [], last, [COMMIT])
     return { command: "COMMIT", rows: [] }
@@ -138,7 +138,7 @@ interface Answer {
   rows: unknown[]
 }
 
-/** Returns the statements of a text that begins a transaction, which `acting` makes; undefined for any other text. */
+/** Returns the statements of a text that begins a transaction, as `acting` writes it; undefined for any other text. */
 function openingOf(text: string): readonly string[] | undefined {
   if (text === BEGIN) return [BEGIN]
   return text.startsWith(`${BEGIN}; `) ? [BEGIN, text.slice(BEGIN.length + 2)] : undefined
@@ -161,7 +161,7 @@ function queryBetween(
   const wired = query as unknown as Wired
   const { prepare, handleDataRow, handleCommandComplete, handleError } = wired
   const { name } = config
-  /** How many statements of `before` are not complete. */
+  /** How many statements of `before` are still incomplete. */
   let openings = 0
   let isComplete = false
   const send = (wire: Wire, text: string) => {
@@ -176,7 +176,7 @@ function queryBetween(
     for (const text of before) send(wire, text)
     const execute = (portal: object) => {
       wire.execute(portal)
-      // Sent only from here: this is not reached if a value can't be sent, and then nothing must follow.
+      // Sent only now: if a value can't be sent, this is not reached, and nothing may follow.
       for (const text of after) send(wire, text)
     }
     prepare.call(query, Object.create(wire, { execute: { value: execute } }))
@@ -202,9 +202,9 @@ function queryBetween(
 }
 
 /**
- * Returns the answer to one statement. A finished query of `pg` still refers to its callback and its result, and V8
- * frees finished queries only in a full collection (measured): files of a million rows took 90 MB more and twice the
- * CPU. So the callback and the result refer to nothing once the answer is here.
+ * Returns the answer to one statement. A finished query of `pg` still refers to its callback and result, and V8 frees
+ * finished queries only in a full collection (measured). Files of a million rows took 90 MB more and twice the CPU. So
+ * the callback and the result drop their references once the answer has arrived.
  */
 async function answerTo(client: pg.ClientBase, query: object): Promise<Answer> {
   try {
@@ -220,7 +220,7 @@ async function answerTo(client: pg.ClientBase, query: object): Promise<Answer> {
       ;(client.query as unknown as (query: object, callback: typeof answered) => void).call(client, query, answered)
     })
   } catch (error) {
-    // The stack of the error itself begins at the socket that received it.
+    // The error's own stack starts at the socket that received it.
     Error.captureStackTrace(error as Error)
     throw error
   }

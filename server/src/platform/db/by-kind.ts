@@ -8,8 +8,8 @@ export const kindOf = ({ kind }: { kind: PayoutKindName }): PayoutKind => payout
 const rows = (): [string, PayoutKind][] => Object.entries(payoutKinds)
 
 /**
- * SQL: the kinds that a condition holds for, as a list after `kind in`. They are literals in the order of the table, because
- * partial indexes have the same lists. One piece of text: Kysely takes a microsecond for each part of a statement.
+ * SQL: the kinds that meet a condition, as a list after `kind in`. They are literals in the order of the table, because
+ * partial indexes have the same lists. One piece of text: Kysely takes a microsecond for each part.
  */
 export const kindsThat = (is: (kind: PayoutKind) => boolean | undefined): RawBuilder<unknown> =>
   sql.raw(

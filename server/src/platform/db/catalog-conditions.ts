@@ -1,12 +1,12 @@
-/** SQL: the filters of lists of what is sold. */
+/** SQL: the filters of catalog lists. */
 import { type RawBuilder, sql } from "kysely"
 
-/** A pattern of `like` for what begins with a text, in lower case. */
+/** A pattern of `like` for texts that start with a text, in lower case. */
 export const beginning = (text: string): string => `${text.toLowerCase().replaceAll(/[\\%_]/g, "\\$&")}%`
 
 /**
- * SQL: whether a row is switched on as asked, and has this id, slug or beginning of its name. `name` is its column with
- * the name, of which an index has the lower case.
+ * SQL: whether a row is switched on as asked, and has this id, slug or start of its name. `name` is its column with the
+ * name, which is indexed in lower case.
  */
 export function catalogConditions(
   merchantId: string,

@@ -1,6 +1,6 @@
 /**
- * Slugs: each names one paywall, payment link or proxy bundle. Triggers maintain the tables `slugs` and `held_slugs`:
- * for 90 days nobody else gets a slug that a merchant gave up.
+ * Slugs: each names one paywall, payment link or proxy bundle. Triggers maintain the tables `slugs` and `held_slugs`.
+ * If a merchant gives up a slug, no other merchant gets it for 90 days.
  */
 import { ApiError } from "../errors.ts"
 import type { Db } from "./open.ts"
@@ -8,7 +8,7 @@ import type { Db } from "./open.ts"
 const UNIQUE_VIOLATION = "23505"
 const constraints = ["slugs_pkey", "paywalls_slug_key", "payment_links_slug_key", "bundles_slug_key", "held_slugs_pkey"]
 
-/** Awaits a write that may set a slug; throws `SLUG_TAKEN` when the slug is in use, or held for another merchant. */
+/** Awaits a write that may set a slug; throws `SLUG_TAKEN` if the slug is in use, or held for another merchant. */
 export async function orSlugTaken<T>(work: Promise<T>): Promise<T> {
   try {
     return await work

@@ -1,14 +1,14 @@
-/** What a database records about the installation it was created for, so that it is never opened as another. */
+/** Records which installation a database was created for, so that it is never opened as another. */
 import { randomUUID } from "node:crypto"
 import type { Mode } from "../chain/network-facts.ts"
 import type { Network } from "../chain/networks.ts"
 import type { Db } from "./open.ts"
 
 /**
- * Claims an empty database for this mode and these chains. Returns the installation's id, which is made once, and names
- * what is its own where several share a place, such as a database of Redis. Throws when it belongs to another mode, when a network's
- * chain differs from the recorded one (a sandbox whose chain was lost, an endpoint of another network), or when its
- * token has other decimals.
+ * Claims an empty database for this mode and these chains. Returns the installation's id, which is created once. The id
+ * names its data in a shared place, such as a database of Redis. Throws if it belongs to another mode, or if a
+ * network's chain or its token's decimals differ from the recorded ones. A chain differs if a sandbox lost it, or an
+ * endpoint serves another network.
  */
 export async function claimInstallation(db: Db, mode: Mode, networks: readonly Network[]): Promise<string> {
   await remember(db, "mode", mode)
@@ -21,7 +21,7 @@ export async function claimInstallation(db: Db, mode: Mode, networks: readonly N
           : `Check RPC_${name.toUpperCase().replaceAll("-", "_")}.`
       throw new Error(`The chain of ${name} is not the one this database knows: its genesis block differs. ${cure}`)
     }
-    // With wrong decimals everything would be sold for nothing; and if one of two endpoints does not respond, the other
+    // With wrong decimals everything would be sold for nothing. If one of two endpoints does not respond, the other
     // reports them alone.
     const known = await remember(db, `decimals ${chainId} ${token.address}`, `${token.decimals}`)
     if (known !== `${token.decimals}`)
@@ -32,7 +32,7 @@ export async function claimInstallation(db: Db, mode: Mode, networks: readonly N
   return await remember(db, "id", randomUUID())
 }
 
-/** Throws when the database is not claimed yet, or belongs to another mode. */
+/** Throws if the database is not claimed yet, or belongs to another mode. */
 export async function assertInstallation(db: Db, mode: Mode): Promise<void> {
   const made = await db.selectFrom("installation").select("value").where("key", "=", "mode").executeTakeFirst()
   if (!made) throw new Error("This database is new. Start the service once, or check DATA_DIR and DATABASE_URL.")

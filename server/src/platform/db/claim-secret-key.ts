@@ -1,8 +1,8 @@
 /**
- * Which keys the secrets in a database are encrypted with, so that a process with another SECRET_KEY does not start on it.
- * The table `installation` keeps a constant for each of these keys, encrypted with it: one, and two while the key is
- * changed. A guesser learns no more from it
- * than from any encrypted secret beside it, which shows as surely whether a key is right.
+ * Records which keys the secrets in a database are encrypted with, so that a process with another SECRET_KEY refuses to
+ * start. The table `installation` keeps a constant for each of these keys, encrypted with it: one, and two while the
+ * key is changed. It tells an attacker no more than any encrypted secret in the same database, which also shows whether
+ * a guessed key is right.
  */
 import { type RawBuilder, sql } from "kysely"
 import { isSealedWith, type Purpose, type SecretKeys, seal, unseal } from "../secrets.ts"
@@ -13,7 +13,7 @@ const ROW = "secret_key"
 const OWNER = "installation"
 const SIGNING = "signing_keys"
 
-/** What a database keeps encrypted: where, for what, for which owner, and the columns by which a row is found. */
+/** Everything that a database keeps encrypted: table, purpose, owner, and the columns that identify a row. */
 export const SEALED: { table: string; purpose: Purpose; owner: string; id: string[] }[] = [
   { table: SIGNING, purpose: "signing-key", owner: "id", id: ["id"] },
   { table: "webhook_secrets", purpose: "webhook-secret", owner: "coalesce(webhook_id, merchant_id)", id: ["id"] },
@@ -25,26 +25,26 @@ export const SEALED: { table: string; purpose: Purpose; owner: string; id: strin
 
 /** The statement that reads the row. */
 export const READ_SECRET_KEY = `select value from installation where key = '${ROW}'`
-/** How many secrets of each kind are tried where nothing was recorded yet. */
+/** How many secrets of each kind are tried if nothing was recorded yet. */
 const TRIED = 200
 
-/** How many of the newest secrets of a table the keys decrypt. */
+/** How many of a table's newest secrets the keys decrypt. */
 export interface Tried {
   table: string
   readable: number
   unreadable: number
 }
 
-/** How the keys of a process are to those of an installation. */
+/** How the keys of a process match those of an installation. */
 export type Fit =
   | "right"
-  /** SECRET_KEY is new: the next start records it. SECRET_KEY_OTHER decrypts all that there is. */
+  /** SECRET_KEY is new, and the next start records it. SECRET_KEY_OTHER decrypts everything. */
   | "new"
   /** The process lacks one of two keys. */
   | "partial"
   | "wrong"
 
-/** Why a process with such keys does not start, and what to do. */
+/** Why a process with such keys refuses to start, and what to do. */
 export const KEY_FAULTS: Record<"partial" | "wrong", { message: string; todo: string }> = {
   wrong: {
     message:
@@ -71,8 +71,8 @@ const checksIn = (recorded: string): string[] => JSON.parse(recorded) as string[
 const checkOf = (key: Uint8Array): string => seal([key], "check", OWNER, "sluice")
 
 /**
- * Records the first key where it is new, and throws a sentence where the keys are not those of the installation. Nothing
- * is written then. Returns the tables with secrets that none of the keys decrypts, where nothing was recorded yet.
+ * Records the first key if it is new. Throws a sentence, and writes nothing, if the keys are not the installation's. If
+ * nothing was recorded yet, it returns the tables with secrets that none of the keys decrypts.
  */
 export async function claimSecretKey(db: Db, keys: SecretKeys): Promise<Tried[]> {
   const [first] = keys
@@ -86,7 +86,7 @@ export async function claimSecretKey(db: Db, keys: SecretKeys): Promise<Tried[]>
       .values({ key: ROW, value })
       .onConflict(conflict => conflict.doNothing())
       .execute()
-    // Another process may have been first.
+    // Another process may have recorded its key first.
     await claimSecretKey(db, keys)
     return unreadable
   }
@@ -104,7 +104,7 @@ async function readRecord(db: Db): Promise<string | undefined> {
   return (await db.selectFrom("installation").select("value").where("key", "=", ROW).executeTakeFirst())?.value
 }
 
-/** Returns false, and writes nothing, where another process was faster. */
+/** Returns false, and writes nothing, if another process was faster. */
 async function replaceRecord(db: Db, before: string, checks: readonly string[]): Promise<boolean> {
   const { numUpdatedRows } = await db
     .updateTable("installation")
@@ -116,9 +116,9 @@ async function replaceRecord(db: Db, before: string, checks: readonly string[]):
 }
 
 /**
- * Tries the keys on the newest secrets. Throws where they read no more than half of all, unless they read each key that
- * signs tokens: where the key was lost, what merchants have not set again is still there. Signing keys of which some can't
- * be read say that two keys are in use. Then the greater part decides, since a process with a wrong key writes less.
+ * Tries the keys on the newest secrets. Throws if they decrypt at most half of all, unless they decrypt each key that
+ * signs tokens. After a lost key, secrets that merchants have not set again are still there. If only some signing keys
+ * can be read, two keys are in use. Then the majority decides, because a process with a wrong key writes less.
  */
 async function tryKeys(db: Db, keys: SecretKeys): Promise<{ used: Uint8Array[]; unreadable: Tried[] }> {
   const used = new Set<Uint8Array>()
@@ -143,7 +143,7 @@ async function tryKeys(db: Db, keys: SecretKeys): Promise<{ used: Uint8Array[]; 
   return { used: [...used], unreadable }
 }
 
-/** What to do where the key is right and the one before it was lost. Signing keys cost the merchants no more than to sign in. */
+/** What to do if the key is right and the previous one was lost. New signing keys only make merchants sign in. */
 function afterLoss(unreadable: readonly Tried[]): string {
   const dead = unreadable.filter(each => each.readable === 0 || each.table === SIGNING)
   const tables = (dead.length > 0 ? dead : unreadable).map(({ table }) => table)
@@ -155,17 +155,17 @@ const countOf = ({ table, readable, unreadable }: Tried) => `${table}: ${readabl
 /** The result of {@link reencrypt}. */
 export interface Reencrypted {
   changed: number
-  /** Secrets that neither key decrypts. They are left as they are. */
+  /** Secrets that neither key decrypts. They stay unchanged. */
   unreadable: number
 }
 
-/** Rows of a statement, and of a transaction. */
+/** Rows in a statement, and in a transaction. */
 const BATCH = 500
 
 /**
- * Encrypts everything with the first key, in transactions of 500 rows. What has it already is left, so a run that was stopped is
- * continued by the next one. Ends with a pass that finds nothing more, and with the record of the first key alone. Throws a
- * sentence where that pass finds something: a process still encrypts with the other key.
+ * Encrypts everything with the first key, in transactions of 500 rows. It skips rows that have it already, so the next
+ * run continues an interrupted one. Ends with a pass that finds nothing more, and records only the first key. Throws a
+ * sentence if that pass finds something: a process still encrypts with the other key.
  */
 export async function reencrypt(db: Db, keys: SecretKeys, batch = BATCH): Promise<Reencrypted> {
   const [first] = keys
@@ -194,7 +194,7 @@ async function pass(db: Db, keys: SecretKeys, batch: number): Promise<Reencrypte
   return total
 }
 
-/** `last` has the columns of the last row; undefined where there are no more. */
+/** `last` has the columns of the last row; undefined if there are no more. */
 async function reencryptBatch(
   db: Db,
   keys: SecretKeys,
@@ -215,7 +215,7 @@ async function reencryptBatch(
     await db.transaction().execute(async db => {
       for (const row of readable) {
         const sealed = seal(keys, purpose, row.owner, unseal(keys, purpose, row.owner, row.sealed))
-        // A row that was written again meanwhile is left to the next pass.
+        // A row that was written again meanwhile is left for the next pass.
         const { numAffectedRows } = await sql`update ${sql.table(table)} set sealed = ${sealed}
           where (${columns}) = (${sql.join(idOf(row))}) and sealed = ${row.sealed}`.execute(db)
         changed += Number(numAffectedRows)

@@ -1,7 +1,7 @@
 /**
- * Describes the schema of a database by its catalogue, as SQL. `schema.sql` is made with it, and two databases of one
- * server have the same schema if their descriptions are equal. `pg_dump` would do, but its text changes with its
- * version.
+ * Describes the schema of a database from its catalogue, as SQL. `schema.sql` is generated with it, and two databases
+ * on one server have the same schema if their descriptions are equal. `pg_dump` is not used, because its text changes
+ * with its version.
  */
 
 /** Runs one statement and returns its rows. */
@@ -10,7 +10,7 @@ type Query = (text: string) => Promise<Record<string, unknown>[]>
 /** The parts of a schema in the order of `schema.sql`: the SQL of each, by a name such as `table payments`. */
 export type SchemaParts = ReadonlyMap<string, string>
 
-/** A relation, a domain or a function; or what belongs to the relation `owner`. */
+/** A relation, a domain or a function; or a part that belongs to the relation `owner`. */
 interface Part {
   owner: string
   kind: string
@@ -19,9 +19,9 @@ interface Part {
 }
 
 /**
- * Returns the parts of the schema that is first in the search path. It leaves out the table of migrations, and the names
- * of `not null` constraints, which only Postgres 18 has. Without `comments` it leaves these out too, those in functions
- * included.
+ * Returns the parts of the schema that is first in the search path. It leaves out the table of migrations, and the
+ * names of `not null` constraints, which only Postgres 18 has. Without `comments` it leaves out all comments, including
+ * those in functions.
  */
 export async function describeSchema(query: Query, { comments = true } = {}): Promise<SchemaParts> {
   const [current] = await query("select current_schema() as schema")
@@ -46,7 +46,7 @@ export async function describeSchema(query: Query, { comments = true } = {}): Pr
         `table ${owner}`,
         `${head}create table ${owner} (\n${lines.join(",\n")}\n${text};\n${statements.join("")}`,
       ]
-    // Its columns, which are part of its text, as a comment: with their types.
+    // Its columns with their types, as a comment, because the view's text does not show the types.
     if (kind === "view")
       return [
         `view ${owner}`,
@@ -67,7 +67,7 @@ export const schemaFile = (parts: SchemaParts): string =>
 const commentLines = (comment: string | null, indent = ""): string =>
   comment ? `${comment.replace(/^/gm, `${indent}-- `)}\n` : ""
 
-/** Postgres writes keywords in capitals. No name has any. */
+/** Postgres writes keywords in capitals. No name contains capitals. */
 const lowered = (text: string): string =>
   text.replace(/'(?:[^']|'')*'|[^']+/g, part => (part.startsWith("'") ? part : part.toLowerCase()))
 

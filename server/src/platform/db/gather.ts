@@ -1,19 +1,19 @@
 /**
- * Combines reads of one kind that many requests make at the same time: a key that is asked for while a read is under
- * way waits for the next read. So each read begins after it was asked for, and its result is as fresh as that of a read
- * of its own.
+ * Combines reads of one kind that many requests make at the same time. A key that is requested while a read is in
+ * progress waits for the next read. So each read starts after it was requested, and its result is as fresh as that of a
+ * separate read.
  */
 import { setImmediate as atOnce, setTimeout as sleep } from "node:timers/promises"
 import type { Db } from "./open.ts"
 
-/** The longest time that a read which hangs delays the next. */
+/** The longest time that a hanging read delays the next one. */
 const MAX_WAIT_MS = 10
-/** How many keys one read takes: a statement takes 65,535 values, and a read may bind several for each key. */
+/** How many keys one read takes. A statement takes 65,535 values, and a read may bind several for each key. */
 const MAX_KEYS = 1_000
 
 /**
  * Returns a function that reads one key by `load`; undefined if `load` has nothing for it. It rejects if the `load`
- * with its key does. If no read is under way, it loads at once.
+ * with its key does. If no read is in progress, it loads immediately.
  */
 export function gather<K, R>(load: (keys: readonly K[]) => Promise<Map<K, R>>): (key: K) => Promise<R | undefined> {
   let last: Promise<unknown> | undefined
@@ -59,7 +59,7 @@ export function gatherBy<O extends object, K, R>(
   }
 }
 
-/** The same for rows. In a transaction each read is alone, at once: nobody else reads there, and others wait for it. */
+/** The same for rows. In a transaction each read runs alone, immediately: nobody else reads there. */
 export function gatherRows<K, R>(
   load: (db: Db, keys: readonly K[]) => Promise<Map<K, R>>,
 ): (db: Db, key: K) => Promise<R | undefined> {

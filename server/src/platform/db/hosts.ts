@@ -1,12 +1,12 @@
 /**
  * Database addresses with several hosts (`postgres://user@one,two:5433/sluice?target_session_attrs=read-write`, as in
- * libpq): one of the hosts takes writes, and when it is lost, another one does. `pg` only knows addresses with one
+ * libpq). One of the hosts takes writes, and if it is lost, another one takes over. `pg` only knows addresses with one
  * host.
  */
 import pg from "pg"
 
 /**
- * Returns the addresses of the single hosts in their order; an address with one host, or of another form, is returned
+ * Returns the addresses of the single hosts in their order. An address with one host, or of another form, is returned
  * alone.
  */
 export function addressesOf(url: string): [string, ...string[]] {
@@ -14,19 +14,19 @@ export function addressesOf(url: string): [string, ...string[]] {
   if (!parts) return [url]
   const [, start = "", hosts = "", path = "", query = ""] = parts
   const others = new URLSearchParams(query)
-  // Every connection is required to take writes in any case.
+  // Every connection must take writes in any case.
   others.delete("target_session_attrs")
   const rest = path + (others.size > 0 ? `?${others}` : "")
   return hosts.split(",").map(host => `${start}${host}${rest}`) as [string, ...string[]]
 }
 
-/** Which of several hosts is tried first. */
+/** Decides which of several hosts is tried first. */
 export interface Hosts {
   readonly count: number
-  /** The address with all of them. */
+  /** The address with all the hosts. */
   readonly name: string
   current(): string
-  /** Tries another host first from now on, unless the first has changed already. */
+  /** Tries another host first from now on, unless that has changed already. */
   leave(address: string): void
 }
 
@@ -49,12 +49,12 @@ export function hostsOf(url: string): Hosts {
 export const TIMELINE = "('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int"
 
 /**
- * A host that responds and must not be written to: a replica, one that became a replica, or a primary that another has
+ * A host that responds but must not be written to: a replica, a primary that became one, or a primary that another has
  * replaced.
  */
 export class NotPrimary extends Error {}
 
-/** A primary's identity: a promoted replica begins a new timeline, and the `cluster` of both is the same. */
+/** A primary's identity: a promoted replica starts a new timeline, but both have the same `cluster`. */
 interface Primary {
   cluster: string
   timeline: number
@@ -68,8 +68,8 @@ const databases = new Map<string, Primary & { clients: Set<pg.Client> }>()
 
 /**
  * Admits a connection to a primary; throws if another host was promoted after it. If this host is the newly promoted
- * one, the connections to the earlier primary are ended, even in use: otherwise they would write to it for as long as
- * it lives. Another cluster counts as new, as after `pg_upgrade`: its timelines begin again.
+ * one, connections to the earlier primary are ended, even in use. Otherwise they would keep writing to it. Another
+ * cluster counts as new, for example after `pg_upgrade`, because its timelines start again.
  */
 export function admit(name: string, client: pg.Client, { cluster, timeline }: Primary): void {
   const known = databases.get(name)
@@ -95,8 +95,8 @@ const STATE = `select case when not pg_is_in_recovery() then ${TIMELINE} end as 
   (select system_identifier::text from pg_control_system()) as cluster`
 
 /**
- * Returns an unconnected client of the host that is tried first. If there are several hosts, a client whose host can't
- * be reached or takes no writes fails to connect, and the next client tries another host.
+ * Returns an unconnected client of the host that is tried first. With several hosts, a client fails to connect if its
+ * host can't be reached or takes no writes. The next client then tries another host.
  */
 export function clientOf(hosts: Hosts, options: pg.ClientConfig): pg.Client {
   const address = hosts.current()

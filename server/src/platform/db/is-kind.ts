@@ -3,8 +3,8 @@ import { type RawBuilder, sql } from "kysely"
 import type { IdPrefix } from "../ids.ts"
 
 /**
- * SQL: whether the id in this column is of that kind. The prefix is a literal and not a parameter, because the partial
- * indexes of one kind have the same condition.
+ * SQL: whether the id in this column is of that kind. The prefix is a literal instead of a parameter, because the
+ * partial indexes of one kind have the same condition.
  */
 export const isKind = (column: string, prefix: IdPrefix): RawBuilder<boolean> =>
   sql<boolean>`starts_with(${sql.ref(column)}, ${sql.lit(`${prefix}_`)})`

@@ -1,11 +1,11 @@
-/** Rows of several tables in one answer: each column has its table's alias in front. */
+/** Rows of several tables in one answer: each column is prefixed with its table's alias. */
 import { type RawBuilder, sql } from "kysely"
 
 /** SQL: these columns of a table, each named `alias_column`. */
 export const columnsOf = (alias: string, names: readonly string[]): RawBuilder<unknown> =>
   sql.raw(names.map(name => `${alias}.${name} as ${alias}_${name}`).join(", "))
 
-/** The part of a row that {@link columnsOf} named; undefined where the first of its columns is null, as an outer join leaves it. */
+/** The part of a row that {@link columnsOf} named; undefined if its first column is null, as in an outer join. */
 export function partOf<R>(
   row: Record<string, unknown>,
   alias: string,

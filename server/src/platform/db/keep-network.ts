@@ -1,6 +1,6 @@
 /**
- * What the last start of an API process found of each network, so that the next one can start while no endpoint answers.
- * It holds for the same settings only.
+ * Keeps what the last start of an API process found about each network, so that the next one can start while no
+ * endpoint answers. It is valid only for the same settings.
  */
 import type { Facts } from "../chain/check-network.ts"
 import type { Network, NetworkSettings } from "../chain/networks.ts"
@@ -21,13 +21,13 @@ interface Kept {
 
 const keyOf = ({ network }: Wanted): string => `network ${network.chainId}`
 
-/** Endpoints may change, and confirmations: neither was compared with the chain. */
+/** Endpoints and confirmations are left out: they may change, because neither was compared with the chain. */
 function textOf({ network, payoutWallet, relayWallet }: Wanted): string {
   const { name, chainId, token, depositFactory, escrow, sanctionsOracle } = network
   return JSON.stringify([name, chainId, token, depositFactory, escrow, sanctionsOracle, payoutWallet, relayWallet])
 }
 
-/** Keeps what a start found. */
+/** Stores what a start found. */
 export async function keepNetwork(db: Db, wanted: Wanted, { token, genesisHash, escrow }: Network): Promise<void> {
   const kept: Kept = { settings: textOf(wanted), facts: { token, genesisHash }, hasEscrow: escrow !== undefined }
   const value = JSON.stringify(kept)
@@ -38,7 +38,7 @@ export async function keepNetwork(db: Db, wanted: Wanted, { token, genesisHash, 
     .execute()
 }
 
-/** What was kept for these settings; undefined where nothing was. */
+/** The stored facts for these settings; undefined if there are none. */
 export async function keptNetwork(db: Db, wanted: Wanted): Promise<Omit<Kept, "settings"> | undefined> {
   const row = await db.selectFrom("installation").select("value").where("key", "=", keyOf(wanted)).executeTakeFirst()
   const kept = row && (JSON.parse(row.value) as Kept)

@@ -17,7 +17,7 @@ interface Session {
   query(text: string, values?: unknown[]): Promise<Record<string, unknown>[]>
 }
 
-/** A database as the migrations need it. */
+/** A database with the operations that migrations need. */
 export interface Engine {
   transaction<T>(run: (session: Session) => Promise<T>): Promise<T>
 }
@@ -42,7 +42,7 @@ const filesIn = (folder: URL): [name: string, text: string][] =>
     .sort()
     .map(name => [name, readFileSync(new URL(name, folder), "utf8")])
 
-/** Reads all migrations of this version, in order: the baseline, which is split by area, and what came after it. */
+/** Reads all migrations of this version, in order: the baseline, which is split by area, and the later ones. */
 export function readMigrations(): Migration[] {
   const areas = filesIn(new URL("./schema/", import.meta.url)).map(([, text]) => text)
   const later = filesIn(new URL("./migrations/", import.meta.url))
@@ -50,21 +50,21 @@ export function readMigrations(): Migration[] {
 }
 
 /**
- * How long a migration waits for a table. Requests that need the table wait behind it, for five seconds at most, and
- * are then refused.
+ * How long a migration waits for a table. Requests for that table wait behind it for at most five seconds, and are then
+ * refused.
  */
 const LOCK_MS = 1_000
-/** The pause after the first time that a table was locked; each further one is longer by as much. */
+/** The pause after a table was locked for the first time; each later pause is longer by the same amount. */
 const PAUSE_MS = 1_000
 const LONGEST_PAUSE_MS = 10_000
 
-/** SQLSTATE of a lock time-out, and of a deadlock. */
+/** SQLSTATE of a lock timeout, and of a deadlock. */
 const IN_USE = /^(55P03|40P01)$/
 
 /**
- * Brings the database up to this version's schema. Throws when an applied file's text has changed, or when the database
- * is newer than this program. On a big database a file may take minutes, so each one is reported. It does not wait for
- * a table that a long statement of another process uses, because requests would wait behind the migration: it rolls
+ * Brings the database up to this version's schema. Throws if an applied file's text has changed, or if the database is
+ * newer than this program. On a big database a file may take minutes, so each one is reported. It does not wait for a
+ * table that a long statement of another process uses, because requests would wait behind the migration. It rolls
  * everything back and tries again.
  */
 export async function migrate(
@@ -87,7 +87,7 @@ async function applyMissing(
   migrations: readonly Migration[],
   report: MigrationReport,
 ): Promise<void> {
-  // The time-outs of requests' statements must not end a migration.
+  // The timeouts of requests' statements must not end a migration.
   await session.exec("set local statement_timeout = 0; set local lock_timeout = 0")
   await lockMigrations(session, report)
   await session.exec(
@@ -120,7 +120,7 @@ async function applyMissing(
 const readApplied = async (session: Session): Promise<Map<string, unknown>> =>
   new Map((await session.query("select name, checksum from migrations")).map(row => [String(row.name), row.checksum]))
 
-/** Of several processes that start together, one migrates; the others wait here and then find the work done. */
+/** If several processes start together, one migrates; the others wait here and then find the work done. */
 async function lockMigrations(session: Session, report: MigrationReport): Promise<void> {
   const [lock] = await session.query("select pg_try_advisory_xact_lock(7582411) as taken")
   if (lock?.taken) return
@@ -129,8 +129,8 @@ async function lockMigrations(session: Session, report: MigrationReport): Promis
 }
 
 /**
- * Returns how many migrations are missing in the rows of `migrations`. Throws when an applied migration's text has changed,
- * or when the database is newer than this program, or too old for it.
+ * Returns how many migrations are missing in the rows of `migrations`. Throws if an applied migration's text has
+ * changed, or if the database is newer than this program or too old for it.
  */
 export function schemaState(rows: readonly Record<string, unknown>[]): number {
   const applied = new Map(rows.map(({ name, checksum }) => [String(name), checksum]))

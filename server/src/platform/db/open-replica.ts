@@ -1,8 +1,8 @@
 /**
- * Reads from a replica that are never older than the moment they were asked for. Each asks the primary for its position
- * in the log (a query without a table that many reads share), and is sent to the replica once that has replayed as
- * much. So callers see what they wrote, through any process, and what they were notified of. A replica that needs
- * longer than `maxLagMs`, is paused, or does not respond is left out at once, and the primary serves
+ * Reads from a replica that are never older than the moment they were requested. Each read asks the primary for its
+ * position in the log, with a query without a table that many reads share. It goes to the replica once that has
+ * replayed as much. So callers see what they wrote, through any process, and what they were notified of. A replica that
+ * needs longer than `maxLagMs`, is paused, or does not respond is taken out immediately, and the primary serves
  * (`docs/contributors/decisions/0039-replica.md`).
  */
 import { performance } from "node:perf_hooks"
@@ -18,28 +18,28 @@ import { bounded, connect, DatabaseUnavailable, isFull, openPool, requestDeadlin
 import type { Database } from "./schema.ts"
 
 export interface Replica {
-  /** Where to read what was committed before this call: the replica, or the primary if it lags. Never for writes. */
+  /** The database to read commits before this call from: the replica, or the primary if it lags. Never for writes. */
   reading(): Promise<Db>
-  /** Why the replica is left out now, in words; undefined while it is used. */
+  /** Why the replica is not used now, in words; undefined while it is used. */
   trouble(): string | undefined
   close(): Promise<void>
 }
 
 /** The wait between two queries of a lagging replica's position. */
 const POLL_MS = 2
-/** The wait between two checks, which bring back a replica that was left out. */
+/** The wait between two checks, which bring back a replica that was taken out. */
 const CHECK_MS = 500
-/** How many checks in a row must find a left-out replica near before it is used again. */
+/** How many checks in a row must find the replica up to date before it is used again. */
 const GOOD_CHECKS = 3
-/** Checks read no files, so a replica with lost or damaged files passes them; it stays left out this long. */
+/** Checks read no files, so a replica with lost or damaged files passes them. It stays unused this long. */
 const DAMAGED_MS = 300_000
-/** Deadlines for the queries about its own state. */
+/** Deadlines for the queries about the replica's own state. */
 const WATCH_DEADLINES = { connectMs: 2_000, statementMs: 1_000, lockMs: 1_000 }
 
 /**
- * SQL: the position after which a commit of now is written, whatever `synchronous_commit` is. After a segment was
- * closed, as by `archive_timeout`, the position is behind the header of an empty page, and a replica has replayed only
- * up to that page.
+ * SQL: the position after which a commit from now on is written, whatever `synchronous_commit` is. After a segment was
+ * closed, for example by `archive_timeout`, the position is behind the header of an empty page. A replica has then
+ * replayed only up to that page.
  */
 const PRIMARY = `
   select case when position % segment = 40 then position - 40 when position % block = 24 then position - 24 else position end as position,
@@ -47,8 +47,8 @@ const PRIMARY = `
   from (select pg_current_wal_insert_lsn() - '0/0'::pg_lsn as position,
     pg_size_bytes(current_setting('wal_segment_size'))::numeric as segment, current_setting('wal_block_size')::numeric as block) now`
 /**
- * SQL: a replica's state. With `pg_read_all_stats` a role sees the timeline that the replica receives; other roles see
- * the one of its last restartpoint, at most `checkpoint_timeout` after the primary was promoted.
+ * SQL: a replica's state. With `pg_read_all_stats` a role sees the timeline that the replica receives. Other roles see
+ * the timeline of its last restartpoint, at most `checkpoint_timeout` after the primary was promoted.
  */
 const REPLICA = `
   select pg_last_wal_replay_lsn() - '0/0'::pg_lsn as position, pg_is_in_recovery() as standby,
@@ -57,7 +57,7 @@ const REPLICA = `
 
 interface Position {
   position: bigint
-  /** A promoted replica begins a new one. */
+  /** A promoted replica starts a new timeline. */
   timeline: number
   /** The same for a primary and all its replicas. */
   cluster: string
@@ -93,7 +93,7 @@ export function openReplica(
     return new Map(row ? keys.map(key => [key, { ...row, askedAt }]) : [])
   })
 
-  /** When the last check began that found everything replayed. */
+  /** When the last check started that found everything replayed. */
   let nearAtMs = performance.now()
   const check = async (): Promise<void> => {
     const fromMs = performance.now()
@@ -140,7 +140,7 @@ export function openReplica(
   }
 }
 
-/** Checks at once, and {@link CHECK_MS} after each check, until the returned function is called. */
+/** Checks now, and {@link CHECK_MS} after each check, until the returned function is called. */
 function repeat(check: () => Promise<void>): () => void {
   let stopped = false
   let timer: NodeJS.Timeout | undefined
@@ -158,24 +158,24 @@ function repeat(check: () => Promise<void>): () => void {
 
 type Use = ReturnType<typeof useOf>
 
-/** Keeps whether the replica is used; logs when that changes. */
+/** Stores whether the replica is used; logs when that changes. */
 function useOf(log: Logger) {
   let trouble: string | undefined = "it was not checked yet"
-  /** Called when the replica is left out. */
+  /** Called when the replica is taken out. */
   const waiting = new Set<() => void>()
   const stopAll = () => {
     for (const stop of waiting) stop()
     waiting.clear()
   }
   let good = GOOD_CHECKS - 1
-  /** It is left out until then, by the monotonic clock. */
+  /** The replica is not used before this time, by the monotonic clock. */
   let notBefore = Number.NEGATIVE_INFINITY
   let ended = false
   showReplica()
   replicaUsed.set(0)
   return {
     trouble: () => trouble,
-    /** Calls `stop` when the replica is left out, unless the returned function is called first. */
+    /** Calls `stop` when the replica is taken out, unless the returned function is called first. */
     orElse: (stop: () => void) => {
       waiting.add(stop)
       return () => void waiting.delete(stop)
@@ -188,7 +188,7 @@ function useOf(log: Logger) {
       replicaUsed.set(0)
       stopAll()
     },
-    /** A check found it near the primary. */
+    /** A check found it up to date with the primary. */
     good: () => {
       good++
       if (good < GOOD_CHECKS || trouble === undefined || performance.now() < notBefore) return
@@ -244,7 +244,7 @@ function faultOf(answer: Answer, now: AskedPosition): string | undefined {
 
 /** Keeps track of what the replica behind `watch` has replayed. */
 function follow(watch: pg.Pool) {
-  /** Its last answer, even if it may have lost part of that since. */
+  /** Its last answer, even if it may have lost part of that since then. */
   let answer: Answer | undefined
   let isCertain = false
   const waiting = new Set<{ now: AskedPosition; done: (why: string | undefined) => void }>()
@@ -330,7 +330,7 @@ const CONFLICT = "40001"
 
 /**
  * Returns the replica's connections as Kysely uses them, one statement at a time. A statement that gets no answer, or
- * whose replica is left out meanwhile, is repeated on the primary: it only reads.
+ * whose replica is taken out meanwhile, is repeated on the primary, because it only reads.
  */
 function readingPool(replica: PostgresPool, primary: Db, use: Use): PostgresPool {
   const onReplica = async (text: string, values: readonly unknown[]) => {
@@ -348,7 +348,7 @@ function readingPool(replica: PostgresPool, primary: Db, use: Use): PostgresPool
     if (!/^(select|with)\b/i.test(text.trimStart()))
       throw new Error("only reads are sent to a replica, and no transactions")
     if (use.trouble() === undefined) {
-      // One promise for each statement: a reaction to a shared promise would stay in memory while that is pending.
+      // One promise for each statement: a reaction to a shared promise would stay in memory until that settles.
       const left = Promise.withResolvers<undefined>()
       const release = use.orElse(() => left.resolve(undefined))
       const answer = onReplica(text, values).catch((error: Error) => {
@@ -377,14 +377,14 @@ function codeOf(error: unknown): string {
 }
 
 /**
- * Whether an error is the statement's own, and the replica works. A statement that took too long, or found all
- * connections taken by such statements, is no evidence about the replica, and would take the primary as long.
+ * Whether an error comes from the statement and the replica works. A statement that took too long, or found all
+ * connections busy with such statements, proves nothing about the replica. It would take the primary as long.
  */
 function isAnswer(error: unknown): boolean {
   const code = codeOf(error)
   if (code === "") return isFull(error) || !(error instanceof DatabaseUnavailable)
   return !LOST.test(code) && !DAMAGED.test(code)
 }
-/** Class 57 without 57014, a statement that took too long. */
+/** Class 57 without 57014, which is a statement that took too long. */
 const LOST = /^(08|53|57P)/
 const DAMAGED = /^(58|XX)/

@@ -1,4 +1,4 @@
-/** Opens the database: `DATABASE_URL` on Postgres, else PGlite in a folder. Both return int8 and numeric as bigint. */
+/** Opens the database: Postgres at `DATABASE_URL`, else PGlite in a folder. Both return int8 and numeric as bigint. */
 import { randomBytes } from "node:crypto"
 import { chmodSync, existsSync, mkdirSync, renameSync, rmSync } from "node:fs"
 import { join } from "node:path"
@@ -25,7 +25,7 @@ const CHANNEL = "sluice"
 export interface OpenDatabase {
   /** For requests: no statement takes longer than ten seconds. */
   db: Db
-  /** For the loops, some of whose statements read whole tables: separate connections, with longer deadlines. */
+  /** For the loops, some of whose statements read whole tables. It has separate connections, with longer deadlines. */
   background: Db
   /** Calls the listener until closed; reconnects automatically. */
   listen(listener: Listener): Promise<void>
@@ -41,14 +41,14 @@ export interface OpenDatabase {
 
 /** Receives notifications. */
 interface Listener {
-  /** Called with the payload of each, in the order of the commits. */
+  /** Called with each payload, in the order of the commits. */
   notified(payload: string): void
-  /** Called when some may have been missed. */
+  /** Called when some notifications may have been missed. */
   missed(): void
 }
 
 /**
- * SQL: a cell that makes its statement's commit not wait for the disk, so a crash of the database may undo it. Throws
+ * SQL: a cell that makes its statement's commit not wait for the disk, so that a database crash may undo it. Throws
  * inside a transaction, because the crash would also undo the transaction's other writes.
  */
 export function undurable(db: Db): RawBuilder<string> {
@@ -57,16 +57,16 @@ export function undurable(db: Db): RawBuilder<string> {
 }
 
 /**
- * Notifies every process on this database that work of this kind is due. Listeners get it after the commit. A listener
- * that misses it in a crash of the database finds the work by its own timer.
+ * Notifies every process on this database that work of this kind is due. Listeners get it after the commit. If a
+ * database crash loses it, the listener finds the work by its own timer.
  */
 export async function notify(db: Db, payload: string): Promise<void> {
   await sql`select /* named: notify */ ${undurable(db)}, pg_notify(${CHANNEL}, ${payload})`.execute(db)
 }
 
 /**
- * Opens the database that the settings name, and migrates it; the embedded one only for the process that holds the lock
- * of `dataDir`. `report` gets a sentence for each migration.
+ * Opens the database that the settings name, and migrates it. Only the process that holds the lock of `dataDir` may
+ * open the embedded one. `report` gets a sentence for each migration.
  */
 export const openDatabase = (
   { databaseUrl, dataDir }: Pick<Settings, "databaseUrl" | "dataDir">,
@@ -76,9 +76,9 @@ export const openDatabase = (
   databaseUrl === undefined ? openEmbedded(join(dataDir, "db"), report) : openPostgres(databaseUrl, onError, report)
 
 /**
- * Opens the embedded database in `dir`, and migrates it. The first start copies or builds it in another folder and renames that:
- * a kill during initdb leaves a folder that never opens again (measured), so an unfinished one must not have the final
- * name.
+ * Opens the embedded database in `dir`, and migrates it. The first start copies or builds it in another folder and
+ * renames that folder. A kill during initdb leaves a folder that never opens again (measured), so an unfinished one
+ * must not have the final name.
  */
 async function openEmbedded(dir: string, report: MigrationReport | undefined): Promise<OpenDatabase> {
   if (!existsSync(dir)) {
@@ -88,33 +88,33 @@ async function openEmbedded(dir: string, report: MigrationReport | undefined): P
     if (!copyPrepared(unfinished)) await (await openPGlite({ dataDir: unfinished })).close()
     renameSync(unfinished, dir)
   }
-  // PGlite creates its files with mode 0666 whatever the umask is (measured), so the folder keeps other users out.
+  // PGlite creates its files with mode 0666 whatever the umask is (measured), so the folder must keep other users out.
   chmodSync(dir, 0o700)
   const pglite = await openPGlite({ dataDir: dir, parsers: bigintParsers })
   try {
     return await overPGlite(pglite, report)
   } catch (error) {
-    // An open one keeps its process from ending.
+    // An open database keeps its process from ending.
     await pglite.close()
     throw error
   }
 }
 
 /**
- * Opens an embedded database. V8 compiles its functions a second time, optimized, only once they have run for long. By
- * default that took a second of CPU at each start, and statements are no faster with it (0.5 ms of CPU each, both ways,
- * after 4,000). Its shared buffers are in this process's memory, all of them from the start on: with the usual 128 MB a new process
- * took 264 MB and 0.85 s to open one, with 16 MB 141 and 0.52. What they don't hold is in the machine's page cache.
+ * Opens an embedded database. By default V8 later compiles its functions a second time, optimized. That took a second
+ * of CPU at each start, and statements were no faster (0.5 ms of CPU each, both ways, after 4,000). Its shared buffers
+ * occupy this process's memory immediately. With the usual 128 MB a new process took 264 MB and 0.85 s; with 16 MB it
+ * took 141 MB and 0.52 s. The rest is in the machine's page cache.
  */
 export async function openPGlite(options: PGliteOptions = {}): Promise<PGlite> {
   setFlagsFromString("--wasm-tiering-budget=2000000000")
-  // Loaded only where it is used: a process on Postgres does without its 6 MB.
+  // Loaded only where it is used, because a process on Postgres does not need its 6 MB.
   const { PGlite } = await import("@electric-sql/pglite")
   const startParams = [...PGlite.defaultStartParams, "-c", "shared_buffers=16MB"]
   return await PGlite.create({ startParams, ...options })
 }
 
-/** Copies the embedded database in `dataDir`, as it is; only for the process that holds the folder's lock. */
+/** Copies the embedded database in `dataDir` as it is; only for the process that holds the folder's lock. */
 export async function copyEmbedded(dataDir: string): Promise<Blob> {
   const pglite = await openPGlite({ dataDir: join(dataDir, "db") })
   return await notedCopy(pglite).finally(() => pglite.close())
@@ -143,7 +143,7 @@ export async function overPGlite(pglite: PGlite, report?: MigrationReport): Prom
     db,
     background: db,
     listen: async listener => void (await pglite.listen(CHANNEL, listener.notified)),
-    // The listener is in the same process.
+    // The listener is always in the same process.
     isListening: () => true,
     copy: () => notedCopy(pglite),
     close: () => pglite.close(),
@@ -200,22 +200,22 @@ export async function openPostgres(
   }
 }
 
-/** The LISTEN connection: when the last of its own notifications that arrived was sent, by the monotonic clock. */
+/** The LISTEN connection: when, by the monotonic clock, the last of its notifications to arrive was sent. */
 interface Line {
   heardAt: number
 }
 
-/** How often another connection notifies it: a broken connection is silent, and a pooler may swallow LISTEN. */
+/** How often another connection notifies it, because a broken connection is silent and a pooler may swallow LISTEN. */
 const BEAT_MS = 500
-/** After this long without its own notification, others may not have arrived either. */
+/** After this long without its own notification, other notifications may not have arrived either. */
 const MAX_SILENCE_MS = 2_000
-/** After this many beats without one, while the database responds to others, the connection is closed. */
+/** After this many beats without a notification, while the database responds elsewhere, the connection is closed. */
 const MAX_SILENT_BEATS = 20
 
 const SILENT =
   "what is notified does not arrive: a pooler in front of Postgres must keep one session for each connection (pool_mode = session)"
 
-/** LISTEN uses a client of its own: a pooled one would be handed to others between notifications. */
+/** LISTEN uses a client of its own, because a pooled one would serve other callers between notifications. */
 async function listenForever(
   hosts: Hosts,
   pool: pg.Pool,
@@ -247,12 +247,11 @@ async function listenForever(
     end()
   }
   let silentBeats = 0
-  // Notifications are delivered in the order of their commits: with this one, everything that was committed before has
-  // arrived.
+  // Notifications are delivered in the order of their commits: with this one, every earlier commit's has arrived.
   const beat = async () => {
     const sentAt = performance.now()
-    // One text for every beat and every process: pg_stat_statements keeps each text, and with `notify` its payload too.
-    // While the database does not respond, no notification is missed.
+    // One text for every beat and process: pg_stat_statements stores each text, which with `notify` includes its
+    // payload. While the database does not respond, no notification is missed.
     const text = "select pg_notify($1, $2)"
     const isSent = await pool
       .query({ text, values: [own, `${sentAt}`], query_timeout: MAX_SILENCE_MS } as pg.QueryConfig)

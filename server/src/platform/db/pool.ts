@@ -1,30 +1,30 @@
 /**
- * A pool of Postgres connections on which nothing waits for ever. The server ends statements and lock waits that take
- * too long; our own deadline ends those that the server never answers, because it is paused or the connection is cut.
- * In both cases, and when there is no connection at all, the caller gets a {@link DatabaseUnavailable}.
+ * A pool of Postgres connections on which nothing waits forever. The server ends statements and lock waits that take
+ * too long. Our own deadline ends those that the server never answers, because it is paused or the connection is cut.
+ * In both cases, and if there is no connection, the caller gets a {@link DatabaseUnavailable}.
  */
 import type { PostgresPool, PostgresPoolClient } from "kysely"
 import pg from "pg"
 import { transactional } from "./begin.ts"
 import { clientOf, hostsOf } from "./hosts.ts"
 
-/** How long one user of the database may wait, each in milliseconds, and what its statements may take. */
+/** How long one user of the database may wait, each in milliseconds, and what its statements may use. */
 export interface Deadlines {
-  /** For a new connection, and for a free connection in a full pool. */
+  /** The wait for a new connection, and for a free connection in a full pool. */
   connectMs: number
-  /** For the server to run one statement. */
+  /** The time for the server to run one statement. */
   statementMs: number
-  /** For a lock that another transaction holds. */
+  /** The wait for a lock that another transaction holds. */
   lockMs: number
-  /** Whether a large read may start parallel workers. To start them takes 5 ms, more than a request's statement. */
+  /** Whether a large read may start parallel workers. Starting them takes 5 ms, more than a request's statement. */
   parallel?: true
 }
 
 /** Limits for requests, where a caller waits. Statements of requests take milliseconds. */
 export const requestDeadlines: Deadlines = { connectMs: 10_000, statementMs: 10_000, lockMs: 5_000 }
 /**
- * Limits for the loops in the background: the comparison of the books and the deletion of old rows read whole tables. A
- * statement that is too slow must still end at some point, or its connection is lost to a server that vanished.
+ * Limits for the background loops: comparing the books and deleting old rows read whole tables. A statement that is too
+ * slow must still end at some point, or its connection is lost to a server that vanished.
  */
 export const backgroundDeadlines: Deadlines = {
   connectMs: 10_000,
@@ -35,18 +35,18 @@ export const backgroundDeadlines: Deadlines = {
 
 /** A transaction that is idle for this long belongs to a process that hangs: its locks are released. */
 const IDLE_IN_TRANSACTION_MS = 60_000
-/** After the server's own deadline, so that its error comes first while it can answer. */
+/** Added to the server's own deadline, so that the server's error arrives first while it can answer. */
 const ANSWER_MARGIN_MS = 2_000
 const POOL_SIZE = 10
 /**
- * How long a connection is kept while nobody needs it. Rounds are seconds apart, and the library's ten seconds closed
- * connections between them. A new one costs Postgres a process, and it plans each named statement five times again.
+ * How long an unused connection is kept. Rounds are seconds apart, and the library's ten seconds closed connections
+ * between them. A new one costs Postgres a process, and it plans each named statement five times again.
  */
 const IDLE_MS = 60_000
 
 /**
  * The database could not be reached or did not finish in time. A transaction whose COMMIT got no answer may have been
- * committed; every other one was undone and is safe to repeat.
+ * committed; every other one was rolled back and is safe to repeat.
  */
 export class DatabaseUnavailable extends Error {
   constructor(cause: unknown) {
@@ -55,11 +55,11 @@ export class DatabaseUnavailable extends Error {
   }
 }
 
-/** Whether all connections of a pool were in use for too long: its statements may be slow although the server works. */
+/** Whether all connections of a pool were busy for too long: its statements may be slow although the server works. */
 export const isFull = (error: unknown): boolean =>
   error instanceof DatabaseUnavailable && wordsOf(error.cause) === "timeout exceeded when trying to connect"
 
-/** The message of an error. An address with several IP addresses fails with an AggregateError, which has none of its own. */
+/** The message of an error. An address with several IPs fails with an AggregateError, which has no message. */
 export const wordsOf = (error: unknown): string =>
   error instanceof AggregateError ? error.errors.map(each => wordsOf(each)).join(", ") : (error as Error).message
 
@@ -91,10 +91,10 @@ export function openPool(
     connectionTimeoutMillis: connectMs / hosts.count,
     Client: HostClient as unknown as new () => pg.Client,
     onConnect: client => {
-      // The pool listens only while a connection is idle; an error between two statements would end the process too.
+      // The pool listens only while a connection is idle; an error between statements would end the process too.
       client.on("error", onError)
-      // Set by a statement, because a pooler in between refuses unknown start-up parameters. `jit`: every statement is
-      // short, and estimates over a large table make Postgres compile some of them first, which takes 20 ms each time.
+      // Set by a statement, because a pooler in between refuses unknown startup parameters. `jit`: every statement is
+      // short, but estimates over a large table make Postgres compile some of them first, which takes 20 ms each time.
       const settings = [
         "set jit = off",
         ...(parallel ? [] : ["set max_parallel_workers_per_gather = 0"]),
@@ -142,7 +142,7 @@ function boundedClient(client: pg.PoolClient, answerMs: number, areSessions: () 
   let lost: DatabaseUnavailable | undefined
   const statements = transactional(client, answerMs)
   const query = async (text: string, values: unknown[]) => {
-    // Rolling back a transaction whose connection is lost would wait for the same server again.
+    // Rolling back a transaction on a lost connection would wait for the same server again.
     if (lost) throw lost
     const [, named, deferred] = NAMED.exec(text) ?? (text.endsWith("*/") ? (NAMED_LAST.exec(text) ?? []) : [])
     const name = areSessions() ? named : undefined
@@ -154,13 +154,13 @@ function boundedClient(client: pg.PoolClient, answerMs: number, areSessions: () 
       const isStale = name !== undefined && STALE.test(code ?? "")
       if (!isStale && !isUnavailable(error)) throw error
       const unavailable = new DatabaseUnavailable(error)
-      // After an error from the server the connection is usable, unless the server is no longer a primary, or no longer
-      // has the statement as it was prepared. Without an answer nobody knows what the server still does.
+      // After an error from the server the connection is usable. Exceptions are a server that is no longer a primary,
+      // or that no longer has the prepared statement. Without an answer nobody knows what the server still does.
       if (code === undefined || code === READ_ONLY || isStale) lost = unavailable
       throw unavailable
     }
   }
-  /** Kysely discards a connection whose rollback failed: the next user would be inside the transaction. */
+  /** Kysely discards a connection whose rollback failed, because the next user would be inside the transaction. */
   const release = (discard?: unknown) => {
     statements.end()
     client.release(lost ?? discard === true)
@@ -170,17 +170,16 @@ function boundedClient(client: pg.PoolClient, answerMs: number, areSessions: () 
 
 const READ_ONLY = "25006"
 /**
- * SQLSTATE of a named statement whose result a migration changed, or whose session has another or none of that name.
+ * SQLSTATE of a named statement whose result a migration changed, or whose name its session does not have or has twice.
  */
 const STALE = /^(0A000|26000|42P05)$/
 
 /**
  * Matches a statement that a comment names, first or after `select`: `/* named: emit *\/`. Kysely's inserts and updates
- * have it last. A connection parses such a
- * statement once, and mostly plans it once: for `emit`, that was half of its cost. Only for statements that run all the
- * time, with one text and with a list of columns: a named `select *` fails after a migration that adds a column. Only
- * used if each connection is known to have a session of its own: behind a pooler that shares them, other sessions would
- * not know the name.
+ * have it last. A connection parses such a statement once, and mostly plans it once, which was half of the cost of
+ * `emit`. Only for statements that run all the time, with one text and a list of columns. A named `select *` fails
+ * after a migration that adds a column. It applies only if each connection is known to have a session of its own.
+ * Behind a pooler that shares them, other sessions would not know the name.
  *
  * Nobody reads the result of `/* named: emit, deferred *\/`: it is sent with the commit, or before the transaction's
  * next statement.
@@ -195,7 +194,7 @@ const NAMED_LAST = /\/\* named: (\w+) \*\/$/
  */
 const UNAVAILABLE = /^(08|53|57)|^(55P03|25P03|25006)$/
 
-/** Whether an error of `pg` concerns the server or the connection to it, and not the statement. */
+/** Whether an error of `pg` concerns the server or the connection, and not the statement. */
 export function isUnavailable(error: unknown): boolean {
   if (error instanceof pg.DatabaseError) return UNAVAILABLE.test(error.code ?? "")
   const { code, message } = error as { code?: unknown; message?: unknown }

@@ -1,6 +1,6 @@
 /**
- * An embedded database that was made before, as a first start would make it: `script/install` makes it once
- * (`server/tools/prepare-database.ts`), and each new sandbox begins with a copy. To make another takes three seconds.
+ * A prepared embedded database, as a first start would make it. `script/install` makes it once
+ * (`server/tools/prepare-database.ts`), and each new sandbox starts with a copy. Making a new one takes three seconds.
  */
 // I/O: reads and copies files; a start needs them before there is a context.
 import { createHash } from "node:crypto"
@@ -9,10 +9,10 @@ import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { readMigrations } from "./migrate.ts"
 
-/** Where `script/install` puts it: beside the packages, and gone with them. The package for operators has none. */
+/** Where `script/install` puts it: next to the packages, and removed with them. Operators' packages have none. */
 export const CACHE = fileURLToPath(new URL("../../../../node_modules/.cache/sluice", import.meta.url))
 
-/** The folder of the one with exactly this version's schema, which is stamped by the names and checksums of its migrations. */
+/** The folder of the one with exactly this version's schema: its name depends on all migrations. */
 export function preparedIn(cache: string): string {
   const stamp = createHash("sha256")
   for (const { name, checksum } of readMigrations()) stamp.update(`${name} ${checksum}\n`)

@@ -5,23 +5,23 @@ import type { Db } from "./open.ts"
 import { sqlArray } from "./sql-array.ts"
 
 /**
- * SQL: the trace of the relay that made a transfer `t`: its buyer asked for the payment, whoever made the resource. A
- * transaction may carry out the relays of several buyers.
+ * SQL: the trace of the relay that made a transfer `t`. Its buyer asked for the payment, whoever made the resource. A
+ * transaction may execute the relays of several buyers.
  */
 const ofRelay = sql`(select i.traceparent from transaction_attempts a
   join payouts i on i.id = a.payout_id or i.batch_id = a.payout_id where a.hash = t.tx_hash and i.lane = 'relay'
   order by i.payer is not distinct from t.from_address and i.recipient = t.to_address desc, i.created_at limit 1)`
 
 /**
- * SQL: the trace of a session. An agent's session is paid by a later request than the one that made it, and continues
- * that one's trace.
+ * SQL: the trace of a session. An agent pays its session with a later request than the one that made it, and the
+ * session continues the later trace.
  */
 const ofSession = (id: ReturnType<typeof sql>) => sql`coalesce((select i.traceparent from deposits d
     join payouts i on i.deposit_id = d.id where d.resource_id = ${id} and i.lane = 'relay' and i.traceparent is not null
     order by i.created_at desc limit 1),
   (select s.traceparent from checkout_sessions s where s.id = ${id}))`
 
-/** SQL: the trace of what a transfer `t` to a deposit `d` pays; null if nobody asked for it. */
+/** SQL: the trace of the payment by a transfer `t` to a deposit `d`; null if nobody asked for it. */
 const ofTransfer = sql<string | null>`coalesce(${ofRelay}, ${ofSession(sql`d.resource_id`)},
   (select s.traceparent from submissions s where s.resource_id = d.resource_id and s.tx_hash = t.tx_hash
     and s.traceparent is not null order by s.id limit 1))`
@@ -48,7 +48,7 @@ export async function traceOfPayment(
   return rows[0]?.traceparent ?? null
 }
 
-/** A transfer with the trace of what it pays. */
+/** A transfer with the trace of its payment. */
 export interface TracedTransfer {
   tx_hash: Hash
   state: string

@@ -1,4 +1,4 @@
-/** What is written of a receipt in the transaction that settles it, as JSON: all that could be another later. */
+/** The part of a receipt that could change later, written in the settling transaction as JSON. */
 import type { Address } from "../chain/hex.ts"
 
 /** A transfer that paid; `deposit` is the id of the address's row. Amounts in base units, as text. */
@@ -17,7 +17,7 @@ export interface ReceiptDraft {
   payer: Address
   /** The merchant's name. */
   merchant?: string
-  /** At most 64, those of most money; null or absent in a reversal. */
+  /** At most 64, those with the largest amounts; null or absent in a reversal. */
   transfers?: DraftTransfer[] | null
   splits?: { to: Address; amount: string }[] | null
   what?: { description?: string | null; metadata?: unknown; answers?: unknown } | null

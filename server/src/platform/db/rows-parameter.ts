@@ -7,7 +7,7 @@ import { type RawBuilder, sql } from "kysely"
 /**
  * SQL: these rows. `columns`: their names and types, as in a column definition; numbers beyond 2⁵³ are given as
  * strings. The limits are for the planner, which expects a hundred rows from the function, and would read whole tables
- * to join them. A cached plan assumes a tenth of a limit, so with one limit it expects ten rows, and with two a single
+ * to join them. A cached plan assumes a tenth of a limit. So with one limit it expects ten rows, and with two a single
  * one (by `explain`).
  */
 export const rowsParameter = (rows: readonly object[], columns: string): RawBuilder<unknown> =>

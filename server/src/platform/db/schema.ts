@@ -1,6 +1,6 @@
 /**
- * The rows as Kysely sees them. `npm run schema` makes `rows.ts` from the catalogue; here are the names of what others use
- * of it. bigint: numeric and int8 columns.
+ * The rows as Kysely sees them. `npm run schema` generates `rows.ts` from the catalogue; this file names the types that
+ * other code uses. bigint: numeric and int8 columns.
  */
 import type { Selectable } from "kysely"
 import type { PayoutKindName } from "./payout-kinds.ts"

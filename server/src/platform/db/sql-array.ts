@@ -15,8 +15,8 @@ export function sqlArray(
 
 /**
  * SQL: the same values as rows of one column, for a named statement: `in (${sqlRows("bigint", ids)})`. A cached plan
- * expects ten values of an array, and Postgres would rather plan each time than read ten rows where one is asked for. The
- * limits say that there is one ({@link rowsParameter}).
+ * expects ten values in an array. Postgres would then rather plan each time than read ten rows for one value. The
+ * limits tell it to expect one ({@link rowsParameter}).
  */
 export const sqlRows = (
   type: Parameters<typeof sqlArray>[0],

@@ -1,4 +1,4 @@
-/** Alarms of a wallet that stay active until their reason is gone. */
+/** Alarms of a wallet that stay active until their cause is gone. */
 export type StandingAlarm =
   | "low_gas"
   | "gas_warning"

@@ -1,12 +1,12 @@
 /**
- * Whether the database takes writes. One whose disk is full still answers every read, and can write again what has a
- * place already: only new pages fail. So the trial writes a file of more than a megabyte, as a sort does that is too
- * large for memory; it is gone at the end, and leaves no dead rows.
+ * Finds out whether the database takes writes. With a full disk it still answers every read and can rewrite existing
+ * pages; only new pages fail. So the test writes a file of more than a megabyte, as a sort that is too large for memory
+ * does. The file is gone at the end, and leaves no dead rows.
  */
 
 /**
- * SQL: one statement that fails where the database's disk has no room, or where it takes no writes. It changes nothing:
- * the row gets the value that it has. A new database has no such table yet.
+ * SQL: one statement that fails if the database's disk is full, or if it takes no writes. It changes nothing: the row
+ * gets the value that it has. A new database has no such table yet.
  */
 export const TRY_WRITE = `do $$ begin
   if to_regclass('installation') is null then return; end if;
@@ -16,7 +16,7 @@ export const TRY_WRITE = `do $$ begin
   perform count(*) from generate_series(1, 50000);
 end $$`
 
-/** A trial failed for a reason that has no words of its own, or is not over in time. */
+/** A test failed for a reason without a message of its own, or did not end in time. */
 export const UNWRITABLE = "the database takes no writes: nothing can be recorded"
 
 const stateOf = (error: unknown): string => {
@@ -25,16 +25,16 @@ const stateOf = (error: unknown): string => {
 }
 
 /**
- * Why the database takes no writes, as the sentence of an alarm; undefined where the error says nothing of that. It does
- * where its system refuses (58…, no more open files, a file system that is read-only: 42501), where a file is damaged
- * (XX…), and where a statement or its lock is not had in time.
+ * Why the database takes no writes, as the sentence of an alarm; undefined if the error does not show that. It does if
+ * its system refuses (58…, no more open files, a read-only file system: 42501). It also does if a file is damaged
+ * (XX…), or a statement or its lock took too long.
  */
 export const whyUnwritable = (error: unknown): string | undefined => {
   const state = stateOf(error)
   return words[state] ?? (/^(58...|XX...|53000|42501|57014|55P03)$/.test(state) ? UNWRITABLE : undefined)
 }
 
-/** Whether the trial failed because this user may not write a file of its size (`temp_file_limit`). */
+/** Whether the test failed because this user may not write a file of its size (`temp_file_limit`). */
 export const isTrialTooLarge = (error: unknown): boolean => stateOf(error) === "53400"
 
 const words: Record<string, string> = {

@@ -1,6 +1,6 @@
 /**
- * A start waits for Postgres, however long it takes: after a power cut the machines start in any order, and a process that
- * ends answers no probe. What waiting can't mend, such as a wrong password, ends the start.
+ * A start waits for Postgres, however long it takes. After a power cut the machines start in any order, and a process
+ * that ends answers no probe. Problems that waiting can't fix, such as a wrong password, end the start.
  */
 // I/O: asks the database before there is a context.
 import { setTimeout as sleep } from "node:timers/promises"
@@ -10,10 +10,10 @@ import { isUnavailable, wordsOf } from "./pool.ts"
 
 const CONNECT_MS = 5_000
 const RETRY_MS = 1_000
-/** After the first line, the log says again this often that it waits. */
+/** After the first line, the log repeats this often that it waits. */
 const LOGGED_MS = 600_000
 
-/** Resolves when the database at `url` answers. Rejects at the signal, and with an error that is no outage. */
+/** Resolves when the database at `url` answers. Rejects at the signal, and with any error that is not an outage. */
 export async function waitForDatabase(url: string, log: Logger, signal: AbortSignal): Promise<void> {
   let loggedAt = Number.NEGATIVE_INFINITY
   for (;;)

@@ -1,6 +1,6 @@
 /**
- * The database's time, as a process knows it without asking for each row. What outlives a process must not depend on the
- * clock of its machine: one whose clock was a day ahead deleted all nonces, and scheduled retries a day later for good.
+ * Knows the database's time without asking for each row. Anything that outlives a process must not depend on its
+ * machine's clock. One whose clock was a day ahead deleted all nonces, and scheduled retries a day later for good.
  * Between two measurements the monotonic clock counts, so setting the machine's clock changes nothing.
  */
 import { setTimeout as sleep } from "node:timers/promises"
@@ -9,32 +9,32 @@ import type { Logger } from "pino"
 import type { Db } from "./open.ts"
 
 export interface DatabaseClock {
-  /** The database's time, as exact as half a round trip to it. */
+  /** The database's time, exact to half a round trip. */
   now(): Date
   /**
-   * A clause, where this machine's clock is more than a minute beside the database's; it names the wrong one where the newest block
-   * says so. The process then does nothing that outlives it, whichever it is. Certificates and remote signers depend on
-   * this machine's clock. And what is stored has the database's time: a wrong one would expire checkouts and delete nonces
-   * for good, while payments on chain wait without a loss.
+   * A clause, if this machine's clock differs from the database's by over a minute. It names the wrong clock if the
+   * newest block shows it. The process then writes nothing that outlives it, whichever clock is wrong. Certificates and
+   * remote signers depend on this machine's clock. Stored rows have the database's time. A wrong one would expire
+   * checkouts and delete nonces for good, while payments on chain wait without a loss.
    */
   trouble(): string | undefined
-  /** Compares both clocks now. Rejects where the database does not answer. */
+  /** Compares both clocks now. Rejects if the database does not answer. */
   measure(): Promise<void>
 }
 
 const CLOCK_WRONG = "the clock of this machine is more than a minute beside that of Postgres"
 
 const MAX_BESIDE_MS = 60_000
-/** A clock is right that is this near to the newest block. So two that are a minute apart can't both be. */
+/** A clock is right if it is this close to the newest block. Two that are a minute apart can't both be. */
 const NEAR_BLOCK_MS = MAX_BESIDE_MS / 2
 const MEASURED_MS = 5_000
 
-/** The clocks that that of the database is compared with. */
+/** The clocks that are compared with the database's. */
 export interface OtherClocks {
-  /** This machine's. */
+  /** This machine's clock. */
   wallMs?: () => number
   monotonicMs?: () => number
-  /** The time of the newest block of any chain; asked while the two clocks differ. It decides nothing but the words. */
+  /** The time of the newest block of any chain, asked for while the two clocks differ. It only affects the message. */
   newestBlockMs?: () => Promise<number | undefined>
 }
 
@@ -45,11 +45,11 @@ export async function openClock(db: Db, clocks: OtherClocks = {}): Promise<Datab
     monotonicMs = () => performance.now(),
     newestBlockMs = async () => undefined,
   } = clocks
-  /** The database's time when the monotonic clock was 0, and how far it may be from that. */
+  /** The database's time when the monotonic clock was 0, and the largest possible error. */
   let zeroMs = 0
   let errorMs = Number.POSITIVE_INFINITY
   const measure = () =>
-    // On a connection that was there before: to wait for one is no part of a round trip.
+    // On an existing connection, because waiting for a new one is no part of a round trip.
     db.connection().execute(async db => {
       const askedMs = monotonicMs()
       const { rows } = await sql<{ ms: number }>`
@@ -57,7 +57,7 @@ export async function openClock(db: Db, clocks: OtherClocks = {}): Promise<Datab
       const answeredMs = monotonicMs()
       const halfMs = (answeredMs - askedMs) / 2
       const foundMs = Number(rows[0]?.ms) - (askedMs + answeredMs) / 2
-      // A slow answer that does not contradict what is known says less than that.
+      // A slow answer that does not contradict the known time is less exact than that.
       if (halfMs > errorMs && Math.abs(foundMs - zeroMs) <= halfMs) return
       zeroMs = foundMs
       errorMs = halfMs
@@ -81,21 +81,21 @@ export async function openClock(db: Db, clocks: OtherClocks = {}): Promise<Datab
   }
 }
 
-/** The end of the clause. Nothing where the chain agrees with neither clock: it may stand still. */
+/** The end of the clause. Empty if the chain agrees with neither clock: it may have stopped. */
 function verdictOf(blockMs: number, { machineMs, databaseMs }: { machineMs: number; databaseMs: number }): string {
   const isNear = (ms: number) => Math.abs(ms - blockMs) < NEAR_BLOCK_MS
   if (isNear(machineMs)) return "; by the newest block, that of Postgres is wrong"
   return isNear(databaseMs) ? "; by the newest block, that of this machine is wrong" : ""
 }
 
-/** Compares the clocks every five seconds until `signal` aborts, and logs when this machine's is wrong, and right again. */
+/** Compares the clocks every five seconds until `signal` aborts. Logs when this machine's goes wrong or right. */
 export async function watchClock(clock: DatabaseClock, log: Logger, signal: AbortSignal): Promise<void> {
   let wasWrong = false
   while (!signal.aborted) {
-    // Where the database is gone, its own faults say so.
+    // If the database is gone, other faults say so.
     await clock.measure().catch(() => undefined)
     const trouble = clock.trouble()
-    // Once: the words follow an endpoint that comes and goes.
+    // Only once: the wording changes as an endpoint comes and goes.
     if (trouble !== undefined && !wasWrong)
       log.error(
         { todo: "Synchronize both clocks with NTP (chrony, systemd-timesyncd). It recovers by itself." },

@@ -41,8 +41,7 @@ export function admitCallers(
         request.apiKey = caller.apiKey
         request.wallet = caller.wallet
         const subject = caller.subject && `${caller.subject.iss} ${caller.subject.sub}`
-        // From an address that the key does not allow, a stolen key counts by address: it must not use up the key's
-        // limit.
+        // From an address that the key does not allow, a stolen key counts by address: it can't use up the key's limit.
         const apiKey = caller.apiKey && isFrom(caller.apiKey, request.ip) ? caller.apiKey : undefined
         return whenReady(admit(request, reply, { subject, apiKey }), isAdmitted => {
           if (!isAdmitted) return false

@@ -1,6 +1,6 @@
 /**
- * The pages under /docs: the documents' site, once it is built, and the pages of this version's API. These are a page
- * to try it, its document and its errors. They are rendered once, at their first request, and then served from memory.
+ * The pages under /docs: the documents' site, once it is built, and for this version's API a page to try it, its
+ * document and its errors. The latter are rendered once, at their first request, and then served from memory.
  */
 import { hash } from "node:crypto"
 import { readdirSync } from "node:fs"
@@ -32,8 +32,8 @@ const NO_ICON = '<link rel="icon" href="data:,">'
 /**
  * Adds `/docs`: the site, or the page to try the API while there is no site. Adds that page as `/docs/try`, the
  * document as `/docs/json` and `/docs/yaml`, and the list of errors as `/docs/errors`. `documentOf` is called once, and
- * again if the rendering failed. All answers share one copy of each page: about 3 MB in all. Each is rendered when it
- * is first requested: the YAML takes two thirds of the time, and is rarely requested.
+ * again if the rendering failed. All answers share one copy of each page: about 3 MB in all. Each is rendered when
+ * first requested: the YAML takes two thirds of the time, and few ask for it.
  */
 export function docsPages(app: Server, documentOf: () => object, readSite: ReadSite = openSite()): void {
   let opened: Promise<Renderer> | undefined

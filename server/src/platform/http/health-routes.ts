@@ -2,9 +2,8 @@
  * `/healthz`: the process answers. `/readyz`: requests may be sent to it. `/metrics`: for requests with the token.
  *
  * A process is ready while the database answers it, its machine's clock is right and it is not stopping. With the
- * database it can serve status, access and pages. A stopped worker, missing endpoints and a full database disk affect
- * every process. If they made processes unready, a load balancer would remove them all, with everything that they still
- * serve.
+ * database it can serve status, access and pages. A stopped worker, missing endpoints and a full disk affect every
+ * process. If they made processes unready, a load balancer would remove them all, with all that they still serve.
  */
 import { createHash, timingSafeEqual } from "node:crypto"
 import { sql } from "kysely"

@@ -74,9 +74,7 @@ const paid = new WeakSet<Socket>()
 /** Keeps a connection from being closed for a new one until its answer is complete. */
 export const keepOpen = (socket: Socket): void => void paid.add(socket)
 
-/**
- * The first that may be closed. Connections are free to open: many of them must not end an answer that was paid for.
- */
+/** The first that may be closed. Connections are free to open: many of them must not end what was paid for. */
 const firstUnpaid = (sockets: Iterable<Socket>): Socket | undefined => {
   for (const socket of sockets) if (!paid.has(socket)) return socket
   return undefined

@@ -8,9 +8,9 @@
  * Work that is one statement has one step: if the key is free, its statement stores the answer too ({@link
  * KeptAnswer}).
  *
- * For routes that create or move money. A route whose answer contains a secret uses {@link idempotentlySealed}, which
- * keeps it encrypted, for an hour, and only for its caller. Routes that take no key ignore the header instead of
- * refusing it: many clients send one with every POST.
+ * For routes that create or move money. A route whose answer contains a secret uses {@link idempotentlySealed}: it
+ * keeps the answer encrypted, for an hour, for its caller only. Other routes ignore the header instead of refusing it,
+ * because many clients send one with every POST.
  */
 import { createHash, randomUUID } from "node:crypto"
 import type { FastifyRequest } from "fastify"
@@ -93,9 +93,9 @@ export const idempotently = <T>(
  * and `work` gets its result. A request that gets the first answer again does not call `prepare`.
  *
  * Work for which `isOneStatement` holds has no transaction around it, because its statement is one. With a key it gets
- * `keptOf`, and must write that row in the same statement. If the key is already in the table, it must write nothing
- * and throw. Whatever it throws, the request then runs in three steps, and gets its answer or error there. So `prepare`
- * may only read: it may run twice, and also for an answer that is given again.
+ * `keptOf`, and must write that row in the same statement. If the key is in the table, it must write nothing and throw.
+ * Whatever it throws, the request then runs in three steps, and gets its answer or error there. `prepare` may only
+ * read: it may run twice, also for an answer that is given again.
  */
 export const idempotentlyPrepared = <C extends Context, P, T>(
   ctx: C,
@@ -140,8 +140,7 @@ async function runAtOnce<C extends Context, P, T>(
 
 /**
  * The same for an answer that contains a secret. It is kept encrypted under SECRET_KEY for one hour, and given again
- * only to the same person or API key. The audit log gets an entry of that, about the `id` of the answer, or the
- * merchant's.
+ * only to the same person or API key. The audit log then gets an entry about the answer's `id`, or the merchant's.
  */
 export async function idempotentlySealed<C extends Context, P, T>(
   ctx: C,
