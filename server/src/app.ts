@@ -70,7 +70,7 @@ import { agentRoutes } from "./products/x402/routes.ts"
 import { callPayments } from "./products/x402/take-call-payment.ts"
 
 /**
- * Opens the API, ready to listen; `sender` tries the URLs of webhooks. Once `draining` is aborted, it asks its callers
+ * Opens the API, ready to listen; `sender` tests the URLs of webhooks. Once `draining` is aborted, it asks its callers
  * to reconnect, so that a load balancer sends them to another process. `standing` returns the alarms of this process's
  * own checks.
  */
@@ -85,7 +85,7 @@ export function openApp(
   const app = openServer(ctx, openIdentities(ctx, tokens, openSessions(ctx)), undefined, browserErrors(assets))
   addHooks(app, ctx, draining)
   documentApi(app, ctx.settings, webhookDocument)
-  // As a plugin: routes must come after the CORS plugin, or its hook does not see them.
+  // A plugin, because routes must come after the CORS plugin, or its hook does not see them.
   app.register(async routes => {
     const alarms = async () => [...(await alarmsNow(ctx, standing())), ...(tokens.troubles?.() ?? [])]
     healthRoutes(routes, ctx, alarms, draining)
@@ -145,8 +145,8 @@ export function openApp(
 }
 
 function addHooks(app: Server, ctx: Context, draining: AbortSignal): void {
-  // When its request comes for a stream of events, which Fastify does not send, and for all else when it is sent: long-polls
-  // and payments wait, and their connections would otherwise be kept until the stop breaks them.
+  // For a stream of events when its request arrives, because Fastify does not send the stream. For all else when it is
+  // sent: long-polls and payments wait, and their connections would otherwise be kept until the stop breaks them.
   app.addHook("onRequest", async (_request, reply) => closeWhile(draining, reply))
   app.addHook("onSend", async (_request, reply) => closeWhile(draining, reply))
   app.addHook("onRequest", async request => refuseBesideTheClock(ctx, request.url))
@@ -155,16 +155,16 @@ function addHooks(app: Server, ctx: Context, draining: AbortSignal): void {
   logRequests(app, ctx)
 }
 
-/** What comes anyway: a load balancer takes the process away only after it asked `/readyz` again. */
+/** Refuses requests that arrive anyway: a load balancer removes the process only after it asks `/readyz` again. */
 function refuseBesideTheClock({ clock }: Context, url: string): void {
   const trouble = /^\/(healthz|readyz|metrics)\b/.test(url) ? undefined : clock?.trouble()
   if (trouble !== undefined) throw new ApiError("NOT_READY", undefined, `Not ready: ${trouble}.`)
 }
 
-/** What is served at the console's own host. Merchants and payers have a part in everything else. */
+/** The paths served at the console's own host. Merchants and payers contribute content to all other paths. */
 const OF_CONSOLE = /^\/(console|api\/console|api\/auth|assets)(\/|$)|^\/(healthz|readyz|metrics)$/
 
-/** Where the console has a host of its own, nothing that others write is at its origin. */
+/** If the console has its own host, its origin serves no content that other people write. */
 function refuseBesideTheConsole(host: string, request: FastifyRequest): void {
   if (request.headers.host?.toLowerCase() === host && !OF_CONSOLE.test(pathOf(request))) throw new ApiError("NOT_FOUND")
 }

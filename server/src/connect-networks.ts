@@ -1,9 +1,9 @@
 /**
- * Connects to the networks at a start: nothing is served before its chain, token, factory and escrow were checked. An API
- * process also starts while no endpoint answers, with what the last one found: it serves what is in the database, and a
- * process that is replaced meanwhile must not be missing.
+ * Connects to the networks at startup: nothing is served before its chain, token, factory and escrow were checked. An
+ * API process also starts while no endpoint answers, using what the last start found. It serves the contents of the
+ * database, so a process that is replaced during an outage is not missing.
  */
-// I/O: asks the endpoints at the start, when there is no context yet.
+// I/O: asks the endpoints at startup, when there is no context yet.
 import { setTimeout as sleep } from "node:timers/promises"
 import type { Logger } from "pino"
 import { checkFactory } from "./ledger/deposits/check-factory.ts"
@@ -17,12 +17,12 @@ import type { Db } from "./platform/db/open.ts"
 
 const PATIENCE_MS = 60_000
 const RETRY_MS = 2_000
-/** Where the network is known: a node that restarts answers within this time, as a rule. */
+/** The longest wait for a known network: a node that restarts usually answers within this time. */
 const KNOWN_MS = 5_000
 /** The pause between two checks of a network that is served unchecked. */
 const UNCHECKED_MS = 15_000
 
-/** For how long, and how often, something is tried. */
+/** How long, and how often, a step is retried. */
 interface Patience {
   forMs: number
   everyMs: number
@@ -34,17 +34,17 @@ interface Connecting {
   settings: Settings
   log: Logger
   signal: AbortSignal
-  /** Whether the process only serves requests. Any other one needs endpoints for what it does. */
+  /** Whether the process only serves requests. Any other process needs endpoints for its work. */
   isApi: boolean
-  /** Ends the process, because a network that is served is not what it was. */
+  /** Ends the process, because a served network has changed. */
   fail: (error: Error) => void
-  /** For how long a known network is tried. */
+  /** How long a known network is retried. */
   known?: Patience
   /** The pause between two checks of a network that is served unchecked. */
   uncheckedMs?: number
 }
 
-/** Checks all networks of the settings. Throws a sentence where one is wrong, or can't be checked and is not known. */
+/** Checks all networks of the settings. Throws a sentence if one is wrong, or can't be checked and is not known. */
 export async function connectNetworks(connecting: Connecting): Promise<Network[]> {
   const networks: Network[] = []
   for (const wanted of connecting.settings.networks)
@@ -52,7 +52,7 @@ export async function connectNetworks(connecting: Connecting): Promise<Network[]
   return networks
 }
 
-/** Keeps what a start found for the next one. Call it once the database is known to be this installation's. */
+/** Stores what a start found, for the next one. Call it once the database is known to be this installation's. */
 export async function keepNetworks(db: Db, settings: Settings, networks: readonly Network[]): Promise<void> {
   for (const [n, network] of networks.entries()) {
     const wanted = settings.networks[n]
@@ -110,7 +110,7 @@ async function checkPatiently(
   return { ...network, escrow }
 }
 
-/** Retries for a minute: a node that restarts at the same time is no reason to give up, but a wrong setting is. */
+/** Retries for a minute. A node that restarts at the same time is no reason to give up, but a wrong setting is. */
 export async function patiently<T>(
   work: () => Promise<T>,
   log: Logger,

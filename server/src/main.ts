@@ -1,6 +1,6 @@
 /**
- * The program: settings, then the context, then the roles that `--role` names. Exits with 0 when asked to stop, and
- * with 1 and a message when it can't start or can't continue.
+ * The program: settings, then the context, then the roles that `--role` names. It exits with 0 when told to stop, and
+ * with 1 and a message if it can't start or continue.
  */
 import { createServer, type Server as HttpServer } from "node:http"
 import type { Logger } from "pino"
@@ -63,7 +63,7 @@ ${wrapped(secretFileNames.join(", "), 116)
   .join("\n")}
 `
 
-/** After this time everything that still runs is cut off: a stop must end. */
+/** After this time everything that still runs is cut off, because a stop must end. */
 const STOP_MS = 20_000
 /** The time for sending the last spans. */
 const FLUSH_MS = 2_000
@@ -72,8 +72,7 @@ const FLUSH_MS = 2_000
 type Cleanup = () => Promise<unknown> | unknown
 
 async function main(args: string[]): Promise<string | undefined> {
-  // Files that this process writes (keys, logs, its socket) are only for its own user, even in a folder that existed
-  // before.
+  // Only its own user may read files that this process writes (keys, logs, its socket), even in an existing folder.
   process.umask(0o077)
   const { values: flags } = parseCommandLine(args, {
     options: { role: { type: "string", default: "all" }, reset: { type: "boolean" } },
@@ -126,7 +125,7 @@ interface Start {
   tracing: Tracing | undefined
   shutdown: Shutdown
   cleanups: Cleanup[]
-  /** Ends the process, because a part that it can't do without has failed. */
+  /** Ends the process, because an essential part has failed. */
   fail: (error: Error) => void
 }
 
@@ -159,7 +158,7 @@ async function serve(start: Start): Promise<void> {
   }
   void standing.watch()
   void watchScans(ctx)
-  // Where merchants sign in only with wallets, there is no issuer to ask.
+  // If merchants sign in only with wallets, there is no issuer to ask.
   if (!isWorker && settings.oidcIssuer !== settings.baseUrl) void watchIssuer(tokens, log, signal)
   if (flags.role !== "api") cleanups.push(await serveOperator(ctx, database))
   if (settings.metricsPort !== undefined) cleanups.push(await serveMetrics(settings.metricsHost, settings.metricsPort))
@@ -177,7 +176,7 @@ async function serve(start: Start): Promise<void> {
   log.info({ reason: signal.reason }, "stopping")
 }
 
-/** Starts the sandbox. Throws a sentence where its packages are not installed, as in the package for operators. */
+/** Starts the sandbox. Throws a sentence if its packages are not installed, as in the package for operators. */
 async function startSandbox({ given, log, flags, cleanups, fail }: Start) {
   const { startSandbox } = await import("./operations/sandbox/start.ts").catch((error: NodeJS.ErrnoException) => {
     if (error.code !== "ERR_MODULE_NOT_FOUND") throw error
@@ -249,7 +248,7 @@ async function openContext(
   return { ctx, database }
 }
 
-/** Serves `sluice wallet` on a socket. Here and elsewhere what only one role needs is loaded in that role. */
+/** Serves `sluice wallet` on a socket. As elsewhere, code that only one role needs is loaded in that role. */
 async function serveOperator(ctx: Context, { copy }: OpenDatabase): Promise<Cleanup> {
   const { openAdmin } = await import("./operations/operator/open-admin.ts")
   const { serveOnSocket } = await import("./operations/operator/socket.ts")
@@ -263,7 +262,7 @@ async function checkBeforeWork(ctx: Context, role: string): Promise<void> {
   // Runs before any address is shown: the scan then covers every later payment, whenever the first worker starts.
   for (const network of networks) await patiently(() => ensureCursor(ctx, network), log, signal)
   if (role !== "api") await checkWallets(ctx)
-  // A killed process can't release its leases. If it was the only process, no other one holds any.
+  // A killed process can't release its leases. If it was the only process, nobody else holds any.
   if (settings.databaseUrl === undefined) await freeLeases(ctx.db)
 }
 
@@ -272,12 +271,13 @@ async function checkWallets(ctx: Context): Promise<void> {
   const { lanesOf } = await import("./lanes.ts")
   const { checkWallet } = await import("./ledger/txmanager/lock-wallet.ts")
   const lanes = ctx.chain.networks.flatMap(network => lanesOf(settings, network))
-  // Not awaited: the start does not wait for signers. Work that needs none continues, and payouts wait with an alarm.
+  // Not awaited, because the start does not wait for signers. Work that needs none continues, and payouts wait with an
+  // alarm.
   if (lanes.length > 0)
     void checkSigners(settings, signal).then(found => {
       for (const { message, todo } of found.filter(isBad)) if (!signal.aborted) log.error({ todo }, message)
     })
-  // Runs before anything is signed: with an old backup of the database, the service would pay again what was paid
+  // Runs before anything is signed: with an old backup of the database, the service would repeat all payouts made
   // since.
   for (const lane of lanes) await patiently(() => checkWallet(ctx, lane), log, signal)
 }
@@ -303,8 +303,8 @@ const listen = (server: HttpServer, host: string, port: number): Promise<void> =
   new Promise((resolve, reject) => server.once("error", reject).listen(port, host, resolve))
 
 /**
- * Runs the program with the arguments of the process, and ends it: anything that still keeps the event loop busy (an idle
- * keep-alive to a node) is not worth waiting for.
+ * Runs the program with the arguments of the process, and ends it. Anything that still keeps the event loop busy (an
+ * idle keep-alive to a node) is not worth waiting for.
  */
 export const run = (): Promise<void> => runCommand("start", main, { failed: "Sluice can't run.", exits: true })
 

@@ -63,7 +63,7 @@ const RELAY_GAP_MS = 20
 const FAILED_RELAYS_GAP_MS = 1_000
 const ESCROW_GAP_MS = 250
 const SUBSCRIPTION_GAP_MS = 250
-/** Deltas that are not folded are read with the figures, so they may wait: a row is then written for more of them. */
+/** Deltas that are not folded yet are read with the figures, so they may wait: one row then covers more of them. */
 const FIGURES_GAP_MS = 10_000
 
 /** All loops of this installation. */
@@ -133,7 +133,7 @@ function payoutLoops({ settings }: Context, network: Network): Loop<SellingConte
     }),
   )
   if (!settings.relaySigner) return lanes
-  // Apart from the rounds of the relay wallet: an endpoint that hangs on logs must not delay buyers.
+  // Separate from the rounds of the relay wallet, because an endpoint that hangs on logs must not delay buyers.
   const failed: Loop<SellingContext> = {
     name: `failed relays ${network.name}`,
     wokenBy: "payments",
@@ -143,7 +143,7 @@ function payoutLoops({ settings }: Context, network: Network): Loop<SellingConte
   return [...lanes, failed]
 }
 
-/** It is apart from settlement, which waits for no receipt. */
+/** Separate from settlement, which waits for no receipt. */
 const receiptLoop = ({ settings: { receipts } }: Context, network: Network): Loop<SellingContext> => ({
   name: `receipts ${network.name}`,
   wokenBy: "payments",
@@ -151,7 +151,7 @@ const receiptLoop = ({ settings: { receipts } }: Context, network: Network): Loo
   round: ctx => receiptRound(ctx, network),
 })
 
-/** The comparisons run apart from the payout rounds, so that a failing one does not delay payouts. */
+/** The comparisons run separately from the payout rounds, so that a failing one does not delay payouts. */
 function bookLoops({ settings: { payoutSigner } }: Context, network: Network): Loop<SellingContext>[] {
   const wallet = payoutSigner?.address
   const reconcile: Loop<SellingContext> = {
@@ -283,7 +283,7 @@ const housekeeping: Loop<SellingContext> = {
   },
 }
 
-/** Runs all loops until `ctx.signal` aborts. Resolves when the last round is over. */
+/** Runs all loops until `ctx.signal` aborts. Resolves when the last round has ended. */
 export async function runWorker(ctx: SellingContext): Promise<void> {
   await recheckBudgets(ctx).catch(error =>
     ctx.log.error({ err: error }, "payouts held for a gas budget wait for their retry time"),

@@ -1,10 +1,10 @@
 /**
  * The actor of the current request, by its credential, for the audit log. It follows a request through everything that
- * it awaits. Each transaction that the request begins hands it to the database, where triggers write the entries.
+ * it awaits. Each transaction that the request starts passes it to the database, where triggers write the entries.
  */
 import { AsyncLocalStorage } from "node:async_hooks"
 
-/** The actor; never a secret. Only `userAgent` and `requestId` are text that a caller chooses. */
+/** The actor, without any secret. Only `userAgent` and `requestId` are text that a caller chooses. */
 export interface Actor {
   /**
    * `console`: a console token. `subscriber`: a wallet that signed in. `operator`: a command on the service's own
@@ -15,25 +15,25 @@ export interface Actor {
   id: string
   /** Who issued the token. */
   issuer?: string
-  /** The client's IP address, as far as `TRUSTED_PROXIES` allows to know it. */
+  /** The client's IP address, as far as `TRUSTED_PROXIES` reveals it. */
   address?: string | undefined
   userAgent?: string | undefined
   /** Method and pattern of the route, or the command. */
   route: string
   requestId?: string
-  /** The membership that a person's request was admitted for. Each transaction of the request holds it. */
+  /** The membership that a person's request was admitted for. Each transaction of the request checks it. */
   member?: { merchantId: string; personId: string; role: string }
-  /** The key, or the session, that the request was admitted with. Each transaction of the request needs it to hold still. */
+  /** The key or session that the request was admitted with. Each transaction of the request checks that it is valid. */
   credential?: { key?: { id: string; hash: string }; sessionId?: string }
 }
 
 const present = new AsyncLocalStorage<Actor | undefined>()
 
-/** Runs something on behalf of an actor, or of nobody, including everything that it awaits and starts. */
+/** Runs code on behalf of an actor, or of nobody, including everything that it awaits and starts. */
 export const withActor = <T>(actor: Actor | undefined, run: () => T): T =>
   actor === present.getStore() ? run() : present.run(actor, run)
 
-/** Has every transaction that the present actor begins from now on hold this membership. */
+/** Makes every later transaction of the current actor check this membership. */
 export function holdMember(member: NonNullable<Actor["member"]>): void {
   const actor = present.getStore()
   if (actor) actor.member = member
@@ -46,8 +46,8 @@ export const MEMBER_CHANGED = "SL001"
 export const CREDENTIAL_ENDED = "SL002"
 
 /**
- * The statement that names the actor in a transaction, and holds the actor's membership; undefined without an actor. The actor is in base64, so that
- * nothing in it can be parsed as SQL, and every character of a name is kept.
+ * The statement that names the actor in a transaction, and checks the actor's membership; undefined without an actor.
+ * The actor is in base64, so that nothing in it can be parsed as SQL, and every character of a name is kept.
  */
 export function actorStatement(): string | undefined {
   const actor = present.getStore()
@@ -57,7 +57,7 @@ export function actorStatement(): string | undefined {
   const key = credential?.key ? [credential.key.id, credential.key.hash].map(quoted) : ["null", "null"]
   const session = credential?.sessionId ? quoted(credential.sessionId) : "null"
   const holds = credential ? `, hold_credential(${[...key, session]})` : ""
-  // Not `set local`: pg_stat_statements stores each text of it separately, and so would store the actors.
+  // Not `set local`, because pg_stat_statements stores each text of it separately, and so would store the actors.
   return `select set_config('sluice.actor', '${Buffer.from(JSON.stringify(shown)).toString("base64")}', true)${held}${holds}`
 }
 

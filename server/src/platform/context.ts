@@ -16,7 +16,7 @@ import { codeOf, type Tracing } from "./tracing/tracing.ts"
 /**
  * The context of work inside a transaction, and of functions that use only the database. It contains nothing that
  * reaches a network, so a transaction that waits for an RPC endpoint or for Redis does not compile. Every
- * {@link Context} is one, never the reverse.
+ * {@link Context} is one; the reverse is not true.
  */
 export interface TxContext {
   /** The pool, or inside {@link inTransaction} the transaction. */
@@ -25,17 +25,17 @@ export interface TxContext {
   log: Logger
   /** The service's time: the database's, which tests and the sandbox can move. Leases and tokens do not use it. */
   now: () => Date
-  /** Undefined where the database is embedded: its clock is this machine's. */
+  /** Undefined if the database is embedded: its clock is this machine's. */
   clock?: DatabaseClock | undefined
   chain: ChainInfo
   wakes: Wakes
-  /** Runs an effect on this process alone (a metric) when the transaction commits; never if it is rolled back. */
+  /** Runs an effect on this process only (a metric) when the transaction commits; never if it is rolled back. */
   onCommit: (effect: () => void) => void
-  /** Undefined where nothing is traced. */
+  /** Undefined if nothing is traced. */
   tracing?: Tracing | undefined
 }
 
-/** The time that nothing moves, for nonces, tokens and signatures: the database's, as others keep or check them. */
+/** The database's time, which nothing moves: for nonces, tokens and signatures, which other systems keep or check. */
 export const wallTime = ({ clock }: Pick<TxContext, "clock">): Date => clock?.now() ?? new Date()
 
 /** The {@link TxContext.onCommit} of work outside a transaction. */
@@ -45,36 +45,36 @@ export interface Context extends TxContext {
   chain: Chain
   /** Counts requests for the rate limits. */
   limits: Limits
-  /** The replica for lists and public reads ({@link reading}); undefined: they use the primary. */
+  /** The replica for lists and public reads ({@link reading}); undefined if they use the primary. */
   replica?: Replica | undefined
   /** Aborted when the process must stop. */
   signal: AbortSignal
 }
 
 /**
- * The context for work that only reads, such as a list, a file or a page; it sees everything that is committed by now.
- * Its database may be a replica. Data that decides about money or access is read with the context itself.
+ * The context for work that only reads, such as a list, a file or a page. It sees everything that is committed by now.
+ * Its database may be a replica. Data that decides about money or access is read with the original context.
  */
 export async function reading(ctx: Context): Promise<TxContext> {
   return ctx.replica ? { ...ctx, db: await ctx.replica.reading() } : ctx
 }
 
-/** What a transaction leaves of a context: what a part of the service has added to it, and nothing that asks a network. */
+/** A context inside a transaction: everything that the service added, but no access to a network. */
 export type InTransaction<C extends Context> = TxContext & Omit<C, keyof Context>
 
-/** Of two deadlocked transactions, Postgres rolls one back with this code (deadlock_detected). */
+/** Postgres rolls back one of two deadlocked transactions with this code (deadlock_detected). */
 const DEADLOCK = "40P01"
 const TRIES = 5
 /**
- * The longest pause before each retry. Two transactions that retry at once can deadlock again; on a loaded machine that
- * happened three times.
+ * The longest pause before each retry. Two transactions that retry immediately can deadlock again; on a loaded machine
+ * that happened three times.
  */
 const maxPauseMs = (tried: number): number => 10 * 2 ** tried
 
 /**
  * Runs `work` in one database transaction. The context that `work` gets has the transaction as its `db`; it must not
- * use the outer one (on PGlite it would wait for itself). After a deadlock `work` is run again, so it must have no
- * effects except rows and what it passes to `onCommit`.
+ * use the outer one (on PGlite it would wait for itself). After a deadlock `work` runs again, so its only effects may
+ * be rows and `onCommit` callbacks.
  */
 export async function inTransaction<C extends Context, T>(
   ctx: C,
@@ -82,7 +82,7 @@ export async function inTransaction<C extends Context, T>(
 ): Promise<T> {
   const { tracing } = ctx
   if (!tracing?.active()) return await commit(ctx, work)
-  // The span is timed but never active: what the transaction's rows make due continues the span around it.
+  // The span is timed but never active: work that the transaction's rows make due continues the span around it.
   const span = tracing.start("transaction", { kind: "client", attributes: { "db.system.name": "postgresql" } })
   try {
     return await commit(ctx, work)

@@ -6,8 +6,8 @@
  */
 
 /**
- * One fault in the input. `path` is dotted (`recipients.0.address`) and empty for the whole body. `message` is either a
- * whole sentence, or a clause that starts in lower case (`must be above 0`) and whose subject is the field at `path`.
+ * One fault in the input. `path` is dotted (`recipients.0.address`) and empty for the whole body. `message` is a whole
+ * sentence, or a clause that starts in lower case (`must be above 0`). The subject of a clause is the field at `path`.
  */
 export interface ErrorDetail {
   path: string
@@ -17,8 +17,8 @@ export interface ErrorDetail {
 }
 
 /**
- * The text about an error in the documentation and in answers. With `retryAfterS`, every such answer has that many
- * seconds as `Retry-After`.
+ * The text about an error in the documentation and in answers. Every answer has `retryAfterS`, if given, as its
+ * `Retry-After` in seconds.
  */
 interface ErrorWords {
   status: number
@@ -31,7 +31,7 @@ interface ErrorWords {
 export const MAX_DETAILS = 100
 /** Longer than the path of any known field. The names of unknown fields are the caller's, and may be 256 KB long. */
 const MAX_PATH = 200
-/** A longer name was made up by the caller: it is shown in `path`, but not repeated in the sentence. */
+/** A caller invented any longer name. It is shown in `path`, but not repeated in the sentence. */
 const LONGEST_SUBJECT = 100
 
 /** The fault as callers receive it: a whole sentence. If `message` is a clause, its subject is the field. */
@@ -54,7 +54,7 @@ export const errorTable = {
       "Name the merchant that this request is for: send its id in the header `Sluice-Merchant`, or of a GET as `?merchant=`. `details` lists yours.",
     help: "You are a member of several merchants, or of none, or not of the one that you named. In `details`, each `path` is the id of a merchant of yours; `GET /api/console/me` lists them too. Without one, accept an invitation (`POST /api/console/team/accept`), or make a merchant (`POST /api/console/merchants`).",
   },
-  // The names of RFC 8628, which programs of others know.
+  // The names of RFC 8628, which other programs know.
   authorization_pending: {
     status: 400,
     message: "The person has not decided yet. Ask again after the `interval`.",
@@ -354,7 +354,7 @@ export const errorTable = {
 
 export type ErrorCode = keyof typeof errorTable
 
-/** The seconds that every answer with this error asks its caller to wait; undefined where it asks for none. */
+/** The seconds that every answer with this error asks its caller to wait; undefined if it asks for none. */
 export const retryAfterOf = (code: ErrorCode): number | undefined => (errorTable[code] as ErrorWords).retryAfterS
 
 /**

@@ -1,6 +1,6 @@
 /**
- * Gives the memory of a burst back to the machine. V8 collects when it needs room: a process that had served a burst
- * held 100 MB of garbage, and of room that was free, for as long as nothing happened (measured, a minute later too).
+ * Returns the memory of a burst to the machine. V8 collects only when it needs room. A process that had served a burst
+ * held 100 MB of garbage and free room as long as nothing happened (measured, also a minute later).
  */
 // I/O: changes a flag of V8, and collects garbage in this process.
 import { performance } from "node:perf_hooks"
@@ -8,17 +8,17 @@ import { getHeapStatistics, setFlagsFromString } from "node:v8"
 import { runInNewContext } from "node:vm"
 
 const LOOK_MS = 10_000
-/** A collection takes some 50 ms, in which nothing else runs. So the process must have been busy for less than this share. */
+/** A collection takes about 50 ms, in which nothing else runs. So the process must be idle but for this share. */
 const IDLE = 0.1
-/** A heap that has grown by less is left alone, in bytes. */
+/** In bytes. A heap that has grown by less is left alone. */
 const WORTH_BYTES = 16 * 1024 * 1024
 
-/** Collects everything, also what V8 keeps for later, and returns free pages. */
+/** Collects everything, including memory that V8 keeps for later, and returns free pages. */
 type Collect = (options: { type: "major"; execution: "sync"; flavor: "last-resort" }) => void
 
 /**
- * Looks every ten seconds, until the signal. Collects where the heap holds 16 MB more than after the last collection, the first one
- * after the start, and the process was idle since the last look.
+ * Checks every ten seconds, until the signal. It collects if the process was idle since the last check and the heap
+ * holds 16 MB more than after the last collection. The first collection comes after the start.
  */
 export function giveMemoryBack(signal: AbortSignal, everyMs = LOOK_MS): void {
   setFlagsFromString("--expose-gc")

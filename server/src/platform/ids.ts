@@ -1,4 +1,4 @@
-/** Prefixed ids: a prefix that names the kind of thing, and 24 random lower-case characters. Also other random text. */
+/** Creates prefixed ids (a prefix for the kind of thing, and 24 random lower-case characters) and random text. */
 import { randomInt } from "node:crypto"
 
 const LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -53,7 +53,7 @@ export const rowIdOf = (payoutId: string): string =>
 /** A new id of a webhook. It is a CUID and has no prefix: `c` and 24 random lower-case characters. */
 export const newCuid = (): string => `c${random(24)}`
 
-/** A slug where the merchant gave none: 16 random lower-case letters and digits. */
+/** A slug for an item whose merchant gave none: 16 random lower-case letters and digits. */
 export const newSlug = (): string => random(16)
 
 /** The JSON Schema pattern of ids with this prefix. */

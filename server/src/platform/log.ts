@@ -1,7 +1,7 @@
 /** Logs: pino, JSON lines, with every secret redacted before it is written. */
 import { type DestinationStream, type Logger, pino } from "pino"
 
-/** Fields whose values never reach a log, whatever object contains them. */
+/** Fields whose values never reach a log, in any object. */
 const secret = [
   "authorization",
   "x-api-key",
@@ -35,8 +35,8 @@ export function openLog(
 }
 
 /**
- * The same log for the lines of requests. Their fields are named one by one and contain no object: searching each line
- * for secrets took a tenth of the time of `verify` (script/bench verify), and writing each line on its own a twentieth.
+ * The same log for the lines of requests. Their fields are named one by one and contain no object. Searching each line
+ * for secrets took a tenth of the time of `verify` (script/bench verify), and writing each line separately a twentieth.
  * This log is at the lowest level, so check the level of the original log before each line.
  */
 export function requestLog(log: Logger): Logger {
@@ -53,8 +53,8 @@ process.on("exit", () => {
 })
 
 /**
- * Collects the lines of one turn of the event loop and writes them in one piece. A process that exits normally writes
- * all of them.
+ * Collects the lines of one turn of the event loop and writes them together. A process that exits normally writes all
+ * of them.
  */
 function together(stream: DestinationStream): DestinationStream {
   let lines = ""

@@ -1,4 +1,4 @@
-/** What /metrics counts. Labels have few values: never an id, an address or the raw path of a request. */
+/** The metrics at /metrics. Labels have few values: never an id, an address or the raw path of a request. */
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client"
 import manifest from "../../../package.json" with { type: "json" }
 import type { Address } from "./chain/hex.ts"

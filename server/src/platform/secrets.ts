@@ -1,10 +1,10 @@
 /**
- * Secrets that must be readable again (webhook secrets, signing keys, headers for origins), encrypted at rest under
- * `SECRET_KEY`. An API key, which is only ever compared, is hashed instead.
+ * Encrypts secrets that must be readable again (webhook secrets, signing keys, headers for origins) at rest under
+ * `SECRET_KEY`. An API key is hashed instead, because it is only ever compared.
  */
 import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from "node:crypto"
 
-/** What a secret is for: each purpose has its own key, so that one kind can't be used as another. */
+/** The purpose of a secret: each has its own key, so that one kind can't be used as another. */
 export type Purpose =
   | "webhook-secret"
   | "signing-key"
@@ -16,7 +16,7 @@ export type Purpose =
   | "confirmation"
   | "mail-link"
 
-/** The keys of a process, of 32 bytes each. The first encrypts, and each decrypts: there are two during a rotation. */
+/** The keys of a process, of 32 bytes each. The first encrypts, and each decrypts. There are two during a rotation. */
 export type SecretKeys = readonly Uint8Array[]
 
 const NONCE_BYTES = 12
@@ -37,9 +37,7 @@ export function seal([first]: SecretKeys, purpose: Purpose, owner: string, plain
   return Buffer.concat([nonce, cipher.getAuthTag(), text]).toString("base64url")
 }
 
-/**
- * Decrypts a secret; throws an Error when it was encrypted under another key or for another purpose, or was changed.
- */
+/** Decrypts a secret; throws an Error if it was encrypted under another key or for another purpose, or was changed. */
 export function unseal(keys: SecretKeys, purpose: Purpose, owner: string, sealed: string): string {
   if (keys.length === 0) throw new Error(NOT_SET)
   let cause: unknown

@@ -1,6 +1,6 @@
 /**
- * How the process stops. The first signal begins the drain: the process still serves, and `/readyz` asks the load
- * balancer to send no new requests. After the drain, or at a second signal, it stops.
+ * Stops the process. The first signal starts the drain: the process still serves, and `/readyz` asks the load balancer
+ * to send no new requests. After the drain, or at a second signal, it stops.
  */
 
 export interface Shutdown {
@@ -8,9 +8,9 @@ export interface Shutdown {
   draining: AbortSignal
   /** Aborted when the process must stop. */
   stopping: AbortSignal
-  /** Call it once callers are served: a signal then drains for this many milliseconds before the process stops. */
+  /** Call it once requests are served: a signal then drains for this many milliseconds before the process stops. */
   drainFor(ms: number): void
-  /** Stops at once. */
+  /** Stops immediately. */
   stop(reason: string): void
 }
 

@@ -1,12 +1,12 @@
 /** Work over many values that gives other work of the process a turn: requests, timers, leases. */
 import { setImmediate as nextTurn } from "node:timers/promises"
 
-/** The longest stretch of work, in milliseconds, beside one call of `use`. */
+/** The longest stretch of work, in milliseconds, not counting a single call of `use`. */
 const TURN_MS = 8
-/** The clock is read once for so many values. */
+/** The clock is read once per this many values. */
 const VALUES_PER_LOOK = 32
 
-/** Calls `use` for each value in order, and waits for the next turn every few milliseconds. */
+/** Calls `use` for each value in order, and gives other work a turn every few milliseconds. */
 export async function inTurns<T>(values: Iterable<T>, use: (value: T) => void): Promise<void> {
   let since = performance.now()
   let count = 0

@@ -1,4 +1,4 @@
-/** The settings of commands that need only a few: they run where the others are not set. */
+/** The settings of commands that need only a few, and that run where the others are not set. */
 import type { Address } from "../chain/hex.ts"
 import { type NetworkName, networkSetting } from "../chain/network-facts.ts"
 import { examineSettings, nameIn } from "./read-settings.ts"
@@ -6,7 +6,7 @@ import { withSecretFiles } from "./secret-files.ts"
 import { type Settings, SettingsError } from "./settings.ts"
 import { settingsTable } from "./settings-table.ts"
 
-/** Reads the location of the database, and nothing that `sluice migrate` and `sluice backup` do not need. */
+/** Reads the location of the database, and only the settings that `sluice migrate` and `sluice backup` need. */
 export function readDatabaseSettings(
   given: Record<string, string | undefined> = process.env,
 ): Pick<Settings, "databaseUrl" | "dataDir"> {
@@ -28,8 +28,8 @@ export function readDatabaseSettings(
 }
 
 /**
- * Reads the settings of `sluice deploy`: the network's endpoints and escrow, and the wallets, which become the
- * operators of the factory and of the refund collector. Throws a {@link SettingsError} where one of these is set and
+ * Reads the settings of `sluice deploy`: the network's endpoints and escrow, and the wallets. These become the
+ * operators of the factory and of the refund collector. Throws a {@link SettingsError} if one of these is set but
  * invalid.
  */
 export function readDeploySettings(

@@ -1,5 +1,5 @@
-// The data folder: used by one process at a time. A file in it is always either the old or the new one, never a part of
-// each.
+// The data folder: used by one process at a time. A file in it is always either the old or the new version, never a
+// mix.
 import { mkdirSync, readdirSync, readFileSync, rmSync } from "node:fs"
 import { open, rename, rm } from "node:fs/promises"
 import { basename, dirname, join } from "node:path"
@@ -11,8 +11,8 @@ const SQLITE_BUSY = 5
 export const defaultDataDir = ".data"
 
 /**
- * Reads only `DATA_DIR`, for a program beside the service that needs none of its secrets. It is in this file because
- * the other settings load viem: starting `sluice wallet` took 0.35 s of CPU with them and takes 0.07 s without.
+ * Reads only `DATA_DIR`, for a program that runs next to the service and needs none of its secrets. It is in this file
+ * because the other settings load viem. Starting `sluice wallet` took 0.35 s of CPU with them and takes 0.07 s without.
  */
 export const readDataDir = (env: Record<string, string | undefined> = process.env): string =>
   env.DATA_DIR || defaultDataDir
@@ -20,14 +20,14 @@ export const readDataDir = (env: Record<string, string | undefined> = process.en
 let written = 0
 
 /**
- * The handles of the locks that this process holds. A handle without references is garbage-collected, which closes it
- * and frees the lock. So a lock must not depend on its caller keeping the function that releases it.
+ * The handles of the locks that this process holds. Garbage collection closes an unreferenced handle and so frees its
+ * lock. Therefore a lock must not depend on its caller keeping the function that releases it.
  */
 const held = new Set<DatabaseSync>()
 
 /**
- * Creates the folder (mode 0700) where it is absent, and locks it for this process until the process ends or the
- * returned function is called. Throws an Error with code `DATA_DIR_BUSY` while another process has it.
+ * Creates the folder (mode 0700) if it is absent, and locks it for this process until the process ends or the returned
+ * function is called. Throws an Error with code `DATA_DIR_BUSY` while another process has it.
  */
 export function lockDataDir(dir: string): () => void {
   mkdirSync(dir, { recursive: true, mode: 0o700 })
@@ -67,7 +67,7 @@ export async function writeFileAtomic(path: string, content: string | Uint8Array
   try {
     const file = await open(temporary, "wx", mode)
     try {
-      await file.chmod(mode) // the umask removed permission bits
+      await file.chmod(mode) // The umask removed permission bits.
       await file.writeFile(content)
       await file.sync()
     } finally {
@@ -87,7 +87,7 @@ export async function writeFileAtomic(path: string, content: string | Uint8Array
   }
 }
 
-/** Reads a JSON file; undefined where it does not exist. Throws on a file that is not JSON. */
+/** Reads a JSON file; undefined if it does not exist. Throws if a file is not JSON. */
 export function readJsonIfThere(path: string): unknown {
   let text: string
   try {

@@ -1,14 +1,14 @@
 /**
- * Files of settings, one NAME=VALUE a line. No shell reads them, so `&`, `#`, `$(…)` and spaces in a value are text.
- * Node's own parser is not used: it cuts a value at a `#`, and skips what it does not understand without a word.
+ * Files of settings, with one NAME=VALUE per line. No shell reads them, so `&`, `#`, `$(…)` and spaces in a value are
+ * text. Node's own parser is not used: it cuts a value at a `#`, and silently skips lines that it does not understand.
  */
 import { smallText } from "./small-text.ts"
 
 const LINE = /^([A-Za-z_][A-Za-z0-9_]*)=(.*)$/
 
 /**
- * Parses the text of such a file. A line may be empty, or a comment that begins with `#`. Quotes around a whole value are
- * no part of it. The last line of a name counts. Throws an Error with the number of a line that is none of these.
+ * Parses the text of such a file. A line may be empty, or a comment that starts with `#`. Quotes around a whole value
+ * are not part of it. The last line of a name counts. Throws an Error with the number of any other line.
  */
 export function parseEnvFile(text: string): Record<string, string> {
   const parsed: Record<string, string> = {}
@@ -16,7 +16,7 @@ export function parseEnvFile(text: string): Record<string, string> {
     const trimmed = line.trim()
     if (trimmed === "" || trimmed.startsWith("#")) continue
     const [, name, value] = LINE.exec(trimmed) ?? []
-    // The line is not repeated: it may hold a secret.
+    // The line is not repeated, because it may contain a secret.
     if (name === undefined || value === undefined) throw new Error(`has no NAME=VALUE in line ${index + 1}`)
     parsed[name] = /^(["']).*\1$/.test(value) && value.length > 1 ? value.slice(1, -1) : value
   }
@@ -24,8 +24,8 @@ export function parseEnvFile(text: string): Record<string, string> {
 }
 
 /**
- * Adds the variables of a file to the environment of this process. What is in the environment already stays. Throws an Error
- * whose message completes "FILE …".
+ * Adds the variables of a file to the environment of this process. Existing variables keep their values. Throws an
+ * Error whose message completes "FILE …".
  */
 export function loadEnvFile(path: string, env: Record<string, string | undefined> = process.env): void {
   for (const [name, value] of Object.entries(parseEnvFile(smallText(path)))) env[name] ??= value

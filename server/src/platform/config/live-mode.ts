@@ -1,6 +1,6 @@
 /**
- * The settings that live mode refuses to start with: they are fine for a sandbox or a test, but cost money where money
- * is real. Pure. Each fault begins with the name of its setting, and none repeats a value that may be secret.
+ * The settings that live mode refuses to start with: they are fine for a sandbox or a test, but risk real money. Pure.
+ * Each fault starts with the name of its setting, and none repeats a value that may be secret.
  */
 import { type Hex, toHex } from "viem"
 import { mnemonicToAccount, privateKeyToAddress } from "viem/accounts"
@@ -26,8 +26,8 @@ export interface KeySettings {
 }
 
 /**
- * Every reason why these settings can't be used in live mode; empty when they can. `keySettings` names the settings
- * that the wallets' keys came from.
+ * Every reason why these settings can't be used in live mode; empty if they can. `keySettings` names the settings that
+ * the wallets' keys came from.
  */
 export function liveFaults(settings: Settings, keySettings: KeySettings): string[] {
   const { metricsToken, tracing, webhooks } = settings
@@ -129,7 +129,7 @@ function networkRules({ networks }: Settings): Rule[] {
   ]
 }
 
-/** Warnings, logged at the start, about protections that are missing in live mode. A worker limits nobody. */
+/** Warnings, logged at startup, about missing protections in live mode. A worker has no rate limits to share. */
 export function liveWarnings({ sanctionsFile, networks, redisUrl }: Settings, role: string): string[] {
   const screened = sanctionsFile !== undefined || networks.some(({ sanctionsOracle }) => sanctionsOracle !== undefined)
   return [
@@ -150,7 +150,7 @@ function publicAddressRules(name: string, url: string, why: string): Rule[] {
 }
 
 /**
- * Whether a key looks repeated, counted or typed. Of 10^13 random keys of 32 bytes, one consists only of visible
+ * Whether a key looks repeated, counted or typed. One in 10^13 random keys of 32 bytes consists only of visible
  * characters.
  */
 function isGuessable(key: Uint8Array): boolean {
@@ -158,7 +158,7 @@ function isGuessable(key: Uint8Array): boolean {
   return new Set(steps).size < MIN_DIFFERENT_STEPS || key.every(byte => byte >= 0x20 && byte < 0x7f)
 }
 
-/** The wallet of a key; undefined where the key is invalid. The library's own error would repeat the key. */
+/** The wallet of a key; undefined if the key is invalid. The library's own error would repeat the key. */
 function walletOf(key: Hex): string | undefined {
   try {
     return privateKeyToAddress(key).toLowerCase()
@@ -167,12 +167,12 @@ function walletOf(key: Hex): string | undefined {
   }
 }
 
-/** Whether everybody has the key of this wallet, because it comes from a development tool. */
+/** Whether the key of this wallet is public, because it comes from a development tool. */
 export const isDevelopmentWallet = (wallet: string | undefined): boolean => developmentWallets().has(wallet)
 
 let known: Set<string | undefined> | undefined
 
-/** Wallets whose keys everybody has: those of anvil and Hardhat, of the first numbers, and of one byte repeated. */
+/** Wallets whose keys are public: those of anvil and Hardhat, of the first numbers, and of one byte repeated. */
 function developmentWallets(): ReadonlySet<string | undefined> {
   known ??= new Set([
     ...Array.from({ length: 20 }, (_, addressIndex) =>

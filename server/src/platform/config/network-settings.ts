@@ -14,7 +14,7 @@ export function networkSettings(reader: SettingReader, mode: Mode): NetworkSetti
   const fallbackNetwork: NetworkName = mode === "live" ? "base" : "base-sepolia"
   const named = env.NETWORKS ? read("NETWORKS") : [fallbackNetwork]
   if (named?.length === 0) faults.push("NETWORKS must name at least one network")
-  // Undefined: a name is wrong, which is a fault already.
+  // Undefined if a name is wrong, which is already a fault.
   return (named ?? []).map(name => {
     const facts = networkFacts[name]
     const variable = (part: keyof typeof networkSettingsTable) => networkSetting(part, name)
@@ -36,9 +36,7 @@ export function networkSettings(reader: SettingReader, mode: Mode): NetworkSetti
   })
 }
 
-/**
- * The escrow of ESCROW_<NETWORK>, or the network's default where that is not set; undefined where it is empty or `off`.
- */
+/** The escrow of ESCROW_<NETWORK>, or the network's default if that is not set; undefined if it is empty or `off`. */
 function escrowSettings({ env, attempt }: SettingReader, name: NetworkName): EscrowDeployment | undefined {
   const at = networkSetting("ESCROW", name)
   const refundsAt = networkSetting("REFUND_COLLECTOR", name)

@@ -1,4 +1,4 @@
-/** Reads the settings. The only code that reads `process.env`; all faults are reported together. */
+/** Reads the settings. Only this code reads `process.env`; it reports all faults together. */
 import { type Mode, networkNames, networkSetting } from "../chain/network-facts.ts"
 import type { NetworkSettings } from "../chain/networks.ts"
 import type { SecretKeys } from "../secrets.ts"
@@ -15,18 +15,18 @@ import { walletSettings } from "./wallet-keys.ts"
 import { wrapped } from "./wrapped-text.ts"
 
 /**
- * In wei. On Base, where gas costs one or two hundredths of a gwei, it pays for five to ten thousand payouts a day,
- * more than an honest merchant needs. It is also the most that people who pay themselves again and again can cost the
+ * In wei. On Base, gas costs one or two hundredths of a gwei. There it pays for five to ten thousand payouts a day,
+ * more than an honest merchant needs. It is also the most that people who repeatedly pay themselves can cost the
  * operator.
  */
 const DEFAULT_GAS_BUDGET = 20_000_000_000_000_000n
 
-/** In wei: as much as ten merchants. For operators that open an installation to strangers. */
+/** In wei: as much as ten merchants' budgets. For operators that open an installation to strangers. */
 const DEFAULT_TOTAL = 10n * DEFAULT_GAS_BUDGET
 /** In wei: on Base about two thousand relays of contract wallets. */
 const DEFAULT_CONTRACT_BUDGET = 5_000_000_000_000_000n
 
-/** The environment of this process with `more`, for a program that this process starts. */
+/** This process's environment with `more`, for a program that this process starts. */
 export const environmentWith = (more: Record<string, string>): Record<string, string | undefined> => ({
   ...process.env,
   ...more,
@@ -50,13 +50,13 @@ export interface Examined {
    * to serve.
    */
   settings: Settings
-  /** Each begins with the name of a setting. */
+  /** Each starts with the name of a setting. */
   faults: string[]
-  /** Variables that look like settings but are none, or that belong to a network that is not served. */
+  /** Variables that look like settings but are not, or that belong to a network that is not served. */
   unknown: string[]
 }
 
-/** Reads the settings from the environment, with everything that is wrong with them. */
+/** Reads the settings from the environment, and collects everything that is wrong with them. */
 export function examineSettings(given: Record<string, string | undefined> = process.env): Examined {
   const { env, ...fromFiles } = withSecretFiles(given)
   const reader = settingReader(env)
@@ -111,13 +111,13 @@ export function examineSettings(given: Record<string, string | undefined> = proc
   return { settings, faults, unknown: unknownIn(env, settings.networks) }
 }
 
-/** Names that begin like settings; variables with other names belong to other programs. */
+/** Names that start like settings; variables with other names belong to other programs. */
 const LIKE_A_SETTING =
   /^(RPC|DEPOSIT_FACTORY|ESCROW|REFUND_COLLECTOR|SANCTIONS|PAYOUT|RECEIPT|RELAY|WEBHOOK|LIMIT|OIDC|METRICS|GAS_BUDGET|SANDBOX)_/
 
 function unknownIn(env: Record<string, string | undefined>, networks: readonly NetworkSettings[]): string[] {
   const parts = Object.keys(networkSettingsTable)
-  // Where NETWORKS has a fault, none of its networks is known, and those that it meant may be any.
+  // If NETWORKS has a fault, none of its networks is known, and a variable may belong to any network.
   const names = networks.length > 0 ? networks.map(({ name }) => name) : networkNames
   const known = new Set([
     ...Object.keys(settingsTable),
@@ -220,7 +220,7 @@ const webhookSettings = ({ read }: SettingReader, mode: Mode): WebhookSettings =
   retentionMs: read("WEBHOOK_RETENTION"),
 })
 
-/** Faults of the settings as a whole, beside those of single settings that `reader` found. */
+/** Faults of the settings as a whole, in addition to the faults of single settings that `reader` found. */
 function faultsTogether(settings: Settings, { env, faults }: SettingReader): string[] {
   const { mode, payoutWallet, relayWallet } = settings
   const keySetting = (wallet: "PAYOUT" | "RELAY") =>
@@ -231,7 +231,7 @@ function faultsTogether(settings: Settings, { env, faults }: SettingReader): str
     return payoutWallet !== undefined && payoutWallet === relayWallet
       ? [`${keySettings.relay} must be another key than ${keySettings.payout}: each wallet has nonces of its own`]
       : []
-  // An unreadable value was already reported, so faults about its placeholder are left out.
+  // An unreadable value was already reported, so faults about its placeholder are omitted.
   const reported = new Set(faults.map(nameIn))
   if (reported.has("PAYOUT_KEYSTORE_PASSWORD_FILE")) reported.add(keySettings.payout)
   if (reported.has("RELAY_KEYSTORE_PASSWORD_FILE")) reported.add(keySettings.relay)

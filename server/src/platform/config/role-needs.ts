@@ -1,4 +1,4 @@
-/** What a role can't do without: the keys of the wallets that it signs for. Pure. */
+/** Checks the settings that a role needs: the keys of the wallets that it signs for. Pure. */
 import type { Settings } from "./settings.ts"
 
 const roles = ["all", "api", "worker"] as const
@@ -11,8 +11,8 @@ type Wallets = Pick<Settings, "payoutSigner" | "payoutWallet" | "relaySigner" | 
 export const isRole = (text: string): text is Role => roles.some(role => role === text)
 
 /**
- * Why a process with these settings can't have this role; empty when it can. Only a process that serves nothing but
- * requests does without keys. Each begins with the name of a setting.
+ * Why a process with these settings can't have this role; empty if it can. Only a process that just serves requests
+ * needs no keys. Each fault starts with the name of a setting.
  */
 export function roleFaults(settings: Wallets, role: Role): string[] {
   if (role === "api") return []

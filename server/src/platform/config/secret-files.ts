@@ -1,13 +1,13 @@
 /**
- * The settings that hold a secret, and the files that they may be in: `SECRET_KEY_FILE` names a file with the value of
- * `SECRET_KEY`. A file is not in the environment, which a process hands to all that it starts.
+ * The settings that hold a secret, and the files that may contain them: `SECRET_KEY_FILE` names a file with the value
+ * of `SECRET_KEY`. Unlike the environment, a file is not passed on to every program that the process starts.
  */
 import { type NetworkName, networkNames, networkSetting } from "../chain/network-facts.ts"
 import type { SecretFile } from "./settings.ts"
 import type { settingsTable } from "./settings-table.ts"
 import { smallText } from "./small-text.ts"
 
-/** The settings with a `…_FILE` form, in the order of the table. Of each network, `RPC` has one too. */
+/** The settings with a `…_FILE` form, in the order of the table. Each network's `RPC` setting has one too. */
 const secretSettings = [
   "DATABASE_URL",
   "DATABASE_REPLICA_URL",
@@ -27,7 +27,7 @@ type Env = Record<string, string | undefined>
 /** The names of all `…_FILE` forms, in words for the documentation. */
 export const secretFileNames: readonly string[] = [...secretSettings, "RPC_<NETWORK>"].map(fileOf)
 
-/** The names of the `…_FILE` forms, of these networks alone. */
+/** The names of the `…_FILE` forms, only for these networks. */
 export const secretFilesOf = (networks: readonly NetworkName[]): string[] =>
   [...secretSettings, ...networks.map(name => networkSetting("RPC", name))].map(fileOf)
 
@@ -35,18 +35,18 @@ function fileOf(setting: string): string {
   return `${setting}_FILE`
 }
 
-/** Settings with what the files hold that they name. */
+/** Settings, including the contents of the files that they name. */
 export interface WithFiles {
   env: Env
-  /** Each begins with the name of a setting. None repeats what a file holds. */
+  /** Each starts with the name of a setting. None repeats the contents of a file. */
   faults: string[]
   /** The files that were read. */
   files: SecretFile[]
 }
 
 /**
- * Reads the files that `…_FILE` settings name: all, or those of the settings in `only`. One newline at the end is no part
- * of a value.
+ * Reads the files that `…_FILE` settings name: all, or only those of the settings in `only`. One newline at the end is
+ * not part of a value.
  */
 export function withSecretFiles(given: Env, only?: readonly string[]): WithFiles {
   const read: WithFiles = { env: { ...given }, faults: [], files: [] }

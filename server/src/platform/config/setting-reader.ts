@@ -12,17 +12,17 @@ type ValueOf<N extends Name> = Table[N] extends { fallback: string; parse: (text
 
 export interface SettingReader {
   env: Record<string, string | undefined>
-  /** The faults so far; each begins with the name of a setting. */
+  /** The faults so far; each starts with the name of a setting. */
   faults: string[]
-  /** A setting's value, or its default. Where it is invalid, a fault is recorded and undefined returned. */
+  /** A setting's value, or its default. If it is invalid, it records a fault and returns undefined. */
   read: <N extends Name>(name: N) => ValueOf<N>
-  /** Parses `value`. Where `parse` throws, a fault is recorded and undefined returned. */
+  /** Parses `value`. If `parse` throws, it records a fault and returns undefined. */
   attempt: <T>(name: string, value: string, parse: (text: string) => T) => T | undefined
   /** Records that a setting is missing. */
   required: (name: string) => undefined
 }
 
-/** A reader of `env`, without faults yet. */
+/** Opens a reader of `env`, without faults yet. */
 export function settingReader(env: Record<string, string | undefined>): SettingReader {
   const faults: string[] = []
   const attempt: SettingReader["attempt"] = (name, value, parse) => {

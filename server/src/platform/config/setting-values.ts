@@ -53,14 +53,14 @@ export function issuerUrl(value: string): string {
   return value
 }
 
-/** The address of one Postgres server. The fault never repeats it, as it may contain a password. */
+/** The address of one Postgres server. The fault never repeats it, because it may contain a password. */
 export function replicaUrl(value: string): string {
   if (!/^postgres(ql)?:\/\/./.test(value) || !URL.canParse(value) || new URL(value).host.includes(","))
     throw new Error("must be the postgres:// address of one host")
   return value
 }
 
-/** The address of Redis. The fault never repeats it, as it may contain a password. */
+/** The address of Redis. The fault never repeats it, because it may contain a password. */
 export function redisUrl(value: string): string {
   parseRedisAddress(value)
   return value
@@ -122,7 +122,7 @@ export const offOrDuration = (minS: number, maxS: number) => {
   return (value: string): number | undefined => (value === "off" ? undefined : parse(value))
 }
 
-/** Returns only a signer, so that nothing that prints settings can print the key. */
+/** Returns only a signer, so that code that prints settings can't print the key. */
 export function privateKey(value: string): Signer {
   // The message must not contain the key: faults of settings are printed, and the library's own error would repeat it.
   if (!parseHash(value)) throw new Error("must be a private key: 0x and 64 hexadecimal digits")

@@ -1,5 +1,5 @@
 /**
- * Declares every setting once: its meaning, its parser, its default. The settings, `--help`, the start-up errors and
+ * Declares every setting once: its meaning, its parser, its default. The settings, `--help`, the startup errors and
  * `docs/operators/settings.md` are generated from it.
  */
 import { networkNames } from "../chain/network-facts.ts"

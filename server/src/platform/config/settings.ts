@@ -34,34 +34,34 @@ export interface Settings {
   /** Without a slash at the end. */
   baseUrl: string
   consoleOrigins: string[]
-  /** Where the console is, without a slash at the end; `baseUrl`, or a host of its own. */
+  /** The address of the console, without a slash at the end: `baseUrl`, or a host of its own. */
   consoleUrl: string
   trustedProxies: string[]
   dataDir: string
-  /** Undefined: the embedded database in `dataDir`. */
+  /** Undefined for the embedded database in `dataDir`. */
   databaseUrl: string | undefined
-  /** How old the last known backup may be, in milliseconds; 0: any age. */
+  /** The greatest age of the last known backup, in milliseconds; 0 for any age. */
   backupMaxAgeMs: number
-  /** Whether live mode accepts the embedded database too. */
+  /** Whether live mode also accepts the embedded database. */
   allowEmbeddedDb: boolean
   /** A replica of `databaseUrl`, and how long a read waits until it has replayed everything; undefined: none. */
   replica: { url: string; maxLagMs: number } | undefined
-  /** Undefined: requests are counted in each process's memory. */
+  /** Undefined if requests are counted in each process's memory. */
   redisUrl: string | undefined
   sandboxPublic: boolean
   /**
-   * The keys of secrets at rest: SECRET_KEY, and SECRET_KEY_OTHER where that is set. In the sandbox empty until it has created
-   * its own.
+   * The keys of secrets at rest: SECRET_KEY, and SECRET_KEY_OTHER if it is set. In the sandbox empty until it has
+   * created its own.
    */
   secretKeys: SecretKeys
   oidcIssuer: string
   oidcAudience: string
-  /** The console as a client of the issuer; undefined: nobody signs in to the console there. */
+  /** The console as a client of the issuer; undefined if nobody signs in to the console there. */
   oidcClient: { id: string; secret: string | undefined } | undefined
   signup: "open" | "invite"
-  /** How mails are sent; undefined: none are. */
+  /** How mail is sent; undefined if no mail is sent. */
   mail: MailSettings | undefined
-  /** Where the rates of currencies come from; undefined: values are in US dollars. */
+  /** The source of currency rates; undefined if values are in US dollars. */
   rates: Rates | undefined
   ratesUrl: string
   /** How long the personal data in checkouts is kept, in milliseconds; undefined: until it is erased. */
@@ -72,11 +72,11 @@ export interface Settings {
   /** In blocks. */
   maxScanLag: number
   sanctionsFile: string | undefined
-  /** A decimal string in whole tokens, as each token has its own decimals. */
+  /** A decimal string in whole tokens, because each token has its own decimals. */
   minAmount: string
-  /** Above this amount, in whole tokens, both endpoints must report a payment where a network has two. */
+  /** Above this amount, in whole tokens, both endpoints must report a payment if a network has two. */
   quorumAbove: string
-  /** Above this amount, in whole tokens, a payment's deposit is swept at once. */
+  /** Above this amount, in whole tokens, a payment's deposit is swept immediately. */
   sweepAbove: string
   /** The most that a payout pays for a unit of gas, in wei. */
   payoutMaxFee: bigint
@@ -86,7 +86,7 @@ export interface Settings {
   gasBudgetTotal: bigint
   /** The most that relays of contract wallets may cost in 24 hours on each network, in wei; 0: no limit. */
   relayContractBudget: bigint
-  /** Below this, in whole tokens, payouts get only a part of a merchant's gas budget. */
+  /** Below this amount, in whole tokens, payouts get only a part of a merchant's gas budget. */
   smallPayout: string
   /** Signs for the payout wallet; undefined: no money moves out of deposits. */
   payoutSigner: Signer | undefined
@@ -102,7 +102,7 @@ export interface Settings {
   limits: Record<Bucket, number>
   /** The port on which a process without the API answers probes; undefined: none. */
   healthPort: number | undefined
-  /** How long a process continues to serve after it was asked to stop. */
+  /** How long a process continues to serve after it was told to stop. */
   drainMs: number
   /** How many long answers one merchant may receive at the same time. */
   maxDownloads: number
@@ -110,14 +110,14 @@ export interface Settings {
   metricsHost: string
   metricsToken: string | undefined
   logLevel: string
-  /** Where traces are sent; undefined: nothing is traced. */
+  /** Where traces are sent; undefined if nothing is traced. */
   tracing: TracingSettings | undefined
   rpcPort: number
   webhooks: WebhookSettings
-  /** How long the origin of a bundle may take until its answer begins, and between two parts of it. */
+  /** How long the origin of a bundle may take until its answer starts, and between two parts of it. */
   originTimeoutMs: number
   receipts: ReceiptSettings
-  /** How long before its period an invoice is made. */
+  /** How long before its period an invoice is created. */
   invoiceAheadMs: number
 }
 
@@ -126,22 +126,22 @@ export interface SecretFile {
   /** The setting that names it. */
   setting: string
   path: string
-  /** Whether its group may read it: what hands secrets to containers and units does so by their group. */
+  /** Whether its group may read it: tools that pass secrets to containers and units use the group for that. */
   isOfGroup?: boolean
 }
 
-/** How mails are sent. */
+/** How mail is sent. */
 export interface MailSettings {
   /** The mail server, with its login. */
   url: string
   from: string
-  /** Who gets the alarms of the service. */
+  /** The recipient of the service's alarms. */
   alarmsTo: string | undefined
 }
 
 /** How receipts are kept. */
 interface ReceiptSettings {
-  /** How long receipts are gathered for one file. */
+  /** How long receipts are collected for one file. */
   batchMs: number
   /** How often roots are written to the chain; undefined: never. */
   anchorMs: number | undefined
@@ -151,7 +151,7 @@ interface ReceiptSettings {
 export interface WebhookSettings {
   /** The deadline of a whole exchange, including the answer's body. */
   timeoutMs: number
-  /** The same for the request that tries a URL when it is registered. */
+  /** The same for the request that tests a URL when it is registered. */
   probeTimeoutMs: number
   /** Concurrent requests of each process to one endpoint, and to all. */
   concurrencyPerEndpoint: number

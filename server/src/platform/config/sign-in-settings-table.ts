@@ -1,4 +1,4 @@
-/** The part of `settings-table.ts` about who signs in where: the console and the identity provider. */
+/** The part of `settings-table.ts` about signing in: the console and the identity provider. */
 import type { Setting } from "./setting.ts"
 import { httpUrl, issuerUrl, listOf, oneOf, originUrl, text } from "./setting-values.ts"
 

@@ -1,4 +1,4 @@
-/** The settings of OpenTelemetry, with its own names and formats, as far as this service uses them. */
+/** The settings of OpenTelemetry that this service uses, with their original names and formats. */
 import type { SettingReader } from "./setting-reader.ts"
 
 export interface TracingSettings {
@@ -12,7 +12,7 @@ export interface TracingSettings {
   ratio: number
 }
 
-/** Where traces go; undefined where no endpoint is set. */
+/** Where traces are sent; undefined if no endpoint is set. */
 export function tracingSettings({ read }: SettingReader): TracingSettings | undefined {
   const settings = {
     protocol: read("OTEL_EXPORTER_OTLP_PROTOCOL"),

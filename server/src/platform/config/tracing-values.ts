@@ -1,7 +1,7 @@
 /** Parses the values of OpenTelemetry's settings. Each parser throws a fault that repeats no secret. */
 import { httpUrl } from "./setting-values.ts"
 
-/** An {@link httpUrl} without credentials, query or fragment: these would be lost. The fault repeats none of them. */
+/** An {@link httpUrl} without credentials, query or fragment: they would be lost. The fault repeats none. */
 export function collectorUrl(value: string): string {
   const url = httpUrl(value)
   const { username, password, search, hash } = new URL(url)
@@ -13,8 +13,8 @@ export function collectorUrl(value: string): string {
 const PAIR = /^\s*([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*=\s*([\x21-\x7e]*)\s*$/
 
 /**
- * Parses `key=value,key=value` with percent-encoded values (W3C Baggage). The fault never repeats a value, as headers
- * are secrets.
+ * Parses `key=value,key=value` with percent-encoded values (W3C Baggage). The fault never repeats a value, because
+ * headers are secrets.
  */
 export function pairs(value: string): [string, string][] {
   const parts = value.split(",").filter(part => part.trim() !== "")
@@ -27,7 +27,7 @@ export function pairs(value: string): [string, string][] {
   })
 }
 
-/** Undefined where the text can't be sent in a header. */
+/** Undefined if the text can't be sent in a header. */
 function decode(encoded: string): string | undefined {
   try {
     const text = decodeURIComponent(encoded)

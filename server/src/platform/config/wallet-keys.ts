@@ -1,6 +1,4 @@
-/**
- * Where a wallet's key comes from: the environment, an encrypted file and a file with its password, or a remote signer.
- */
+/** Finds a wallet's key: in the environment, in an encrypted file with a password file, or at a remote signer. */
 import { statSync } from "node:fs"
 import { type Address, checksummed } from "../chain/hex.ts"
 import { openKeystore } from "../chain/keystore.ts"
@@ -16,7 +14,7 @@ import { smallText } from "./small-text.ts"
 /** Bits of a file's mode that give access to users other than its owner. */
 const OTHERS = 0o077
 
-/** The settings of a wallet; undefined where one is not set. */
+/** The settings of a wallet; a setting that is not set is undefined. */
 interface KeySettings {
   wallet: "PAYOUT" | "RELAY"
   key: Signer | undefined
@@ -24,12 +22,13 @@ interface KeySettings {
   passwordFile: string | undefined
   remote: { key: RemoteKey; address: Address } | undefined
   kmsEndpoint: string | undefined
-  /** Whether passwords that other users can read are refused, and signers that others can reach. */
+  /** Whether to refuse passwords that other users can read, and signers that other machines can reach. */
   live: boolean
 }
 
 /**
- * The service's wallets with their signers, and the files with their secrets. A wallet may be known by its address alone.
+ * The service's wallets with their signers, and the files with their secrets. A wallet may be known only by its
+ * address.
  */
 export function walletSettings({ env, read, faults }: SettingReader, mode: Mode) {
   const kmsEndpoint = read("KMS_ENDPOINT")
@@ -90,7 +89,7 @@ const FILES_WITH_SECRETS = [
 ] as const satisfies (keyof typeof settingsTable)[]
 
 /**
- * The signer of a wallet; undefined where nothing is set. Faults begin with the name of a setting and reveal no secret.
+ * The signer of a wallet; undefined if nothing is set. Faults start with the name of a setting and reveal no secret.
  */
 function walletSigner({ wallet, key, keystore, passwordFile, remote, kmsEndpoint, live }: KeySettings): {
   signer: Signer | undefined

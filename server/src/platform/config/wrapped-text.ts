@@ -1,4 +1,4 @@
-/** Breaks text into lines, for `--help` and for what the doctor finds. Pure. */
+/** Breaks text into lines, for `--help` and for the doctor's findings. Pure. */
 
 /**
  * The lines of a text, of at most `width` characters, broken at spaces. A word longer than a line stays whole, because addresses

@@ -1,17 +1,18 @@
-/** The time that ends what cannot be undone. */
+/** The time for decisions that can't be undone. */
 import { type RawBuilder, sql } from "kysely"
 import type { Context } from "../context.ts"
 
 /**
- * How far this process's clock may be ahead of the newest block that the scan has read, at least. A round of the scan is
- * seconds; a longer gap is a scan that is behind, a chain that stands still, or a clock that is wrong.
+ * How far this process's clock may always be ahead of the newest block that the scan has read. A round of the scan
+ * takes seconds. A longer gap means that the scan is behind, the chain has stopped, or a clock is wrong.
  */
 const AHEAD_MS = 600_000
 
 /**
  * SQL: this process's time, but at most ten minutes (or two intervals of the scan) after the newest scanned block of a
- * chain. A worker whose clock is days ahead would otherwise release reserved money, expire checkouts and cancel what is
- * queued, for every process and for good. While the scan is behind, these decisions wait for it. Without a scan it is this process's time.
+ * chain. A worker whose clock is days ahead would otherwise release reserved money, expire checkouts and cancel
+ * payouts, for every process and for good. While the scan is behind, these decisions wait for it. Without a scan it is
+ * this process's time.
  */
 export const chainClock = (
   { now, settings }: Pick<Context, "now" | "settings">,

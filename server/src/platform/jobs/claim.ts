@@ -1,6 +1,6 @@
 /**
  * Leases on rows that are jobs. A claimed row belongs to its `claim_id` until `lease_until`, by the database's clock.
- * Every later write names the claim, so a worker that lost its lease changes nothing. When a worker dies, its lease
+ * Every later write names the claim, so a worker that lost its lease changes nothing. If a worker dies, its lease
  * expires and the row can be claimed again.
  */
 import { randomUUID } from "node:crypto"
@@ -26,8 +26,7 @@ interface Job<T extends JobTable> {
   table: T
   now: Date
   /**
-   * When the claimed row is due again. It is written with the claim, so if the worker dies, the row becomes due without
-   * it.
+   * When the claimed row is due again. It is written with the claim, so the row becomes due even if the worker dies.
    */
   nextRunAt: Date
   /** How long the lease lasts at most, in milliseconds. {@link withLease} takes and renews it in parts. */
@@ -37,27 +36,27 @@ interface Job<T extends JobTable> {
 /** The longest time until a killed worker's row is free, however long the work may take. */
 const PART_MS = 30_000
 const RENEWAL_MS = PART_MS / 3
-/** The pause before the release of a lease that could not be released is tried again. */
+/** The pause before retrying to release a lease. */
 const RELEASE_RETRY_MS = 500
 
 /** The clocks of two processes differ by less than this. */
 const MAX_SKEW_MS = 600_000
 
 /**
- * Whether a job of every `periodMs` is due at `at`. It is also due when `at` is more than a period ahead: a clock that
- * was ahead set it, and the job would not run until the right time reached it.
+ * Whether a job that runs every `periodMs` is due at `at`. It is also due if `at` is more than a period ahead. A clock
+ * that was ahead set that time, and the job would not run until the right time reached it.
  */
 export const isDue = (at: Date, now: Date, periodMs: number): boolean =>
   at <= now || at.getTime() > now.getTime() + periodMs + MAX_SKEW_MS
 
 /**
  * Frees what killed processes held: leases, and reservations of idempotency keys whose work was never committed. Call
- * it only where this process is the only one.
+ * it only if this is the only process.
  */
 export async function freeLeases(db: Db): Promise<void> {
   const none = { claim_id: null, lease_until: null }
   await db.updateTable("cursors").set(none).execute()
-  // What was pulled of a listener is held by another program, which may report it yet.
+  // Another program holds the events that it pulled from a listener, and may still report them.
   const isSent = sql<boolean>`not starts_with(lane, 'lsn_')`
   await db.updateTable("deliveries").set(none).where("claim_id", "is not", null).where(isSent).execute()
   await db.updateTable("wallets").set(none).execute()
@@ -92,9 +91,9 @@ export async function claimDue<T extends JobTable>(
 }
 
 /**
- * Runs `work` on one row under a lease, and releases the lease afterwards, also when `work` throws. The lease is
- * renewed while `work` runs, up to `leaseMs`: a worker that hangs loses the row then, and one that was killed loses it
- * within 30 seconds. Returns false, and runs nothing, when the row is not due or another worker holds its lease.
+ * Runs `work` on one row under a lease, and releases the lease afterwards, even if `work` throws. The lease is renewed
+ * while `work` runs, up to `leaseMs`: a worker that hangs loses the row then, and a killed one within 30 seconds.
+ * Returns false, and runs nothing, if the row is not due or another worker holds its lease.
  */
 export async function withLease<T extends JobTable>(
   db: Db,
@@ -127,7 +126,7 @@ async function renewLease<T extends JobTable>(db: Db, table: T, claimed: Claimed
 }
 
 /**
- * Releases a lease once the database is back, because nobody works on its row meanwhile. Stops when the lease has
+ * Releases a lease once the database is back, because nobody works on its row meanwhile. Stops once the lease has
  * expired.
  */
 function releaseLater<T extends JobTable>(

@@ -1,16 +1,16 @@
-/** The time as the database has it, where this process's clock is wrong. */
+/** The database's time, for use if this process's clock is wrong. */
 import { sql } from "kysely"
 
 /**
- * SQL: now, or the database's time if this process's clock is ahead of it. With its own time a new row would wait in the
- * other processes until their clocks reach it, and what others did lately would look old.
+ * SQL: now, or the database's time if this process's clock is ahead of it. With its own time a new row would wait until
+ * the clocks of other processes reach it, and their recent rows would look old.
  *
  * @example run_at: dueNow(ctx.now())
  */
 export const dueNow = (now: Date) => sql<Date>`least(${now}::timestamptz, clock_timestamp())`
 
 /**
- * SQL: now, or the database's time if this process's clock is behind it. A wait that protects somebody begins with it.
+ * SQL: now, or the database's time if this process's clock is behind it. For the start of a wait that protects someone.
  *
  * @example pending_at: sql<Date>`${laterNow(ctx.now())} + interval '24 hours'`
  */

@@ -1,7 +1,4 @@
-/**
- * Loops: they repeat their work until they are stopped, sleep between rounds, and wake early when there is something to
- * do.
- */
+/** Loops: they repeat their work until they are stopped, sleep between rounds, and wake early when there is work. */
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises"
 import type { Context } from "../context.ts"
 import { loopDuration, loopRounds } from "../metrics.ts"
@@ -9,11 +6,11 @@ import type { WakeChannel } from "./wake-payload.ts"
 
 export interface Loop<C extends Context = Context> {
   name: string
-  /** Runs one round. Returns how many milliseconds the next round may wait at most. */
+  /** Runs one round. Returns the longest wait until the next round, in milliseconds. */
   round: (ctx: C) => Promise<number>
   wokenBy: WakeChannel
   /**
-   * The least time between the starts of two rounds, so that a flood of wake-ups causes one round; read after each
+   * The least time between the starts of two rounds, so that a flood of wake-ups causes only one; read after each
    * round.
    */
   gapMs: number | (() => number)
@@ -21,11 +18,11 @@ export interface Loop<C extends Context = Context> {
 
 /** The pause after a failed round: short enough to recover soon, long enough not to fill the log. */
 const AFTER_FAILURE_MS = 5_000
-/** The pause before a process looks again whether its clock is right. */
+/** The pause before a process checks again whether its clock is right. */
 const CLOCK_WRONG_MS = 1_000
 
 /**
- * Runs a loop until `ctx.signal`. A round that throws is logged, counted and repeated. None begins while this machine's
+ * Runs a loop until `ctx.signal`. A round that throws is logged, counted and repeated. None starts while this machine's
  * clock is wrong.
  */
 export async function runLoop<C extends Context>(ctx: C, loop: Loop<C>): Promise<void> {
@@ -52,7 +49,7 @@ export async function runLoop<C extends Context>(ctx: C, loop: Loop<C>): Promise
     const minMs = typeof loop.gapMs === "number" ? loop.gapMs : loop.gapMs()
     const gapMs = Math.max(0, minMs - tookMs)
     if (gapMs > 0) await sleep(gapMs, undefined, { signal }).catch(() => {})
-    // A timer takes a millisecond at least.
+    // A timer takes at least a millisecond.
     else await nextTurn()
     await wakes.next(Math.max(0, sleepMs - gapMs), signal)
   }

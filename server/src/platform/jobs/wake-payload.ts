@@ -8,19 +8,19 @@ const channels = ["verify", "payments", "payouts", "deliveries", "housekeeping"]
 export type WakeChannel = (typeof channels)[number]
 
 /**
- * What a wake-up is about; undefined: anything. A name is the id of what is sold, of a settlement or of a payout, or
- * `PAYWALL/ADDRESS` for one payer at a paywall. With no name at all, the loops are woken and no request.
+ * The subjects of a wake-up; undefined for anything. A name is the id of an item for sale, a settlement or a payout, or
+ * `PAYWALL/ADDRESS` for one payer at a paywall. An empty list wakes the loops but no request.
  */
 export type Names = readonly string[] | undefined
 
-/** The name of one payer at a paywall; of a payer who is not known, that of the paywall. */
+/** The name of one payer at a paywall; for an unknown payer, the paywall's name. */
 export const payerName = (paywallId: string, payer: string | undefined): string =>
   payer === undefined ? paywallId : `${paywallId}/${payer}`
 
 /** Postgres takes payloads of less than 8,000 bytes. Names are ASCII, and short. */
 const MAX_BYTES = 7_999
 const NAME = /^[\w/-]{1,200}$/
-/** Some thousand names. A wake-up of more names nothing, so that nobody who waits depends on their number. */
+/** Several thousand names. A wake-up with more names nothing, so that waiters do not depend on the number. */
 const MAX_PAYLOADS = 8
 
 /** The payloads of a wake-up. */
@@ -35,7 +35,7 @@ export function payloadsOf(channel: WakeChannel, names: Names): string[] {
   return payloads.length > MAX_PAYLOADS ? [channel] : payloads
 }
 
-/** Reads a payload; undefined for one that is no wake-up. */
+/** Reads a payload; undefined if it is not a wake-up. */
 export function readPayload(payload: string): { channel: WakeChannel; names: Names } | undefined {
   const [first, ...names] = payload.split(" ")
   const channel = channels.find(each => each === first)
@@ -43,10 +43,10 @@ export function readPayload(payload: string): { channel: WakeChannel; names: Nam
   return { channel, names: payload === channel ? undefined : names.filter(name => name !== "") }
 }
 
-/** More names are not kept until they are sent. */
+/** With more names than this, the next notification names nothing. */
 const MAX_NAMES = 2_000
 
-/** What two wake-ups are about together. */
+/** The subjects of two wake-ups together. */
 export function joinNames(some: Names, more: Names): Names {
   if (!some || !more) return undefined
   const joined = [...new Set([...some, ...more])]

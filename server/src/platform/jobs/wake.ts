@@ -1,7 +1,7 @@
 /**
- * What processes on one database notify each other of. Wake-ups: a transaction that inserts due rows wakes the loops
- * and waiting requests of every process. They may name what changed, so that nobody reads what did not; a lost one costs
- * at most the sleep of whoever waits. Changes: a trigger notifies of a change to a row that processes keep a copy of.
+ * Notifications between processes on one database. Wake-ups: a transaction that inserts due rows wakes the loops and
+ * waiting requests of every process. They may name what changed, so that nobody reads anything else. A lost one costs
+ * at most the sleep of a waiter. Changes: a trigger reports a change to a row that processes keep a copy of.
  */
 import { EventEmitter } from "node:events"
 import { gather } from "../db/gather.ts"
@@ -10,11 +10,11 @@ import { joinNames, type Names, payloadsOf, readPayload, type WakeChannel } from
 
 /**
  * access: the access of an address changed, as `PAYWALL ADDRESS`, or of all addresses of a paywall, as `PAYWALL`.
- * credential: an API key ended or changed, as its id, or a membership, as `MERCHANT PERSON`.
+ * credential: an API key ended or changed, as its id; or a membership did, as `MERCHANT PERSON`.
  */
 type ChangeTopic = "access" | "credential"
 
-/** Somebody who keeps copies of rows. */
+/** Code that keeps copies of rows. */
 export interface ChangeListener {
   changed(what: string): void
   /** Called when changes may have been missed. */
@@ -22,11 +22,11 @@ export interface ChangeListener {
 }
 
 /**
- * For wake-ups by the thousand. NOTIFY takes a lock that every commit waits for (17,000 commits a second became 5,700,
+ * Limits thousands of wake-ups. NOTIFY takes a lock that every commit waits for (17,000 commits a second became 5,700,
  * measured). So a process that has just notified rests for four times as long as a NOTIFY takes, and a busy database
- * gets fewer of them. The median of the last eight counts: with the last one alone, deliveries would wait for 24 ms
- * after one slow commit of 6 ms (most of their p99, measured); with the quickest of the eight, a busy database got so
- * many that a ninth to a quarter fewer messages were delivered.
+ * gets fewer of them. The median of the last eight counts. With only the last one, deliveries would wait for 24 ms
+ * after one slow commit of 6 ms (most of their p99, measured). With the quickest of the eight, a busy database got too
+ * many, and delivered a ninth to a quarter fewer messages.
  */
 const REST_SHARE = 4
 const LAST_TIMES = 8
@@ -36,13 +36,13 @@ const SPARING_REST_MS = 100
 
 export interface Wakes {
   /**
-   * Wakes all processes. Call it after the commit, so that they find the row. `names`: what changed; without it,
+   * Wakes all processes. Call it after the commit, so that they find the row. `names` says what changed; without it,
    * anything may have.
    */
   wake(channel: WakeChannel, names?: Names): Promise<void>
   /**
-   * Wakes this process at once, and the others without waiting for it. However often it is called, at most a fifth of
-   * the time is spent notifying.
+   * Wakes this process immediately, and notifies the others without waiting. It spends at most a fifth of the time
+   * notifying, however often it is called.
    */
   wakeSoon(channel: WakeChannel): void
   /** Wakes all processes, including this one, at most ten times a second: for news that is not urgent. */
@@ -53,7 +53,7 @@ export interface Wakes {
   /** Calls the listener at each wake-up, with what changed. */
   onWake(channel: WakeChannel, listener: (names: Names) => void): void
   /**
-   * Calls the listener at each change that a process commits. Changes of this process reach it at once, by
+   * Calls the listener at each change that a process commits. It gets this process's changes immediately, through
    * {@link changedHere}.
    */
   onChange(topic: ChangeTopic, listener: ChangeListener): void
@@ -64,7 +64,7 @@ export interface Wakes {
 }
 
 interface Subscription {
-  /** Resolves at a wake-up (at once if one came since the last call), after `ms`, or at the signal; never rejects. */
+  /** Resolves at a wake-up (now, if one came since the last call), after `ms`, or at the signal; never rejects. */
   next(ms: number, signal?: AbortSignal): Promise<void>
   close(): void
 }
@@ -89,7 +89,7 @@ export async function openWakes(database: Pick<OpenDatabase, "db" | "listen" | "
   })
   /** What the next notification of each channel will name. */
   const asked = new Map<WakeChannel, Names>()
-  // One notification serves all callers that asked for it before it was sent.
+  // One notification serves all callers that requested it before it was sent.
   const notified = gather<WakeChannel, true>(async channels => {
     const payloads = channels.flatMap(channel => payloadsOf(channel, asked.get(channel)))
     for (const channel of channels) asked.delete(channel)
@@ -100,7 +100,7 @@ export async function openWakes(database: Pick<OpenDatabase, "db" | "listen" | "
     asked.set(channel, asked.has(channel) ? joinNames(asked.get(channel), names) : names)
     await notified(channel)
   }
-  /** The channels that rest, with what to notify of afterwards. */
+  /** The channels that rest, with the notification to send afterwards. */
   const resting = new Map<WakeChannel, { names: Names } | undefined>()
   const lastMs: number[] = []
   const notifySoon = async (channel: WakeChannel, minRestMs: number, names?: Names): Promise<void> => {
@@ -110,7 +110,7 @@ export async function openWakes(database: Pick<OpenDatabase, "db" | "listen" | "
     }
     resting.set(channel, undefined)
     const startedAt = performance.now()
-    // A lost notification costs at most the sleep of whoever waits.
+    // A lost notification costs at most the sleep of a waiter.
     await wake(channel, names).catch(() => {})
     if (lastMs.push(performance.now() - startedAt) > LAST_TIMES) lastMs.shift()
     const restMs = Math.max(minRestMs, REST_SHARE * medianOf(lastMs))
@@ -123,7 +123,7 @@ export async function openWakes(database: Pick<OpenDatabase, "db" | "listen" | "
   return {
     wake,
     wakeSoon: channel => {
-      // This costs no NOTIFY, and a loop runs one round for all wake-ups that come while it runs.
+      // This costs no NOTIFY, and a loop runs one round for all wake-ups that arrive while it runs.
       emitter.emit(channel)
       void notifySoon(channel, MIN_REST_MS)
     },

@@ -1,4 +1,4 @@
-/** Which requests count against which limit: the table of all limits. */
+/** The table of all limits: which requests count against which limit. */
 import { hash } from "node:crypto"
 import { isIPv4 } from "node:net"
 import ipaddr from "ipaddr.js"
@@ -19,7 +19,7 @@ export interface LimitRow {
 }
 
 /**
- * All limits, each per minute. A request counts against the first row that matches it and accepts its credential,
+ * All limits, each per minute. A request counts against the first row that matches it and accepts its credential;
  * otherwise against the first row that matches.
  */
 export const limitRows: readonly LimitRow[] = [
@@ -59,12 +59,12 @@ export const limitRows: readonly LimitRow[] = [
   { bucket: "public", path: "/*", credential: "none" },
 ]
 
-/** The buckets that requests with an API key count against: the operator can set them for one merchant. */
+/** The buckets that requests with an API key count against. The operator can set them for a single merchant. */
 export const keyBuckets: readonly Bucket[] = [
   ...new Set(limitRows.filter(({ credential }) => credential === "apiKey").map(({ bucket }) => bucket)),
 ]
 
-/** Buckets that count alone: their requests do not count against the address's total. */
+/** Buckets that count separately: their requests do not count against the address's total. */
 const visits: ReadonlySet<Bucket> = new Set(["pages", "linkStart", "agent", "device"])
 
 const patternOf = (path: string): RegExp =>
@@ -73,9 +73,9 @@ const patternOf = (path: string): RegExp =>
 const rows = limitRows.map(row => ({ ...row, pattern: patternOf(row.path) }))
 
 /**
- * Whether a path has no limit. Machines that must always get an answer ask for health and metrics, a page of the
- * documents requests many parts at once, and the sandbox's own routes are not part of the product. The files of the pages
- * and of the console are in memory, and browsers keep them.
+ * Whether a path has no limit. Machines that ask for health and metrics must always get an answer. A page of the
+ * documents loads many parts together, and the sandbox's own routes are not part of the product. The files of the pages
+ * and of the console are in memory, and browsers cache them.
  */
 export const isUnlimited = (path: string): boolean =>
   /^\/(healthz|readyz|metrics|embed\.js|(docs|sandbox|assets|console\/assets)(\/.*)?)$/.test(path)
@@ -83,13 +83,13 @@ export const isUnlimited = (path: string): boolean =>
 export const WINDOW_MS = 60_000
 
 /**
- * How many API keys a merchant may have at a time. Together they are admitted this many times the limit of one, even
- * when they are revoked and created again.
+ * How many API keys a merchant may have at a time. Together they are admitted this many times the limit of one, even if
+ * they are revoked and created again.
  */
 export const KEYS_PER_MERCHANT = 20
 
 /**
- * The caller that is counted: the subject of a valid token, a valid API key, otherwise an IP address (undefined: the
+ * The caller that is counted: the subject of a valid token, a valid API key, otherwise an IP address (undefined if the
  * peer has disconnected).
  */
 export interface Caller {
@@ -99,11 +99,10 @@ export interface Caller {
 }
 
 /**
- * What a request counts against; empty when it is not limited. With a credential that the route accepts, it counts by
- * the credential alone (a subject is hashed: it may be long, may contain a brace, and may identify a person). Without
- * one it counts by IP, against its route and against all requests of the IP. A visit of a page counts only against its
- * own bucket: a payer who reloads a page or opens it in two tabs, or a room full of people who open one link, must not
- * use up what is needed to pay.
+ * The counters of a request; empty if it is not limited. With a credential that the route accepts, only the credential
+ * counts. A subject is hashed: it may be long, may contain a brace, and may identify a person. Without a credential the
+ * IP counts, against its route and against all requests of the IP. A visit of a page counts only against its own
+ * bucket. Payers who reload a page, open it twice, or share an address in one room must still be able to pay.
  */
 export function countsOf(limits: Settings["limits"], method: string, path: string, caller: Caller): Count[] {
   // A HEAD runs the route of its GET.
@@ -119,7 +118,7 @@ export function countsOf(limits: Settings["limits"], method: string, path: strin
   return countsAgainst(limits, addressGroup(caller.ip), isOne ? [bucket] : [bucket, "public"])
 }
 
-/** The rows that match a method and a path, separated by a space; undefined where requests are not limited. */
+/** The rows that match a method and a path, separated by a space; undefined if requests are not limited. */
 const fittingOf = memoize((request: string) => {
   const method = request.slice(0, request.indexOf(" "))
   const path = request.slice(request.indexOf(" ") + 1)
@@ -127,13 +126,11 @@ const fittingOf = memoize((request: string) => {
   return rows.filter(row => (row.method ?? method) === method && row.pattern.test(path))
 })
 
-/**
- * The keys of one caller have the same hash tag, so that a cluster stores them together and can decide them together.
- */
+/** The keys of one caller have the same hash tag, so that a cluster stores and decides them together. */
 const countsAgainst = (limits: Settings["limits"], id: string, buckets: Bucket[]): Count[] =>
   buckets.filter(bucket => limits[bucket] > 0).map(bucket => ({ key: `{${id}}:${bucket}`, limit: limits[bucket] }))
 
-/** A key counts by itself, and together with all keys that its merchant has or had. */
+/** A key counts on its own, and together with all keys that its merchant has or had. */
 function keyCounts(
   limits: Settings["limits"],
   { id, merchantId, limits: own }: NonNullable<Caller["apiKey"]>,
@@ -150,7 +147,7 @@ function keyCounts(
 
 /**
  * An IP address in its usual form. An IPv4 address written as IPv6 becomes IPv4, and a port added by a proxy is
- * removed. Undefined for text that is no address.
+ * removed. Undefined for text that is not an address.
  *
  * @example plainAddress("[2001:DB8::1]:443") // "2001:db8::1"
  */
@@ -164,9 +161,9 @@ function parsed(ip: string): ipaddr.IPv4 | ipaddr.IPv6 | undefined {
 }
 
 /**
- * The group that an IP address is counted in: an IPv4 address, also when it is written as IPv6, or the /64 of an IPv6
- * address, because one customer has all of it. A port added by a proxy is ignored; texts that are not addresses are
- * counted together.
+ * The group in which an IP address is counted. An IPv4 address is its own group, even if written as IPv6. An IPv6
+ * address counts as its /64, because one customer has all of it. A port added by a proxy is ignored. Texts that are not
+ * addresses share a group.
  *
  * @example addressGroup("::ffff:192.0.2.7") // "192.0.2.7" @example addressGroup("2001:db8:1:2:3:4:5:6") //
  * "2001:db8:1:2"

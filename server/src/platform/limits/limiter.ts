@@ -1,6 +1,6 @@
 /**
- * The limits as the API uses them: shared through Redis where it is configured, with this process's own log as the
- * fallback; otherwise that log alone.
+ * The limits as the API uses them. With Redis they are shared through it, with this process's own log as the fallback.
+ * Without Redis, only that log counts.
  */
 import { randomUUID } from "node:crypto"
 import { once } from "node:events"
@@ -13,16 +13,16 @@ import { type Count, type MemoryLog, memoryLog, monotonicMs, type Verdict } from
 
 export interface Limits {
   /**
-   * Counts a request against all of `counts` (at least one), or against none when one of them is full. Never rejects,
-   * and returns no promise where this process decides alone.
+   * Counts a request against all of `counts` (at least one), or against none if one of them is full. Never rejects, and
+   * returns no promise if this process decides alone.
    */
   admit(counts: readonly Count[]): Verdict | Promise<Verdict>
-  /** Why this process enforces its share by itself, as the sentence of an alarm; absent where Redis is not set. */
+  /** Why this process enforces its own share, as the sentence of an alarm; absent if Redis is not set. */
   trouble?(): string | undefined
   close(): Promise<void>
 }
 
-/** 15 MB when each key was admitted once, 36 MB when 30 times (measured). */
+/** 15 MB if each key was admitted once, 36 MB if 30 times (measured). */
 const MAX_KEYS = 100_000
 /** The longest time that a start waits for Redis. */
 const START_MS = 2_000
@@ -40,9 +40,9 @@ export function processLimits(log: MemoryLog = memoryLog({ windowMs: WINDOW_MS, 
 }
 
 /**
- * Opens the limits by the settings. `installation` is the id of the one that the limits are of: several may use one
- * database of Redis. A Redis that can't be reached delays the start by at most two seconds. An answer
- * that takes longer than `patienceMs` counts as no answer.
+ * Opens the limits by the settings. `installation` is the id of the installation that they belong to: several may use
+ * one database of Redis. An unreachable Redis delays the start by at most two seconds. An answer that takes longer than
+ * `patienceMs` counts as no answer.
  */
 export async function openLimits(
   { redisUrl, installation }: { redisUrl: string | undefined; installation: string },
@@ -83,7 +83,7 @@ async function connected(redis: RedisClient): Promise<void> {
 }
 
 /**
- * Redis decides, and what it admits is also recorded in this process's log. When Redis fails or is slow, that log
+ * Redis decides, and its admissions are also recorded in this process's log. When Redis fails or is slow, that log
  * decides, with this instance's share of each limit, until a heartbeat succeeds. The process's own admissions always
  * count: even if Redis loses its memory, this process admits no more than the limit.
  */
@@ -100,7 +100,7 @@ async function limitsOver({ redis, prefix }: Shared, log: Logger, inTime: InTime
   return {
     admit: async counts => {
       if (!alone) {
-        // Recorded at the time before Redis was asked, and read at the time after it: so this log never refuses what
+        // Recorded at the time before Redis was asked, and read at the time after it. So this log never refuses what
         // Redis correctly admits.
         const askedMs = monotonicMs()
         const verdict = await inTime(shared.admit(counts)).catch(goAlone)
@@ -124,7 +124,7 @@ async function limitsOver({ redis, prefix }: Shared, log: Logger, inTime: InTime
     if (alone || closed) return
     alone = true
     limitsAlone.set(1)
-    // If Redis refused the connection (a wrong password), a call on it reports only that it can't write.
+    // If Redis refused the connection (a wrong password), a call on it only reports that it can't write.
     log.warn(
       { err: cause() ?? error, instances: member.instances() },
       "Redis fails: each instance enforces its share of the limits by itself",
@@ -166,7 +166,7 @@ function membership(redis: RedisClient, key: string, inTime: InTime) {
      * Renews this process's membership and counts the others. `isNew`: whether Redis may not know all instances yet.
      */
     beat: async (isNew: () => boolean) => {
-      // Pings each primary of a cluster, as any of them may be needed next.
+      // Pings each primary of a cluster, because any of them may be needed next.
       const pings = primariesOf(redis).map(each => each.ping())
       const [counted] = await inTime(Promise.all([redis.sluiceBeat(key, id, LIFE_MS), ...pings]))
       instances = isNew() ? Math.max(instances, counted) : counted
@@ -176,7 +176,7 @@ function membership(redis: RedisClient, key: string, inTime: InTime) {
   }
 }
 
-/** A connection, and what begins all keys of this installation there. */
+/** A connection, and the prefix of all keys of this installation. */
 interface Shared {
   redis: RedisClient
   prefix: string
@@ -191,8 +191,8 @@ type InTime = <T>(work: Promise<T>) => Promise<T>
 class NoAnswer extends Error {}
 
 /**
- * The result of `work`. Rejects with {@link NoAnswer} if it takes too long. A process that was itself busy for this
- * long first reads what has arrived.
+ * The result of `work`. Rejects with {@link NoAnswer} if it takes too long. If the process itself was busy for that
+ * long, it first reads what has arrived.
  */
 function within<T>(ms: number, work: Promise<T>): Promise<T> {
   const late = () => new NoAnswer(`no answer within ${ms} ms`)

@@ -14,11 +14,11 @@ export interface RedisAddress {
   kind: "server" | "sentinel" | "cluster"
   isTls: boolean
   login: RedisLogin
-  /** The server; or the sentinels; or some nodes of the cluster, which name the others. */
+  /** The server; or the sentinels; or some nodes of the cluster, which report the others. */
   nodes: [RedisNode, ...RedisNode[]]
   /** Always 0 on a cluster. */
   database: number
-  /** The primary's name at the sentinels; empty elsewhere. */
+  /** The primary's name at the sentinels; otherwise empty. */
   primaryName: string
   /** The login at the sentinels. */
   sentinelLogin: RedisLogin
@@ -30,8 +30,8 @@ const FAULT =
 const PORTS = { server: 6379, sentinel: 26379, cluster: 6379 } as const
 
 /**
- * Parses an address. Throws an Error that completes "REDIS_URL …" and never repeats the address, as it may contain a
- * password.
+ * Parses an address. Throws an Error that completes "REDIS_URL …" and never repeats the address, because it may contain
+ * a password.
  */
 export function parseRedisAddress(value: string): RedisAddress {
   const match = /^redis(s?):\/\/.|^redis(s?)\+(sentinel|cluster):\/\/./.exec(value)
@@ -41,7 +41,7 @@ export function parseRedisAddress(value: string): RedisAddress {
   const end = rest.search(/[/?]/)
   const authority = end === -1 ? rest : rest.slice(0, end)
   const at = authority.lastIndexOf("@")
-  // `URL` does not support a list of hosts, so the other parts are parsed as those of a URL with one host.
+  // `URL` does not support a list of hosts, so the other parts are parsed as parts of a URL with one host.
   const about = urlOf(`http://${at === -1 ? "" : authority.slice(0, at + 1)}host${end === -1 ? "" : rest.slice(end)}`)
   const [first, ...others] = authority
     .slice(at + 1)

@@ -1,4 +1,4 @@
-/** Whether Redis has the database that `REDIS_URL` names. A connection to one that it lacks works, on database 0. */
+/** Checks that Redis has the database that `REDIS_URL` names. Otherwise a connection silently uses database 0. */
 import type { Redis } from "ioredis"
 import { parseRedisAddress } from "./redis-address.ts"
 import type { RedisClient } from "./shared-log.ts"
@@ -10,8 +10,8 @@ export interface DatabaseFault {
 }
 
 /**
- * Returns why Redis refuses the database of `url`, or undefined where Redis accepts it. `redis` is an open connection
- * to that address. Rejects where Redis does not answer.
+ * Returns why Redis refuses the database of `url`; undefined if it accepts it. `redis` is an open connection to that
+ * address. Rejects if Redis does not answer.
  */
 export async function databaseFault(redis: RedisClient, url: string): Promise<DatabaseFault | undefined> {
   const { database } = parseRedisAddress(url)
@@ -21,7 +21,7 @@ export async function databaseFault(redis: RedisClient, url: string): Promise<Da
     await (redis as Redis).select(database)
   } catch (error) {
     const { message } = error as Error
-    // Other errors are temporary: a server that still loads its data refuses every command.
+    // Other errors are temporary: a server that is still loading its data refuses every command.
     if (!/^(ERR|NOPERM) /.test(message)) throw error
     const todo = message.startsWith("NOPERM")
       ? "allow its user +select, or name no database for database 0"

@@ -1,5 +1,5 @@
 /**
- * The sliding log of many processes: the same steps as in `sliding-log.ts`, in Lua on lists in Redis, newest first.
+ * The sliding log for many processes: the same steps as in `sliding-log.ts`, in Lua on lists in Redis, newest first.
  * Redis' own clock counts. For a list it is never taken as earlier than the newest entry, unless that entry is more
  * than a window ahead.
  */
@@ -17,21 +17,20 @@ declare module "ioredis" {
 }
 
 /**
- * How much longer a list lives than it is needed. It then gets a new expiry once in this time and not at each
- * admission.
+ * How much longer a list lives than needed. It then gets a new expiry once in this time instead of at each admission.
  */
 const SLACK_MS = WINDOW_MS / 4
 
 /**
- * KEYS: the lists. ARGV: a limit for each list; then the time, or an empty text for Redis' clock, and how many keys
- * each request has. For one request by Redis' clock both are left out. Returns three numbers of eight bytes for each
- * request: the limit of the bucket that is closest to its limit; what remains of it, or -1 when the request is refused;
- * the milliseconds until that bucket's oldest admission leaves the window.
+ * KEYS: the lists. ARGV: a limit for each list; then the time, or an empty text for Redis' clock, and the number of
+ * keys of each request. For one request by Redis' clock both are omitted. Returns three numbers of eight bytes for each
+ * request. First, the limit of the bucket that is closest to its limit. Second, what remains of it, or -1 if the
+ * request is refused. Third, the milliseconds until that bucket's oldest admission leaves the window.
  *
  * An entry consists of its time, the oldest time in the list and the list's length, both including this entry. So the
  * newest entry alone decides the usual request.
  *
- * A list whose newest entry is more than a window in the future, because Redis' clock was set back, counts as of this
+ * If Redis' clock was set back, a list's newest entry may be more than a window ahead. The list then counts as of this
  * request, and is rewritten: 12,000 entries in 5 ms.
  */
 const admitScript = `
@@ -117,10 +116,10 @@ while last < #keys do
   answers[#answers + 1] = answer
 end
 return table.concat(answers)`
-/** The name of the script in Redis. */
+/** The name of the script in Redis: its SHA-1. */
 const admitSha = hash("sha1", admitScript)
 
-/** KEYS the sorted set of instances. ARGV an instance's id, and for how many milliseconds a heartbeat counts. */
+/** KEYS: the sorted set of instances. ARGV: an instance's id, and how many milliseconds a heartbeat counts. */
 const beatScript = `
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -133,19 +132,19 @@ return redis.call('ZCARD', KEYS[1])`
 
 const CONNECT_TIMEOUT_MS = 2_000
 const MAX_RETRY_MS = 1_000
-/** A connection that answers nothing for this long after it was made is closed. */
+/** A connection that answers nothing for this long after its creation is closed. */
 const ANSWER_TIMEOUT_MS = 5_000
 /** The most requests in one call. */
 const MAX_BATCH = 100
 /** Three numbers of eight bytes. */
 const ANSWER_BYTES = 24
 
-/** How often a client of a cluster asks where each slot is. A node whose slot was moved reports that at once. */
+/** How often a client of a cluster asks where each slot is. A node whose slot was moved reports that immediately. */
 const SLOTS_REFRESH_MS = 5_000
 
 export type RedisClient = Redis | Cluster
 
-/** Loaded only by a process that has a Redis: its 45 files take a twelfth of the CPU of a start. */
+/** Loaded only by a process that uses Redis: its 45 files take a twelfth of the CPU of a start. */
 const ioredis = () => createRequire(import.meta.url)("ioredis") as typeof import("ioredis")
 
 const isCluster = (redis: RedisClient): redis is Cluster => redis instanceof ioredis().Cluster
@@ -154,8 +153,8 @@ const isCluster = (redis: RedisClient): redis is Cluster => redis instanceof ior
 const retryStrategy = (times: number): number => Math.min(times * 50, MAX_RETRY_MS)
 
 /**
- * Makes a connection that is not open yet and fails fast: nothing waits for Redis to come back, and nothing is sent
- * twice, because it would be counted twice. A connection that is not ready `answerMs` after it was made is replaced.
+ * Makes a connection that is not open yet and fails fast. Nothing waits for Redis to come back, and nothing is sent
+ * twice, because it would be counted twice. A connection that is not ready after `answerMs` is replaced.
  */
 export function redisConnection(url: string, answerMs = ANSWER_TIMEOUT_MS): RedisClient {
   const redis = clientOf(url)
@@ -167,8 +166,8 @@ export function redisConnection(url: string, answerMs = ANSWER_TIMEOUT_MS): Redi
 }
 
 /**
- * A server that accepts connections while it hangs (stopped, or behind a proxy) may never answer on this one, but later
- * answer on new ones.
+ * A server that accepts connections while it hangs (stopped, or behind a proxy) may never answer on this one, but
+ * answer later on new ones.
  */
 function endUnanswered(redis: Redis, answerMs: number): void {
   redis.on("connect", () => {
@@ -202,11 +201,11 @@ function clientOf(url: string): RedisClient {
       clusterRetryStrategy: retryStrategy,
       slotsRefreshTimeout: CONNECT_TIMEOUT_MS,
       slotsRefreshInterval: SLOTS_REFRESH_MS,
-      // A node is reached by the name that the cluster gives it: with TLS, its certificate has that name.
+      // A node is reached by the name that the cluster gives it, because with TLS its certificate has that name.
       ...(isTls ? { dnsLookup: (host, callback) => callback(null, host) } : {}),
       redisOptions: options,
     })
-  // The name may lead to another server since, and one that was cut off continues as a replica and closes no connection.
+  // The name may now lead to another server. A server that was cut off continues as a replica and closes no connection.
   const reconnectOnError = (error: Error) => error.message.startsWith("READONLY")
   if (kind === "server")
     return new Redis({ ...options, ...nodes[0], db: database, lazyConnect: true, retryStrategy, reconnectOnError })
@@ -232,8 +231,8 @@ export const primariesOf = (redis: RedisClient): Redis[] => (isCluster(redis) ? 
 
 export interface SharedLog {
   /**
-   * Counts a request against all of `counts` (at least one), or against none when one of them is full. Rejects when
-   * Redis fails.
+   * Counts a request against all of `counts` (at least one), or against none if one of them is full. Rejects if Redis
+   * fails.
    */
   admit(counts: readonly Count[]): Promise<Verdict>
 }
@@ -246,8 +245,8 @@ interface WaitingCount {
 
 /**
  * The log in Redis, over one connection. One call runs at a time, and requests that arrive meanwhile share the next
- * one: a lone request does not wait, and a hundred cost little more than one. On a cluster each request is a call of
- * its own. Each key begins with `prefix` there. `clock` replaces Redis' own.
+ * one. So a single request does not wait, and a hundred cost little more than one. On a cluster each request is a call
+ * of its own. Each key starts with `prefix`. `clock` replaces Redis' own.
  */
 export function sharedLog(redis: RedisClient, prefix: string, clock?: () => number): SharedLog {
   const { Command } = ioredis()
@@ -265,7 +264,7 @@ export function sharedLog(redis: RedisClient, prefix: string, clock?: () => numb
       }),
   }
 
-  /** Builds the command itself: the other work of ioredis for a script takes a tenth of a check. */
+  /** Builds the command itself, because ioredis's other work for a script takes a tenth of a check. */
   function ask(batch: readonly WaitingCount[], name: "eval" | "evalsha" = "evalsha"): void {
     const command = new Command(name, argumentsOf(name === "eval" ? admitScript : admitSha, prefix, batch, clock?.()))
     command.promise
@@ -281,7 +280,7 @@ export function sharedLog(redis: RedisClient, prefix: string, clock?: () => numb
 
   function answer(batch: readonly WaitingCount[], answers: Buffer): void {
     for (let i = 0; i < batch.length; i++) batch[i]?.resolve(verdictAt(answers, i * ANSWER_BYTES))
-    // Callers that ask again at once join those that wait.
+    // Callers that ask again immediately join those that wait.
     queueMicrotask(next)
   }
 

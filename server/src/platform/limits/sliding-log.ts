@@ -1,8 +1,8 @@
 /**
- * The exact sliding log: it stores for each key the times of its admissions, so that no window ever contains more than
- * the limit. A fixed window admits twice the limit, GCRA up to 2N − 1.
+ * The exact sliding log. It stores the times of each key's admissions, so that no window ever contains more than the
+ * limit. A fixed window admits twice the limit, GCRA up to 2N − 1.
  *
- * This store is for one process, and bounded. `shared-log.ts` makes the same decisions, step by step, for many
+ * This store is bounded, and serves one process. `shared-log.ts` makes the same decisions, step by step, for many
  * processes.
  */
 
@@ -14,7 +14,7 @@ export interface Count {
 
 export interface Verdict {
   admitted: boolean
-  /** Milliseconds until the same request would be admitted; 0 when it was. */
+  /** Milliseconds until the same request would be admitted; 0 if it was. */
   waitMs: number
   /** The limit of the bucket that is closest to its limit. */
   limit: number
@@ -25,7 +25,7 @@ export interface Verdict {
 
 export interface MemoryLog {
   /**
-   * Counts a request against all of `counts` (at least one), or against none when one of them is full. An admission by
+   * Counts a request against all of `counts` (at least one), or against none if one of them is full. An admission by
    * another store is recorded at `entryMs`, the time before that store was asked.
    */
   admit(counts: readonly Count[], nowMs?: number, entryMs?: number): Verdict
@@ -33,7 +33,7 @@ export interface MemoryLog {
   readonly size: number
 }
 
-/** Whole milliseconds of a clock that never goes back: setting a wall clock would free callers, or block them. */
+/** Whole milliseconds of a clock that never goes back. Setting a wall clock would free callers, or block them. */
 export const monotonicMs = (): number => Math.floor(performance.now())
 
 /**
@@ -44,7 +44,7 @@ export function memoryLog(options: { windowMs: number; maxKeys: number; clock?: 
   const { windowMs, maxKeys, clock = monotonicMs } = options
   /** Admissions by key, oldest first; never empty. */
   const logs = recentlyUsed<number[]>(maxKeys)
-  /** The logs of the current request: a decision completes within one turn of the event loop. */
+  /** The logs of the current request, shared because a decision completes within one turn of the event loop. */
   const found: (number[] | undefined)[] = []
 
   return {
@@ -55,8 +55,8 @@ export function memoryLog(options: { windowMs: number; maxKeys: number; clock?: 
     // limits).
     admit: (counts, clockMs = clock(), entryMs) => {
       // A clock that goes back must not admit anything extra, so a log's time stands still until the clock has caught
-      // up. If that would take more than a window, the whole log counts as of now, so that nobody is blocked for as
-      // long as the clock was wrong.
+      // up. If that would take more than a window, the whole log counts as of now. Otherwise callers would be blocked
+      // for as long as the clock was wrong.
       let blocking = Number.NEGATIVE_INFINITY
       let full = 0
       for (let i = 0; i < counts.length; i++) {
@@ -74,7 +74,7 @@ export function memoryLog(options: { windowMs: number; maxKeys: number; clock?: 
         full = limit
       }
       if (full > 0) {
-        // `| 0`: small integers are stored in the verdict itself, other numbers in an object each.
+        // `| 0`: small integers are stored in the verdict itself, while any other number needs an object.
         const waitMs = (blocking + windowMs - clockMs) | 0
         return { admitted: false, waitMs, limit: full, remaining: 0, resetMs: waitMs }
       }
@@ -108,8 +108,8 @@ export function memoryLog(options: { windowMs: number; maxKeys: number; clock?: 
 }
 
 /**
- * A map that stores at most `maxKeys` keys, and always the most recently used half of that number. Two maps, the older
- * of which is dropped as a whole, cost less than a list in order of use.
+ * A map that stores at most `maxKeys` keys, and always the most recently used half of that number. It uses two maps and
+ * drops the older as a whole, which costs less than a list in order of use.
  */
 function recentlyUsed<V>(maxKeys: number) {
   const generation = Math.max(1, Math.floor(maxKeys / 2))

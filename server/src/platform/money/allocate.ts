@@ -5,8 +5,8 @@ export const WHOLE_E4 = 1_000_000
 
 /**
  * Divides `amount` (base units) by `percentsE4` (ten-thousandths of a percent, adding up to {@link WHOLE_E4}), in their
- * order. Each part is rounded down, and the last also gets the remainder. Throws an Error when the percentages do not
- * add up to the whole.
+ * order. Each part is rounded down, and the last also gets the remainder. Throws an Error if the percentages do not add
+ * up to the whole.
  *
  * @example allocate(100n, [333_333, 333_333, 333_334]) // [33n, 33n, 34n]
  */

@@ -1,6 +1,6 @@
-/** Amounts: bigint base units inside, decimal strings outside, never a float in between. */
+/** Amounts: bigint base units internally, decimal strings at the edges, and never a float in between. */
 
-/** The most one payment may ask for, in whole tokens. */
+/** The most that one payment may ask for, in whole tokens. */
 const MAX_WHOLE = 1_000_000n
 
 /** A double that is not exact, such as 13.049999999999999, is written with at least this many digits. */
@@ -55,8 +55,8 @@ export interface AmountToken {
 }
 
 /**
- * Reads the amount written at `path`, in base units. Returns a fault where it is not a valid amount, or is below
- * `least` whole tokens for each of the `recipients` that share it, because each gets a transfer of its own.
+ * Reads the amount written at `path`, in base units. Returns a fault if it is not a valid amount. It also does if the
+ * amount is below `least` whole tokens for each of the `recipients` that share it, because each gets its own transfer.
  */
 export function readAmount(
   path: string,

@@ -12,7 +12,7 @@ const FIRST_BYTES = 4 * 1024
 
 /** Collects the parts of a body. */
 export interface BoundedBytes {
-  /** Throws {@link AnswerTooLarge} where all parts together are too large. */
+  /** Throws {@link AnswerTooLarge} if all parts together are too large. */
   add(part: Uint8Array): void
   all(): Buffer
 }

@@ -1,16 +1,16 @@
 /**
- * Connections to addresses that strangers choose. An address is checked where it can't change any more: IP literals
- * before the connection (they are never looked up), every address of a name as it is resolved for this connection, and
- * finally the socket's own peer. Checking the name beforehand would not help, because the name may resolve differently
- * for the connection (DNS rebinding).
+ * Connections to addresses that strangers choose. An address is checked at the point where it can't change any more. IP
+ * literals are checked before the connection, because they are never looked up. Every address of a name is checked when
+ * it is resolved for this connection, and finally the socket's own peer. Checking the name in advance would not help,
+ * because it may resolve differently for the connection (DNS rebinding).
  */
-// I/O: resolves names and opens sockets, within the limits that it is given.
+// I/O: resolves names and opens sockets, within the given limits.
 import { promises as dns, type LookupAddress } from "node:dns"
 import { isIP, type LookupFunction, type Socket } from "node:net"
 import { buildConnector } from "undici"
 import { nameNotPublic, notPublic } from "./public-address.ts"
 
-/** The addresses of a name; rejects when there are none. */
+/** The addresses of a name; rejects if there are none. */
 export type Resolve = (name: string) => Promise<string[]>
 
 const DNS_TIMEOUT_MS = 4_000
@@ -20,8 +20,8 @@ const WEBHOOK_ANSWER_BYTES = 512 * 1024
 
 /**
  * Resolves names by c-ares. `dns.lookup` occupies one of the process's four threads until it ends, so four endpoints
- * with slow name servers would delay all others. The hosts file and the system's search domains, which c-ares does not
- * use, are asked only where the operator has allowed private ranges.
+ * with slow name servers would delay all others. c-ares does not use the hosts file and the system's search domains.
+ * They are used only if the operator has allowed private ranges.
  */
 export function openResolver({ systemToo, servers }: { systemToo: boolean; servers?: string[] }): Resolve {
   const resolver = new dns.Resolver({ timeout: DNS_TIMEOUT_MS, tries: DNS_TRIES })
@@ -60,7 +60,7 @@ function boundAnswers(socket: Socket, maxBytes: number): void {
   let sent = socket.bytesWritten
   let read = 0
   let readBefore = 0
-  // Added beside the listener that reads; it consumes no bytes.
+  // Added next to the listener that reads; it consumes no bytes.
   socket.on("readable", () => {
     if (socket.bytesWritten !== sent) {
       sent = socket.bytesWritten
@@ -82,7 +82,7 @@ export function guardedConnector(options: {
   timeoutMs: number
   ca?: string | undefined
   connected?: (host: string, address: string) => void
-  /** The most bytes that are received after the last byte that was sent; 512 KB by default. */
+  /** The most bytes received after the last byte that was sent; 512 KB by default. */
   answerBytes?: number
 }): buildConnector.connector {
   const { allows, resolve, timeoutMs, ca, connected, answerBytes = WEBHOOK_ANSWER_BYTES } = options

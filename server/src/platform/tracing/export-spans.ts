@@ -1,17 +1,17 @@
 /**
  * Sends spans to a collector (OTLP over HTTP) in the background. The SDK's own batch processor and exporter are not
- * used: they send any number of requests at the same time when they flush, wait for a collector that answers a byte now
- * and then, and have no metric for the spans they dropped.
+ * used. They send any number of requests in parallel when they flush, and wait for a collector that sends single bytes.
+ * They have no metric for dropped spans.
  */
 import type { ISerializer } from "@opentelemetry/otlp-transformer"
 import type { ReadableSpan, SpanProcessor } from "@opentelemetry/sdk-trace"
 import { Agent } from "undici"
 import { spanResults } from "../metrics.ts"
 
-/** How many spans may wait. Others are dropped, so that a collector that hangs costs only a few megabytes. */
+/** How many spans may wait. More are dropped, so that a hanging collector costs only a few megabytes. */
 const MAX_QUEUED = 4_096
 const BATCH = 512
-/** How long a span waits for others before it is sent. */
+/** How long a span waits for more spans before it is sent. */
 const DELAY_MS = 2_000
 /** The deadline of one exchange, including the whole answer. */
 const TIMEOUT_MS = 10_000
@@ -29,7 +29,7 @@ interface Collector {
   serializer: ISerializer<ReadableSpan[], { partialSuccess?: { rejectedSpans?: number } }>
 }
 
-/** Called once when the collector begins to fail, and once when it works again. */
+/** Called once when the collector starts to fail, and once when it works again. */
 export type Report = (isFailing: boolean, words: string) => void
 
 /** `closing` is aborted when the exporter no longer waits for anything, `over` when it no longer sends anything. */
@@ -38,7 +38,7 @@ interface Ends {
   over: AbortController
 }
 
-/** A processor of ended spans. It never throws, and only its `close` is ever waited for. */
+/** A processor of ended spans. It never throws, and callers only ever wait for its `close`. */
 export function exportSpans(
   collector: Collector,
   report: Report,
@@ -126,7 +126,7 @@ function batchSender(agent: Agent, collector: Collector, { closing, over }: Ends
 }
 
 /**
- * The result of an exchange: how many spans were rejected, or a fault. The fault is final if a retry would end the same
+ * The result of an exchange: how many spans were rejected, or a fault. A fault is final if a retry would fail the same
  * way.
  */
 interface Posted {
@@ -175,7 +175,7 @@ async function firstBytes(body: AsyncIterable<Buffer>): Promise<Buffer> {
 }
 
 /**
- * How many spans an answer reports as rejected. 0 where it can't be read: the spans were accepted, and nothing else is
+ * How many spans an answer reports as rejected. 0 if it can't be read: the spans were accepted, and nothing else is
  * known.
  */
 function rejectedIn(serializer: Collector["serializer"], answer: Buffer): number {

@@ -1,4 +1,4 @@
-/** Opens the tracing of a process. Without a collector nothing is loaded. */
+/** Opens the tracing of a process. Without a collector it loads nothing. */
 import type { TracingSettings } from "../config/tracing-settings.ts"
 import type { Report } from "./export-spans.ts"
 import type { Tracing } from "./tracing.ts"

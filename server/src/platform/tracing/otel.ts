@@ -1,4 +1,4 @@
-/** Tracing with OpenTelemetry's SDK. Import it only where a collector is set, as `open-tracing.ts` does. */
+/** Tracing with OpenTelemetry's SDK. Import it only if a collector is set, as `open-tracing.ts` does. */
 import { AsyncLocalStorage } from "node:async_hooks"
 import { randomUUID } from "node:crypto"
 import {
@@ -87,7 +87,7 @@ function wrap(span: OtelSpan): Span {
     link: traceparent => void span.addLinks(linkTo(traceparent)),
     fail: code => {
       if (code !== undefined) span.setAttribute("error.type", code)
-      // Without a message: messages of the database and of nodes repeat their input.
+      // Without a message, because messages of the database and of nodes repeat their input.
       span.setStatus({ code: SpanStatusCode.ERROR })
     },
     end: (atMs = unixMs()) => span.end(atMs),
@@ -97,7 +97,7 @@ function wrap(span: OtelSpan): Span {
 const defined = (attributes: NonNullable<SpanOptions["attributes"]>) =>
   Object.fromEntries(Object.entries(attributes).filter(([, value]) => value !== undefined))
 
-/** Parses a `traceparent`; undefined where it is not valid. Of its flags only `sampled` is used. */
+/** Parses a `traceparent`; undefined if it is not valid. Only the flag `sampled` is used. */
 function spanContextOf(text: string): SpanContext | undefined {
   const [, traceId = "", spanId = "", flags = ""] = parseTraceparent(text)?.split("-") ?? []
   if (traceId === "") return undefined
@@ -115,8 +115,8 @@ function linkTo(traceparent: string): Link[] {
 }
 
 /**
- * A trace is recorded completely or not at all: each later step follows the first. A step that serves several payments
- * is in a trace of its own, which is recorded if one of theirs is.
+ * A trace is recorded completely or not at all, because each later step follows the first. A step that serves several
+ * payments has its own trace, which is recorded if one of theirs is.
  */
 function samplerOf(ratio: number): Sampler {
   const byRatio = new TraceIdRatioBasedSampler(ratio)

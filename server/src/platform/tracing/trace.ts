@@ -1,19 +1,19 @@
 /**
- * Traces: what the service does for one payment, in all processes and over hours. Other code knows only this file;
- * OpenTelemetry is behind `open-tracing.ts`, and is loaded only where a collector is set.
+ * Traces: what the service does for one payment, in all processes and over hours. Other code knows only this file.
+ * OpenTelemetry is behind `open-tracing.ts`, and is loaded only if a collector is set.
  */
 import type { TxContext } from "../context.ts"
 import { codeOf, type Span, type SpanOptions, type Tracing } from "./tracing.ts"
 
 type Traceable = Pick<TxContext, "tracing" | "onCommit">
 
-/** What a row that is written now stores to continue the active trace; null without one. */
+/** The text that a new row stores to continue the active trace; null without one. */
 export const traceparentNow = ({ tracing }: Pick<Traceable, "tracing">): string | null =>
   tracing?.active()?.traceparent ?? null
 
 /**
- * What a row stores that belongs to the trace of another row: the active span where it is in the same trace, otherwise
- * what the other row stores. An active span of another trace, as of a request about an older payment, is linked to it.
+ * The text that a row stores to join another row's trace: the active span if it is in that trace, otherwise the other
+ * row's text. An active span of another trace, such as a request about an older payment, is linked to it.
  */
 export function continueTrace({ tracing }: Pick<Traceable, "tracing">, of: string | null): string | null {
   const now = tracing?.active()
@@ -23,9 +23,7 @@ export function continueTrace({ tracing }: Pick<Traceable, "tracing">, of: strin
   return of
 }
 
-/**
- * What a row that serves several payments stores: a new trace that links theirs; if all belong to one trace, that one.
- */
+/** What a row stores that serves several payments: a new trace that links theirs, or their trace if they share one. */
 export function joinTraces(ctx: Traceable, name: string, all: readonly (string | null)[]): string | null {
   const traces = new Map(all.flatMap(each => (each === null ? [] : [[traceIdOf(each), each]])))
   const [first] = traces.values()
@@ -33,8 +31,8 @@ export function joinTraces(ctx: Traceable, name: string, all: readonly (string |
 }
 
 /**
- * Begins a trace and returns what a row stores of it; null without tracing. Its span ends at the time of this call, and
- * is exported once the transaction commits.
+ * Starts a trace and returns the text that a row stores of it; null without tracing. Its span ends at the time of this
+ * call, and is exported once the transaction commits.
  */
 export function beginTrace(ctx: Traceable, name: string, options: Omit<SpanOptions, "parent">): string | null {
   const span = ctx.tracing?.start(name, { ...options, parent: null })
@@ -50,7 +48,7 @@ const traceIdOf = (traceparent: string): string => traceparent.slice(3, 35)
 export const unixMs = (): number => performance.timeOrigin + performance.now()
 
 /**
- * Runs `work` in a span. Runs only `work` where there is no tracing, or neither a parent nor an active span. A span
+ * Runs `work` in a span. It only runs `work` if there is no tracing, or neither a parent nor an active span. A span
  * inside a transaction ends with its commit: work that was rolled back is not in the trace.
  */
 export function traced<T>(

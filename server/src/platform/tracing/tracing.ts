@@ -3,7 +3,7 @@
 /** Facts about a span. Never a secret, an email, a token, calldata, or an address with its query. */
 export type Attributes = Record<string, string | number | boolean | undefined>
 
-/** One step of a trace. It is not exported before it has ended. */
+/** One step of a trace. It is exported only after it has ended. */
 export interface Span {
   /** The text that a row stores, so that another process can continue the trace (W3C Trace Context). */
   readonly traceparent: string
@@ -11,19 +11,19 @@ export interface Span {
   /** Links a related span of another trace. */
   link(traceparent: string): void
   /**
-   * Marks the step as failed. The code is one of a few words, never a message. Without a code, `error.type` stays as it
-   * was set.
+   * Marks the step as failed. The code is one of a few words, never a message. Without a code, `error.type` keeps its
+   * value.
    */
   fail(code?: string): void
-  /** Ends it now, or at this time in milliseconds of Unix time. */
+  /** Ends it now, or at this Unix time in milliseconds. */
   end(atMs?: number): void
 }
 
 export interface SpanOptions {
-  /** Whether the span is a call to something (`client`) or from somebody (`server`); neither by default. */
+  /** Whether the span is an outgoing call (`client`) or an incoming one (`server`); neither by default. */
   kind?: "server" | "client"
   attributes?: Attributes
-  /** The `traceparent` of a row, which the span continues. Null: a new trace. Undefined: the active span's. */
+  /** The `traceparent` of a row, which the span continues. Null for a new trace; undefined for the active span's. */
   parent?: string | null | undefined
   /** The `traceparent` of other traces. With links, a new trace is recorded exactly when one of these is. */
   links?: readonly string[]
@@ -36,7 +36,7 @@ export interface Tracing {
   start(name: string, options?: SpanOptions): Span
   /** The active span, inside which the current code runs. */
   active(): Span | undefined
-  /** Runs `work`, and everything that it waits for, inside this span. */
+  /** Runs `work`, and everything that it awaits, inside this span. */
   within<T>(span: Span, work: () => T): T
   /** The ids of the active span, for log lines. */
   logFields(): Record<string, string>
@@ -46,7 +46,7 @@ export interface Tracing {
   close(maxMs: number): Promise<void>
 }
 
-/** A word for an error that reveals nothing about whom it concerns. */
+/** A word for an error that reveals nothing about the people concerned. */
 export function codeOf(error: unknown): string {
   const { code, name } = error as { code?: unknown; name?: unknown }
   return typeof code === "string" ? code : typeof name === "string" ? name : "Error"
