@@ -1,7 +1,6 @@
 /**
  * `sluice backup`: a consistent copy of the database in one file, while the service runs. `pg_dump` dumps a Postgres.
- * The embedded database serves one process, so the running service makes its copy, or this command where no service
- * runs.
+ * The embedded database serves one process, so the running service makes its copy, or this command if no service runs.
  */
 import { spawn } from "node:child_process"
 import { createWriteStream, existsSync, renameSync, rmSync } from "node:fs"
@@ -44,7 +43,7 @@ const openFile = (file: string) => (file === STDOUT ? process.stdout : createWri
 /** No service listens on the socket of the data folder. */
 class NoService extends Error {}
 
-/** Makes the backup that the arguments name, and reports it. Throws a sentence, and then leaves no file. */
+/** Makes the backup that the arguments name, and reports it. If it throws a sentence, it leaves no file. */
 async function main(args: string[]): Promise<string | undefined> {
   const { positionals, values } = parseCommandLine(args, {
     allowPositionals: true,
@@ -74,7 +73,7 @@ async function main(args: string[]): Promise<string | undefined> {
   return say(`Wrote ${file}.`)
 }
 
-/** Notes a backup of another tool. It began before now, by how long nobody knows. */
+/** Notes a backup by another tool. It started at an unknown time before now. */
 async function noteDone(file: string | undefined): Promise<string> {
   if (file !== undefined) throw new UsageError("With --done, name no file.")
   const { databaseUrl } = readDatabaseSettings()
@@ -97,7 +96,7 @@ const timeOf = async (client: pg.Client): Promise<string> =>
 /** The standard output may be the backup itself. */
 const say = (line: string): undefined => void process.stderr.write(`${line}\n`)
 
-/** Dumps the database, and notes when that was begun. A dump that can't be noted is a backup anyway. */
+/** Dumps the database, and notes when the dump started. A dump that can't be noted is still a backup. */
 async function dump(databaseUrl: string, file: string): Promise<void> {
   const begunAt = await withClient(databaseUrl, timeOf)
   await runDump(databaseUrl, file)
@@ -126,7 +125,7 @@ async function runDump(databaseUrl: string, file: string): Promise<void> {
   if (code !== 0) throw new Error("pg_dump failed, as it says above.")
 }
 
-/** Copies the embedded database: by the service that runs on the folder, or from the folder where none runs. */
+/** Copies the embedded database: through the service that uses the folder, or directly if none does. */
 async function copyOf(dataDir: string, file: string): Promise<void> {
   if (!existsSync(join(dataDir, "db")))
     throw new Error(`There is no database in ${dataDir}. Check DATA_DIR and DATABASE_URL.`)
@@ -162,5 +161,5 @@ async function sync(path: string): Promise<void> {
   await entry.sync().finally(() => entry.close())
 }
 
-/** Runs the command with the arguments of the process, and ends it: an embedded database that was opened keeps it alive. */
+/** Runs the command with the arguments of the process, and ends it: an open embedded database keeps it alive. */
 export const run = (): Promise<void> => runCommand("backup", main, { failed: "There is no backup.", exits: true })

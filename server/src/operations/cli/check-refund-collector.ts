@@ -6,8 +6,8 @@ import { type Address, checksummed } from "../../platform/chain/hex.ts"
 import { isRefundCollector } from "../../platform/chain/refund-collector.ts"
 
 /**
- * Asks every endpoint for the contract's code. Throws an Error with a sentence where one reports another code, escrow
- * or operator, or where none answers.
+ * Asks every endpoint for the contract's code. Throws an Error with a sentence if one reports another code, escrow or
+ * operator, or if none answers.
  */
 export async function checkRefundCollector(
   endpoints: readonly Endpoint[],

@@ -1,7 +1,7 @@
 /**
  * Deploys a contract by a transaction that is the same for everybody: the canonical CREATE2 deployer gives it the same
- * address on every network. The signed bytes are written to a file before they are sent, so that a run that was stopped
- * at any point can be continued.
+ * address on every network. The signed bytes are written to a file before they are sent, so that an interrupted run can
+ * be continued from any point.
  */
 import { rmSync } from "node:fs"
 import { setTimeout as sleep } from "node:timers/promises"
@@ -28,7 +28,7 @@ export interface Deployment {
   data: Hex
   address: Address
   operator: Address
-  /** Compares the deployed code with this version's; throws a sentence. */
+  /** Compares the deployed code with this version's; throws a sentence if they differ. */
   check: () => Promise<void>
   /** Facts about the contract, shown before the cost. */
   facts: string[]
@@ -36,7 +36,7 @@ export interface Deployment {
   cap: bigint
   /** Where the signed transaction is kept until the contract is final. */
   keptFile: string
-  /** How long a transaction may be in no block, in milliseconds. */
+  /** How long a transaction may stay unmined, in milliseconds. */
   patienceMs: number
   say: (line: string) => void
   confirm: (question: string) => Promise<boolean>
@@ -52,9 +52,9 @@ interface Kept extends Fees {
 }
 
 const POLL_MS = 1_000
-/** The sender for the gas estimate: a node refuses one for an account that can't pay, and anyone may deploy. */
+/** The sender for the gas estimate. Nodes refuse an estimate for an account that can't pay, and anyone may deploy. */
 const NOBODY = "0x000000000000000000000000000000000000dead"
-/** Gas beyond the estimate, as the state may change until the block. */
+/** Extra gas beyond the estimate, because the state may change before the block. */
 const GAS_PARTS = { more: 6n, of: 5n }
 
 /** Deploys the contract unless it is deployed, waits until it is final, and compares its code with this version's. */
@@ -69,7 +69,7 @@ export async function deployContract(d: Deployment): Promise<void> {
   d.say("It is final, and its code is this version's.")
 }
 
-/** Checks that every endpoint that answers serves this chain: a deployment on another one would be wasted money. */
+/** Checks that every endpoint that answers serves this chain. A deployment on another chain would waste money. */
 async function checkChain({ network, endpoints, to }: Deployment): Promise<void> {
   const calls = [
     { method: "eth_chainId", params: [] },
@@ -89,7 +89,7 @@ async function checkChain({ network, endpoints, to }: Deployment): Promise<void>
   }
 }
 
-/** The transaction of an earlier run, sent again; undefined where there is none, or it can't be mined any more. */
+/** The transaction of an earlier run, sent again; undefined if there is none, or it can't be mined any more. */
 async function resume(d: Deployment): Promise<Kept | undefined> {
   const kept = readKept(d)
   if (!kept) return undefined
@@ -104,7 +104,7 @@ async function resume(d: Deployment): Promise<Kept | undefined> {
   }
   d.say(`Going on with the transaction ${hash} of an earlier run.`)
   const { market } = await payerNow(d)
-  // Another account's transaction can't be replaced with this key; it can only be sent again.
+  // This key can't replace another account's transaction, only send it again.
   const isBelow = market.baseFee > kept.maxFee && kept.from === d.signer.address
   if (receipt !== null || !isBelow) return await broadcast(d, kept)
   const fees = raisedFees(kept, market, d.cap)
@@ -152,7 +152,7 @@ async function begin(d: Deployment): Promise<Kept> {
   )
 }
 
-/** Signs and stores the transaction. A stored transaction can be sent again, whenever this process ends. */
+/** Signs and stores the transaction. Whenever this process ends, a stored transaction can be sent again. */
 async function sign(d: Deployment, transaction: Omit<Kept, "raw">): Promise<Kept> {
   const { nonce, gas, maxFee, tip, from, address } = transaction
   const unsigned = {
@@ -177,7 +177,7 @@ function readKept({ keptFile, address }: Deployment): Kept | undefined {
   return { ...kept, gas: BigInt(kept.gas), maxFee: BigInt(kept.maxFee), tip: BigInt(kept.tip) }
 }
 
-/** Sends it to every endpoint. An endpoint that refuses it because it has it already counts as one that accepts. */
+/** Sends it to every endpoint. An endpoint that refuses it as already known counts as one that accepts it. */
 async function broadcast(d: Deployment, kept: Kept): Promise<Kept> {
   const call = { method: "eth_sendRawTransaction", params: [kept.raw] }
   const answers = await Promise.all(d.endpoints.map(each => batch(each, [call]).catch((error: Error) => error)))
@@ -189,7 +189,7 @@ async function broadcast(d: Deployment, kept: Kept): Promise<Kept> {
   return kept
 }
 
-/** Resolves when the contract is deployed, by this transaction or by anybody else's. */
+/** Resolves when the contract is deployed, by this transaction or anyone else's. */
 async function untilMined(d: Deployment, { raw }: Kept): Promise<void> {
   const hash = keccak256(raw)
   for (const until = performance.now() + d.patienceMs; ; await sleep(POLL_MS)) {
@@ -204,7 +204,7 @@ async function untilMined(d: Deployment, { raw }: Kept): Promise<void> {
   }
 }
 
-/** Resolves with true when a final block has the contract, with false when a reorg removed it. */
+/** Resolves with true when a final block has the contract, and with false if a reorg removed it. */
 async function untilFinal(d: Deployment): Promise<boolean> {
   for (let i = 0; !(await hasCode(d, "finalized")); i++) {
     if (i === 0) d.say("Waiting until it is final: up to half an hour. You may stop this and run it again.")
@@ -220,7 +220,7 @@ async function untilFinal(d: Deployment): Promise<boolean> {
 const hasCode = async (d: Deployment, at: "latest" | "finalized"): Promise<boolean> =>
   (await read(d, [{ method: "eth_getCode", params: [d.address, at] }]))[0] !== "0x"
 
-/** The payer's balance and the price of gas. Throws where fewer endpoints report them than must agree. */
+/** The payer's balance and the price of gas. Throws if fewer endpoints report them than must agree. */
 async function payerNow(d: Deployment) {
   const { market, balance, pending, latest, dataFee } = await readWalletState(
     d,
@@ -236,8 +236,8 @@ async function payerNow(d: Deployment) {
 }
 
 /**
- * Asks the first endpoint that answers, and returns the values. Throws a sentence with the node's own message for an
- * error.
+ * Asks the first endpoint that answers, and returns the values. If the answer is an error, it throws a sentence with
+ * the node's own message.
  */
 async function read(d: Pick<Deployment, "endpoints" | "network">, calls: RpcCall[]): Promise<unknown[]> {
   const results: RpcResult[] = await askAny(d.endpoints, calls)

@@ -1,6 +1,6 @@
 /**
- * `sluice deploy`: deploys the deposit factory, the refund collector or a contract that all share on a network, and
- * prints the setting that names it, if it needs one.
+ * `sluice deploy`: deploys the deposit factory, the refund collector or a shared contract on a network. If a setting
+ * must name the contract, it prints that setting.
  */
 import { mkdirSync, readFileSync, statSync } from "node:fs"
 import { join } from "node:path"
@@ -67,7 +67,7 @@ const options = {
 export interface Surroundings {
   env?: Record<string, string | undefined>
   say: (line: string) => void
-  /** Undefined where nobody can be asked. */
+  /** Undefined if there is nobody to ask. */
   ask: ((question: string) => Promise<string>) | undefined
   patienceMs: number
 }
@@ -108,7 +108,7 @@ export async function deploy(args: string[], { env, say, ask, patienceMs }: Surr
 type Flags = ReturnType<typeof parseCommandLine<{ options: typeof options }>>["values"]
 type Site = Pick<Deployment, "network" | "endpoints"> & { settings: ReturnType<typeof readDeploySettings> }
 
-/** What is deployed, how it is checked, and the setting that names it. */
+/** A contract to deploy, how to check it, and the setting that names it. */
 type Contract = Pick<Deployment, "noun" | "to" | "data" | "address" | "operator" | "check" | "facts" | "keptFile"> & {
   setting: "DEPOSIT_FACTORY" | "REFUND_COLLECTOR" | undefined
 }
@@ -123,10 +123,10 @@ function contractOf(flags: Flags, site: Site): Contract {
   )
 }
 
-/** What is the same on every network and for everybody, by its name on the command line. */
+/** The facts that are the same on every network and for everybody, by the contract's name on the command line. */
 interface SharedContract extends Pick<Contract, "to" | "data" | "address" | "noun"> {
   name: string
-  /** Which wallet calls it. */
+  /** The wallet that calls it. */
   wallet: "payoutWallet" | "relayWallet"
   isThere: (endpoints: Deployment["endpoints"]) => Promise<boolean>
 }
@@ -159,7 +159,8 @@ function sharedContract(
   return {
     ...deployment,
     setting: undefined,
-    // The service's wallet that calls it must not pay for it: the service halts a wallet that sends what it did not sign.
+    // The service's wallet that calls it must not pay for it: the service halts a wallet that sends what it did not
+    // sign.
     operator: settings[wallet] ?? address,
     check: async () => {
       if (!(await isThere(endpoints))) throw new Error(`No endpoint returns the code of the ${noun}.`)
@@ -252,7 +253,7 @@ function signerIn(path: string | undefined): Signer {
   try {
     if (key && privateKeyToAddress(key)) return localSigner(key)
   } catch {
-    // Handled below: the library's own error would repeat the key.
+    // Handled below, because the library's own error would repeat the key.
   }
   throw new Error(`--key-file ${path} does not hold a private key: 0x and 64 hexadecimal digits.`)
 }
@@ -269,7 +270,7 @@ function keyText(path: string): string {
   }
 }
 
-/** How long a transaction may be in no block: every network here makes a block every two seconds. */
+/** How long a transaction may stay unmined: every network here makes a block every two seconds. */
 const PATIENCE_MS = 120_000
 
 async function ask(question: string): Promise<string> {

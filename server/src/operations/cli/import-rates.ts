@@ -1,4 +1,4 @@
-/** `sluice rates import`: stores the rates of a file of the European Central Bank, where the service can't fetch it. */
+/** `sluice rates import`: stores rates from a file of the European Central Bank, if the service can't fetch it. */
 import { readFile } from "node:fs/promises"
 import { parseEcb } from "../../ledger/rates/ecb.ts"
 import { storeEcb } from "../../ledger/rates/store-rates.ts"

@@ -1,4 +1,4 @@
-/** `sluice merchant limit`: how many requests a minute the API keys of one merchant may make, in place of the settings. */
+/** `sluice merchant limit`: the requests a minute of one merchant's API keys, replacing the settings. */
 import { withActor } from "../../platform/actor.ts"
 import { readSettings } from "../../platform/config/read-settings.ts"
 import { assertInstallation } from "../../platform/db/claim-installation.ts"
@@ -24,7 +24,9 @@ service. The embedded database serves one process: stop the service first.
 Exits with 0 when the limit is as asked, 1 when it is not, 2 for a wrong command line.
 `
 
-/** Sets the limit of a merchant in a bucket; undefined takes it away. Returns the result as a sentence; throws one for an unknown merchant. */
+/**
+ * Sets a merchant's limit in a bucket; undefined removes it. Returns a sentence; throws one for an unknown merchant.
+ */
 export async function limitMerchant(
   db: Db,
   { merchantId, bucket, perMinute }: { merchantId: string; bucket: string; perMinute: number | undefined },

@@ -1,6 +1,6 @@
 /**
- * `sluice migrate`: brings the database to this version's schema and ends, so that a deployment of several processes
- * can migrate once, before any of them starts. It needs no keys and no network.
+ * `sluice migrate`: brings the database to this version's schema and ends. So a deployment of several processes can
+ * migrate once, before any of them starts. It needs no keys and no network.
  */
 import { existsSync } from "node:fs"
 import { join } from "node:path"
@@ -19,7 +19,7 @@ meanwhile; stop older ones. A failed migration changes nothing.
 Exits with 0 when the database has this version's schema, 1 when it has not, 2 for a wrong command line.
 `
 
-/** Applies the missing migrations and reports each. Throws a sentence for the operator when that fails. */
+/** Applies the missing migrations and reports each. Throws a sentence for the operator if that fails. */
 async function main(args: string[]): Promise<string> {
   const { values } = parseCommandLine(args, {})
   if (values.help) return usage.trimEnd()

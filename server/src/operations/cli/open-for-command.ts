@@ -1,11 +1,11 @@
-/** Opens the database of the service for a command that needs nothing else of it. */
+/** Opens the service's database for a command that needs nothing else from the service. */
 import { existsSync } from "node:fs"
 import { join } from "node:path"
 import { lockDataDir } from "../../platform/config/data-dir.ts"
 import type { Settings } from "../../platform/config/settings.ts"
 import { type Db, openDatabase } from "../../platform/db/open.ts"
 
-/** The database of the service, for a command that uses it alone. Throws a sentence where there is none, or the service runs on it. */
+/** The service's database, for a command. Throws a sentence if there is none, or the service is using it. */
 export async function openForCommand(settings: Settings): Promise<{ db: Db; close: () => Promise<void> }> {
   const { databaseUrl, dataDir } = settings
   // A mistyped folder must not create a database that nobody serves.

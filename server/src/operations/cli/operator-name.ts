@@ -1,7 +1,7 @@
-/** Who runs a command, for the records of what operators do. */
+/** The name of the person who runs a command, for the records of operators' actions. */
 import { userInfo } from "node:os"
 
-/** The name of the Unix user; `uid N` where the system has none for it, as in a container with a user of its own choice. */
+/** The name of the Unix user; `uid N` if the system has none for it, for example in a container with a custom user. */
 export function operatorName(): string {
   try {
     return userInfo().username

@@ -1,4 +1,4 @@
-/** What `sluice doctor` prints for a person. Pure. */
+/** Formats the output of `sluice doctor` for a person. Pure. */
 import { wrapped } from "../../platform/config/wrapped-text.ts"
 import { type Finding, isBad, type Level } from "../doctor/finding.ts"
 
@@ -31,7 +31,7 @@ function linesOf({ level, message, todo }: Finding, { width, coloured }: Layout)
   return [`  ${label}${first}`, ...[...rest, ...advice].map(line => indent + line)]
 }
 
-/** A sentence on whether the service can run, and how much a person has to do. */
+/** A sentence about whether the service can run, and how many findings need a person. */
 function sumOf(findings: readonly Finding[]): string {
   const count = (level: Level) => findings.filter(each => each.level === level).length
   const many = (n: number, word: string) => `${n} ${word}${n === 1 ? "" : "s"}`

@@ -47,11 +47,11 @@ const OPTIONS = {
   "dry-run": { type: "boolean" },
 } as const
 
-/** The terms that name one deposit without a file. */
+/** The terms that identify one deposit without a file. */
 const TERMS = ["factory", "salt", "owner", "approver", "payees-hash", "open-after"] as const
 
 interface RecoverableDeposit extends RecoveryTerms {
-  /** Undefined: the network of the node. */
+  /** Undefined for the node's own network. */
   chainId: number | undefined
 }
 
@@ -60,16 +60,16 @@ type Flags = ReturnType<typeof parseCommandLine<{ options: typeof OPTIONS }>>["v
 /** What the command needs from its environment. */
 export interface Surroundings {
   say: (line: string) => void
-  /** How long a transaction may be in no block, in milliseconds. */
+  /** How long a transaction may stay unmined, in milliseconds. */
   patienceMs: number
 }
 
-/** What the arguments ask for. */
+/** The task that the arguments describe. */
 interface Task {
   node: Node
   all: RecoverableDeposit[]
   named: Address[]
-  /** Undefined: nothing is sent. */
+  /** Undefined if nothing is sent. */
   key: Hex | undefined
 }
 
@@ -86,7 +86,7 @@ function taskOf(values: Flags): Task {
 }
 
 /**
- * Carries out the arguments, and returns the usage where it is asked for. Throws a {@link UsageError}, or a sentence where a
+ * Executes the arguments, or returns the usage if they ask for it. Throws a {@link UsageError}, or a sentence if a
  * named deposit can't be recovered.
  */
 export async function recoverDeposits(args: string[], surroundings: Surroundings): Promise<string | undefined> {
@@ -127,13 +127,13 @@ export async function recoverDeposits(args: string[], surroundings: Surroundings
 interface Sending {
   node: Node
   chainId: number
-  /** Undefined: nothing is sent. */
+  /** Undefined if nothing is sent. */
   key: Hex | undefined
   money: (token: Address, amount: bigint) => string
   surroundings: Surroundings
 }
 
-/** Sends what these addresses hold, one after another. Throws a sentence where one of them is left. */
+/** Sends the money at these addresses, one after another. Throws a sentence if it could not send from one of them. */
 async function sendAll(
   open: { terms: RecoverableDeposit; held: bigint }[],
   { node, chainId, key, money, surroundings }: Sending,
@@ -245,7 +245,7 @@ async function balancesOf(node: Node, terms: readonly RecoverableDeposit[]): Pro
   })
 }
 
-/** Formats amounts for people; in base units where the token does not report its decimals. */
+/** Formats amounts for people; in base units if the token does not report its decimals. */
 async function moneyText(node: Node, tokens: Address[]): Promise<(token: Address, amount: bigint) => string> {
   const calls = tokens.flatMap(token =>
     (["symbol", "decimals"] as const).map(functionName =>
@@ -271,7 +271,7 @@ async function moneyText(node: Node, tokens: Address[]): Promise<(token: Address
 export const run = (): Promise<void> =>
   runCommand("recover", args => recoverDeposits(args, { say: printed, patienceMs: PATIENCE_MS }), { clean })
 
-/** How long a transaction may be in no block: every network here makes a block every two seconds. */
+/** How long a transaction may stay unmined: every network here makes a block every two seconds. */
 const PATIENCE_MS = 120_000
 
 const printed = (line: string): void => void process.stdout.write(`${clean(line)}\n`)

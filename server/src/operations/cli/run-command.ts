@@ -1,11 +1,11 @@
 /**
- * How every command of `sluice` reads its command line and ends. A wrong command line is one sentence, where to read more,
- * and exit code 2. A failure is its sentence and exit code 1. `--help` is a command's own answer, and exit code 0.
+ * How every command of `sluice` reads its command line and ends. A wrong command line prints one sentence and where to
+ * read more, with exit code 2. A failure prints its sentence, with exit code 1. `--help` has exit code 0.
  */
 import { type ParseArgsConfig, parseArgs } from "node:util"
 import { loadEnvFile } from "../../platform/config/env-file.ts"
 
-/** The command line, or a file that it names, is wrong. The message is one sentence; nothing was done. */
+/** The command line, or a file that it names, is wrong. The message is one sentence, and nothing was done. */
 export class UsageError extends Error {}
 
 /** A failure with an exit code of its own. */
@@ -17,13 +17,13 @@ export class Failure extends Error {
   }
 }
 
-/** How a command differs from the others in how it ends. */
+/** How the end of a command differs from the others. */
 interface Ending {
-  /** Begins each failure, such as "Nobody was invited." */
+  /** The start of each failure, such as "Nobody was invited." */
   failed?: string
-  /** Ends the process at once, because connections that are not worth waiting for may be open. */
+  /** Ends the process immediately, because connections that are not worth waiting for may be open. */
   exits?: boolean
-  /** Changes all that is printed. */
+  /** Changes everything that is printed. */
   clean?: (text: string) => string
 }
 
@@ -35,8 +35,8 @@ const ENV_FILE = "env-file"
 type WithHelp<T extends ParseArgsConfig> = T & { options: T["options"] & { help: typeof help } }
 
 /**
- * Parses the arguments by these options, `--help` and `--env-file`; throws a {@link UsageError} where they don't match. The
- * files are in the environment then: the first of several wins, and the environment before them all.
+ * Parses the arguments by these options, `--help` and `--env-file`; throws a {@link UsageError} if they don't match. It
+ * adds the files' variables to the environment, which wins over them; the first of several files wins.
  */
 export function parseCommandLine<const T extends ParseArgsConfig>(
   args: string[],
@@ -56,7 +56,7 @@ export function parseCommandLine<const T extends ParseArgsConfig>(
   }
 }
 
-/** Node's messages are several sentences, about a rare use of `--` among others. */
+/** Node's messages are several sentences, some of them about a rare use of `--`. */
 function sentenceOf({ code, message }: Error & { code?: string }): string {
   const [, name = ""] = /'(?:-\w, )?(--?[^\s'=]+|[^']*)/.exec(message) ?? []
   if (code === "ERR_PARSE_ARGS_UNKNOWN_OPTION") return `There is no option ${name}.`
@@ -87,7 +87,7 @@ export async function runCommand(
   if (exits) process.exit()
 }
 
-/** Parses a value of the command line; throws a {@link UsageError} that begins with its name. */
+/** Parses a value of the command line; throws a {@link UsageError} that starts with its name. */
 export function parsedValue<T>(name: string, text: string, parse: (text: string) => T): T {
   try {
     return parse(text)

@@ -1,4 +1,4 @@
-/** Sends the money at one receiving address to its owner by the factory's `recover`, and waits until it is in a block. */
+/** Sends the money at one receiving address to its owner with the factory's `recover`, and waits until it is mined. */
 import { setTimeout as sleep } from "node:timers/promises"
 import { createWalletClient, encodeFunctionData, type Hex, http } from "viem"
 import { privateKeyToAccount } from "viem/accounts"
@@ -8,13 +8,13 @@ import { type Address, checksummed, type Hash, ZERO_ADDRESS } from "../../platfo
 import { batch, type RpcCall, RpcError, type RpcResult } from "../../platform/chain/rpc.ts"
 import { type Receipt, readReceipt, receiptCall } from "../../platform/chain/transfers.ts"
 
-/** The node that everything is read from and sent to. */
+/** The node for all reads and transactions. */
 export interface Node {
   url: string
   network: string
 }
 
-/** A deposit, and what is sent out of it. */
+/** A deposit, and the token to send from it. */
 export interface RecoveryTerms extends TermsArgument {
   address: Address
   factory: Address
@@ -26,23 +26,23 @@ export interface RecoveryTerms extends TermsArgument {
 interface Recovery {
   node: Node
   chainId: number
-  /** Of any account with a little gas. */
+  /** The key of any account with a little gas. */
   key: Hex
   terms: RecoveryTerms
-  /** What the address held a moment ago. */
+  /** The amount that the address held a moment ago. */
   held: bigint
   say: (line: string) => void
-  /** How long the transaction may be in no block, in milliseconds. */
+  /** How long the transaction may stay unmined, in milliseconds. */
   patienceMs: number
 }
 
-/** A transaction was sent, and is in no block. */
+/** A transaction was sent, but is not in a block. */
 export class Unmined extends Error {}
 
 const POLL_MS = 500
 const PROGRESS_MS = 10_000
 
-/** Asks the node; throws a sentence where it can't be asked, or answers with an error. */
+/** Asks the node; throws a sentence if it can't be asked, or answers with an error. */
 export async function askNode(node: Node, calls: RpcCall[]): Promise<unknown[]> {
   const results = await batch(node, calls).catch((error: Error) => {
     throw new Error(`The node at ${node.url} can't be asked: ${error.message}.`, { cause: error })
@@ -56,12 +56,12 @@ export function answerOf(result: RpcResult | undefined): unknown {
   return result.value
 }
 
-/** The first line of an error: those of the library have many. */
+/** The first line of an error, because the library's errors have many. */
 export const firstLine = (error: unknown): string => `${(error as Error).message}`.split("\n")[0] ?? ""
 
 /**
- * Simulates the recovery, sends it, and waits for its receipt; returns what moved. Throws {@link Unmined} where it is in no
- * block in time, and an Error with a sentence where nothing moved.
+ * Simulates the recovery, sends it, and waits for its receipt; returns the amount moved. Throws {@link Unmined} if it
+ * is not mined in time, and an Error with a sentence if nothing moved.
  */
 export async function sendRecovery(recovery: Recovery): Promise<{ hash: Hash; moved: bigint }> {
   const { node, chainId, key, terms, held, say } = recovery
@@ -87,7 +87,7 @@ export async function sendRecovery(recovery: Recovery): Promise<{ hash: Hash; mo
   return { hash, moved: moved.value }
 }
 
-/** Waits for a receipt, and says every ten seconds that it does. A node that fails meanwhile is asked again. */
+/** Waits for a receipt, and reports that every ten seconds. A node that fails meanwhile is asked again. */
 async function receiptOf(hash: Hash, { node, say, patienceMs }: Recovery): Promise<Receipt> {
   const begin = performance.now()
   let shownMs = 0

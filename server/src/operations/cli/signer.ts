@@ -25,7 +25,7 @@ A KMS is asked for two signatures of a sentence, which show its wallet: the perm
 Exits with 0 when it printed a wallet, 1 when the signer gives none, 2 for a wrong command line.
 `
 
-/** The settings for a key, one for each wallet that it may be. Throws a sentence where there is none. */
+/** The settings for a key, one for each wallet that it may be. Throws a sentence if there is none. */
 export async function settingsOf(key: RemoteKey, endpoint: string | undefined, signal: AbortSignal): Promise<string[]> {
   const name = `${key.kind}:${key.name}`
   try {

@@ -1,6 +1,6 @@
 /**
- * `sluice`: one program for everything that an operator does, and with the command line of `cli/` what a merchant does. Each command
- * is a module that is loaded when it is named.
+ * `sluice`: one program for everything that an operator does and, with the command line of `cli/`, everything that a
+ * merchant does. Each command is a module that is loaded when it is named.
  */
 
 interface Command {

@@ -57,7 +57,7 @@ interface AddressTerms {
   openAfter: bigint
 }
 
-/** Returns the command's output, and whether the address belongs to the terms. Throws a {@link UsageError}. */
+/** Returns the command's output, and whether the address matches the terms. Throws a {@link UsageError}. */
 export function verifyAddress(args: string[], fileText: (path: string) => string): { text: string; ok: boolean } {
   const { values, positionals } = parseCommandLine(args, { options, allowPositionals: true })
   if (values.help) return { text: usage.trimEnd(), ok: true }
@@ -88,7 +88,7 @@ export function verifyAddress(args: string[], fileText: (path: string) => string
   return { text: [belongs, ...whatFollows(terms), ...(ours ? [] : [doubt])].join("\n"), ok: true }
 }
 
-/** Whether this version's code and these parties give this factory; undefined where no parties are given. */
+/** Whether this version's code and these parties give this factory; undefined if no parties are given. */
 function isOurFactory(
   factory: Address,
   guardian: string | undefined,
@@ -102,7 +102,7 @@ function isOurFactory(
   return factoryDeployment(parties).address === factory
 }
 
-/** Sentences on who can ever get the money at an address. */
+/** Sentences about who can ever get the money at an address. */
 function whatFollows({ factory, owner, approver, payees, openAfter }: AddressTerms): string[] {
   const opens = new Date(Number.parseInt(openAfter.toString(), 10) * 1_000)
   const date = Number.isNaN(opens.getTime()) ? `Unix second ${openAfter}` : opens.toISOString()
@@ -132,7 +132,7 @@ function secondsIn(text: string): bigint | undefined {
   return seconds !== undefined && seconds <= MAX_SECONDS ? seconds : undefined
 }
 
-/** Parses recipients as deposits.csv writes them; undefined for any other text. */
+/** Parses recipients in the format of deposits.csv; undefined for any other text. */
 function payeesIn(text: string): Payee[] | undefined {
   const payees = text.split(/\s+/).flatMap(each => (each === "" ? [] : [payeeIn(each)]))
   return payees.every(each => each !== undefined) ? payees : undefined
@@ -158,7 +158,7 @@ function termsOf(
   }
 }
 
-/** The terms in the file's line with this address. The address in the line is used only to find it. */
+/** The terms in the file's line with this address. The address in the line only serves to find it. */
 function termsIn(file: string, text: string, address: Address): AddressTerms {
   const [head = "", ...lines] = text.trim().split(/\r?\n/)
   const names = head.split(",")

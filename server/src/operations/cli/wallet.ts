@@ -1,4 +1,4 @@
-/** `sluice wallet`: shows an operator the service's wallets and acts on them, by requests to the running service. */
+/** `sluice wallet`: shows an operator the service's wallets and acts on them, through the running service. */
 import { request } from "node:http"
 import { readDataDir } from "../../platform/config/data-dir.ts"
 import { gweiForm, hashForm, nonceForm, payoutIdForm } from "../operator/argument-forms.ts"
@@ -37,7 +37,7 @@ It needs the DATA_DIR of the service and permission to open admin.sock in it. do
 Exits with 0 when it was done, 1 when it was refused, 2 for a wrong command line, 3 when the service can't be reached.
 `
 
-/** The exit code where no service answers on the socket. */
+/** The exit code if no service answers on the socket. */
 const UNREACHABLE = 3
 
 const options = {
@@ -55,7 +55,7 @@ const options = {
 
 type Flags = ReturnType<typeof parseCommandLine<{ options: typeof options }>>["values"]
 
-/** What some arguments and flags must be. */
+/** The required form of some arguments and flags. */
 const forms: Record<string, { pattern: string; words: string }> = {
   PAYOUT: payoutIdForm,
   HASH: hashForm,
@@ -64,7 +64,7 @@ const forms: Record<string, { pattern: string; words: string }> = {
   "--max-fee": gweiForm,
 }
 
-/** A command: the names of its arguments, the flags that it takes, whether one is a reason, and its request. */
+/** A command: the names of its arguments, its flags, whether one is a reason, and its request. */
 interface Command {
   takes: string[]
   flags: (keyof Flags)[]
@@ -166,7 +166,7 @@ async function main(args: string[]): Promise<string> {
   return command.print ? command.print(answer.data) : String(answer.said)
 }
 
-/** Throws a {@link UsageError} where a reason is missing, or an argument has another form than the service takes. */
+/** Throws a {@link UsageError} if a reason is missing, or an argument has a form that the service does not take. */
 function checkForms({ takes, needsReason }: Command, given: string[], flags: Flags): void {
   if (flags.foreign && flags.payout !== undefined)
     throw new UsageError("--payout can't be given with --foreign: a foreign transaction belongs to no payout.")
@@ -184,8 +184,8 @@ function checkForms({ takes, needsReason }: Command, given: string[], flags: Fla
 }
 
 /**
- * Sends a request to the service and returns its JSON answer; undefined fields are left out of the request. Throws an
- * Error with the service's message when it refuses, and a {@link UsageError} where that is about an argument.
+ * Sends a request to the service and returns its JSON answer; undefined fields are left out. If the service refuses, it
+ * throws an Error with the service's message, or a {@link UsageError} if that is about an argument.
  */
 async function call(command: Command, path: string, body: object | undefined): Promise<Record<string, unknown>> {
   const socket = socketPath(readDataDir())
@@ -197,7 +197,7 @@ async function call(command: Command, path: string, body: object | undefined): P
   throw new UsageError(details.map(fault => asArgument(fault, command)).join("\n"))
 }
 
-/** The sentence about a field of a request, with the field as the command line names it. */
+/** The sentence about a field of a request, using the field's name on the command line. */
 function asArgument({ path, message }: { path: string; message: string }, { takes }: Command): string {
   const positional = path.toUpperCase()
   const flag = path === "maxFeeGwei" ? "--max-fee" : `--${path}`
@@ -233,7 +233,7 @@ function exchange(socketPath: string, path: string, body?: string): Promise<{ st
   })
 }
 
-/** A contract's reason for a failure can be any text. It must not move the cursor, or colour other output. */
+/** A contract's reason for a failure can be any text. It must not move the cursor or colour other output. */
 const plain = (text: string): string => text.replace(/(?!\n)\p{C}/gu, "\ufffd")
 
 /** Runs the command with the arguments of the process. */

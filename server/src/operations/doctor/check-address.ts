@@ -17,7 +17,7 @@ export async function checkBaseUrl({ baseUrl }: Settings, signal: AbortSignal): 
   try {
     const response = await fetch(`${baseUrl}/healthz`, {
       redirect: "manual",
-      // The other side may just be closing a kept connection, which would look like an outage.
+      // The other side may be closing a kept connection right now, which would look like an outage.
       headers: { connection: "close" },
       signal: AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]),
     })
@@ -43,7 +43,7 @@ function isHealth(text: string): boolean {
   }
 }
 
-/** The reason as the code of the cause: a message may repeat an address. */
+/** The reason as the code of the cause, because a message may repeat an address. */
 function reasonOf(error: unknown): string {
   if ((error as Error).name === "TimeoutError") return "no answer in five seconds"
   const { cause } = error as { cause?: { code?: unknown } }
@@ -51,7 +51,7 @@ function reasonOf(error: unknown): string {
 }
 
 /**
- * Checks that the issuer of console tokens answers. Where merchants sign in only with wallets, there is nothing to ask.
+ * Checks that the issuer of console tokens answers. If merchants sign in only with wallets, there is nothing to ask.
  */
 export async function checkIssuer({ oidcIssuer, oidcAudience, baseUrl }: Settings): Promise<Finding[]> {
   if (oidcIssuer === "" || oidcIssuer === baseUrl)

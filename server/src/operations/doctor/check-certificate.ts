@@ -1,4 +1,4 @@
-/** Checks how long the certificate of BASE_URL is still valid. Sluice has none itself: the proxy in front of it does. */
+/** Checks how long the certificate of BASE_URL is still valid. It belongs to the proxy in front of Sluice. */
 // I/O: makes a connection, also before the service starts, when there is no context.
 import { connect } from "node:tls"
 import type { Settings } from "../../platform/config/settings.ts"
@@ -6,7 +6,7 @@ import { type Finding, fine } from "./finding.ts"
 
 const TIMEOUT_MS = 5_000
 const DAY_MS = 86_400_000
-/** Whatever renews certificates does so long before: with a third of their time left, as a rule. */
+/** Renewal tools act long before this, usually with a third of the time left. */
 const LEFT_SHARE = 0.2
 const MAX_LEFT_MS = 14 * DAY_MS
 
@@ -14,8 +14,8 @@ const part = "address"
 const check = "certificate"
 
 /**
- * Finds a certificate with less than a fifth of its time left, and less than two weeks. No findings where BASE_URL has
- * none or does not answer: the check of BASE_URL itself says that, and that one is not valid.
+ * Finds a certificate with less than a fifth of its time left, and less than two weeks. No findings if BASE_URL has
+ * none or does not answer. The check of BASE_URL reports that, and also an invalid certificate.
  */
 export async function checkCertificate(
   { baseUrl }: Settings,
@@ -36,10 +36,10 @@ export async function checkCertificate(
   return [{ part, check, level: "alarm", message, todo }]
 }
 
-/** From when to when the certificate of a server is valid. */
+/** The start and end of the validity of a server's certificate. */
 async function validity(host: string, port: number, signal: AbortSignal): Promise<{ from: Date; to: Date }> {
   const { promise, resolve, reject } = Promise.withResolvers<{ from: Date; to: Date }>()
-  // Whether it is to be trusted is checked by the request to BASE_URL.
+  // The request to BASE_URL checks whether it can be trusted.
   const socket = connect({ host, port, servername: /[a-z]/i.test(host) ? host : "", rejectUnauthorized: false })
   const stop = () => socket.destroy(new Error("stopped"))
   signal.addEventListener("abort", stop, { once: true })

@@ -10,7 +10,7 @@ import type { RpcResult } from "../../platform/chain/rpc.ts"
 import type { NetworkCheck } from "./check-network.ts"
 import { type Finding, fine } from "./finding.ts"
 
-/** Finds what is wrong with the escrow and its collectors; no findings where the network has no escrow. */
+/** Finds what is wrong with the escrow and its collectors; no findings if the network has no escrow. */
 export async function checkEscrow({ network, settings, signal, faulty }: NetworkCheck): Promise<Finding[]> {
   const { name: part, escrow } = network
   const setting = (name: "RPC" | "ESCROW" | "REFUND_COLLECTOR") => networkSetting(name, part)

@@ -17,9 +17,9 @@ import { readGas } from "../../platform/chain/wallet-state.ts"
 import type { Settings } from "../../platform/config/settings.ts"
 import { type Finding, fine } from "./finding.ts"
 
-/** If the newest block is further in the future, our clock is behind. */
+/** If the newest block is further ahead than this, our clock is behind. */
 const AHEAD_MS = 15_000
-/** If the newest block is older, something is wrong: every network here makes a block every two seconds. */
+/** If the newest block is older than this, something is wrong: every network here makes a block every two seconds. */
 const OLD_MS = 120_000
 
 /** What the checks of a network need; `now` is the clock of this process. */
@@ -40,7 +40,7 @@ export async function checkNetworkState(check: NetworkCheck): Promise<Finding[]>
   const serving = answers.some(each => each.finding.level === "ok")
   const endpoints = serving
     ? answers.map(each => each.finding)
-    : // Rounds note nothing about endpoints while none answers, so nothing else raises these alarms.
+    : // Rounds note nothing about endpoints if none answers, so nothing else raises these alarms.
       answers.map(({ finding }) => ({ ...finding, level: "fault" as const, isWatched: false }))
   return [
     ...endpoints,
@@ -71,7 +71,7 @@ export async function checkContracts({ network, settings, signal, faulty }: Netw
   return [token, factory]
 }
 
-/** Runs a check that throws a sentence. A mismatch is a fault, and so is a chain that can't be asked. */
+/** Runs a check that throws a sentence. A mismatch is a fault, and so is an unreachable chain. */
 async function attempt(part: string, check: string, todo: string, work: () => Promise<string>): Promise<Finding> {
   try {
     return fine(part, check, await work())
@@ -84,7 +84,7 @@ async function attempt(part: string, check: string, todo: string, work: () => Pr
 
 interface Answer {
   finding: Finding
-  /** The time of the newest block, in milliseconds; undefined where the endpoint does not serve the network. */
+  /** The time of the newest block, in milliseconds; undefined if the endpoint does not serve the network. */
   blockMs?: number
 }
 
@@ -128,7 +128,7 @@ async function askEndpoint(network: NetworkSettings, url: string, signal: AbortS
 
 const errorOf = (result: RpcResult | undefined): string => (result?.ok === false ? result.error : "nothing usable")
 
-/** Endpoints with the same host count as one: a provider that lies, or is down, does so at all of them. */
+/** Endpoints with the same host count as one, because a provider that lies or is down does so at all of them. */
 function enoughEndpoints({ name, rpcUrls }: NetworkSettings): Finding[] {
   const hosts = new Set(rpcUrls.map(url => hostOf({ url })))
   if (hosts.size > 1) return []
@@ -140,7 +140,7 @@ function enoughEndpoints({ name, rpcUrls }: NetworkSettings): Finding[] {
   return [{ part: name, check: "endpoints", level: "alarm", message, todo }]
 }
 
-/** Compares the newest block of all endpoints with our clock. The rounds notice one endpoint that stands still. */
+/** Compares the newest block of all endpoints with our clock. The rounds notice a single endpoint that has stopped. */
 function clock({ name }: NetworkSettings, answers: readonly Answer[], now: () => Date): Finding[] {
   const times = answers.map(each => each.blockMs).filter(ms => ms !== undefined)
   if (times.length === 0) return []

@@ -1,15 +1,15 @@
-/** Checks that the rates of currencies arrive: without them, values in lists and reports are empty. */
-// I/O: asks the database through a function, since the command has no pool and no context.
+/** Checks that currency rates arrive. Without them, values in lists and reports are empty. */
+// I/O: asks the database through a function, because the command has no pool and no context.
 import type { Settings } from "../../platform/config/settings.ts"
 import type { Query } from "./check-database.ts"
 import { type Finding, fine } from "./finding.ts"
 
 const part = "database"
 const check = "rates"
-/** The ECB publishes nothing for up to five days, at Easter; its file can be read all that time. */
+/** At Easter the ECB publishes nothing for up to five days, but its file can be read all that time. */
 const MAX_AGE_S = 86_400
 
-/** Finds rates that are older than a day; no findings where RATES is not set, or the database can't be asked. */
+/** Finds rates that are older than a day; no findings if RATES is not set, or the database can't be asked. */
 export async function checkRates({ rates, ratesUrl }: Settings, query: Query | undefined): Promise<Finding[]> {
   if (rates === undefined || !query) return []
   try {
@@ -18,7 +18,7 @@ export async function checkRates({ rates, ratesUrl }: Settings, query: Query | u
     const [row] = await query(
       "select extract(epoch from now() - max(complete_until))::float8 as age_s from rate_sources",
     )
-    // A new installation has its first rates within a minute.
+    // A new installation gets its first rates within a minute.
     if (row?.age_s === null || Number(row?.age_s) <= MAX_AGE_S)
       return [fine(part, check, "the rates of currencies are up to date")]
     const message =
@@ -26,7 +26,7 @@ export async function checkRates({ rates, ratesUrl }: Settings, query: Query | u
     const todo = `Can a worker reach ${ratesUrl}? If not, import the file each working day: \`sluice rates import FILE\`.`
     return [{ part, check, level: "alarm", message, todo }]
   } catch {
-    // That the database can't be asked is a finding of its own.
+    // Another finding reports that the database can't be asked.
     return []
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Checks whether the limits can be shared through Redis, by doing there what the limits do, on keys of its own. A Redis
- * that answers PING can still refuse all of it: a replica, a full one, or a user without the rights.
+ * Checks whether the limits can be shared through Redis, by running their commands on separate keys. A Redis that
+ * answers PING can still refuse all of them: a replica, a full one, or a user without the rights.
  */
 // I/O: makes requests, also before the service starts, when there is no context.
 import { randomUUID } from "node:crypto"
@@ -13,12 +13,12 @@ import { databaseFault } from "../../platform/limits/redis-database.ts"
 import { primariesOf, type RedisClient, redisConnection, sharedLog } from "../../platform/limits/shared-log.ts"
 import { type Finding, fine, type Level } from "./finding.ts"
 
-/** The rights that the user of Redis needs, as words of `ACL SETUSER`. */
+/** The rights that the user of Redis needs, in the syntax of `ACL SETUSER`. */
 export const REDIS_RIGHTS =
   "~sluice:* +evalsha +eval +time +lindex +lpush +ltrim +unlink +pexpire +zadd +zremrangebyscore +zcard +zrem +ping +info"
 
 const TIMEOUT_MS = 5_000
-/** Of keys that no installation uses. */
+/** The prefix of keys that no installation uses. */
 const PREFIX = "sluice:doctor:"
 const part = "address"
 const check = "redis"
@@ -31,9 +31,7 @@ const finding = (level: Level, message: string, todo: string): Finding => ({
   isWatched: true,
 })
 
-/**
- * Checks whether the limits can be shared through Redis, where it is set. On a cluster, through each of its primaries.
- */
+/** Checks whether the limits can be shared through Redis, if it is set. On a cluster, it checks each primary. */
 export async function checkRedis({ redisUrl }: Settings): Promise<Finding[]> {
   if (redisUrl === undefined) return []
   const redis = redisConnection(redisUrl)
@@ -44,14 +42,14 @@ export async function checkRedis({ redisUrl }: Settings): Promise<Finding[]> {
   try {
     return await Promise.race([examine(redis, redisUrl), late()])
   } catch (error) {
-    // If Redis refused the connection, the failed call itself reports only that it can't write.
+    // If Redis refused the connection, the failed call itself only reports that it can't write.
     return [explained([error as Error, refusal].find(each => each?.name === "ReplyError") ?? (error as Error))]
   } finally {
     redis.disconnect()
   }
 }
 
-/** If no sentinel answers, a connection is tried until one does. */
+/** If no sentinel answers, the connection keeps trying until one does. */
 const late = async (): Promise<never> => {
   await sleep(TIMEOUT_MS, undefined, { ref: false })
   throw new Error("no answer")
@@ -81,7 +79,7 @@ async function examine(redis: RedisClient, url: string): Promise<Finding[]> {
   return [fine(part, check, "Redis answers, and the limits can be shared through it")]
 }
 
-/** Does on this primary what the limits do: each command of their scripts. It leaves nothing there. */
+/** Runs each command of the limits' scripts on this primary. It leaves nothing there. */
 async function useAsLimits(redis: RedisClient, primary: Redis): Promise<void> {
   const id = await idOn(primary)
   const instances = `${PREFIX}instances:{${id}}`
@@ -90,10 +88,10 @@ async function useAsLimits(redis: RedisClient, primary: Redis): Promise<void> {
     await primary.ping()
     await redis.sluiceBeat(instances, id, TIMEOUT_MS)
     await redis.zrem(instances, id)
-    // With a clock of its own: the first entry leaves the window while the second stays. Then all leave it.
+    // Uses its own clock: the first entry leaves the window while the second stays. Then all leave it.
     for (const clock of [1, 1.5, 2.25]) await sharedLog(redis, PREFIX, () => clock * WINDOW_MS).admit(counts)
     await sharedLog(redis, PREFIX).admit(counts)
-    // A Redis that knows the scripts already was not sent them, so `eval` is tried too.
+    // A Redis that already knows the scripts was not sent them, so `eval` is tried too.
     await primary.eval("return 0", 0)
   } finally {
     await redis.unlink(`${PREFIX}{${id}}`).catch(() => undefined)

@@ -7,7 +7,7 @@ import { type Finding, fine } from "./finding.ts"
 
 const part = "database"
 
-/** Whether the replica, where one is set, can serve reads. `query` asks the primary. */
+/** Whether the replica, if one is set, can serve reads. `query` asks the primary. */
 export async function checkReplica({ replica }: Settings, query: Query | undefined): Promise<Finding[]> {
   if (!replica || !query) return []
   try {
@@ -18,7 +18,7 @@ export async function checkReplica({ replica }: Settings, query: Query | undefin
       "Check DATABASE_REPLICA_URL, and in pg_stat_replication of the primary whether it follows: until then the primary serves all reads."
     return [{ part, check: "replica", level: "alarm", message, todo, isWatched: true }]
   } catch {
-    // The primary can't be asked; that is a finding of its own.
+    // Another finding reports that the primary can't be asked.
     return []
   }
 }

@@ -1,5 +1,5 @@
 /** Checks that SECRET_KEY is the one that the installation's secrets are encrypted with. */
-// I/O: asks the database through a function, since the command has no pool and no context.
+// I/O: asks the database through a function, because the command has no pool and no context.
 import type { Settings } from "../../platform/config/settings.ts"
 import { fitOf, KEY_FAULTS, READ_SECRET_KEY } from "../../platform/db/claim-secret-key.ts"
 import type { Query } from "./check-database.ts"
@@ -9,8 +9,8 @@ const part = "secrets"
 const check = "secret_key"
 
 /**
- * The finding; none where the database is embedded or can't be asked, which other findings say. `isRunning`: this process
- * serves already, and its key was right when it started.
+ * The finding; none if the database is embedded or can't be asked, which other findings report. `isRunning`: this
+ * process already serves, and its key was right when it started.
  */
 export async function checkSecretKey(
   { secretKeys }: Pick<Settings, "secretKeys">,

@@ -1,5 +1,5 @@
-/** Checks secrets: keys that everybody has, keys of a sandbox, and files that other users can read. */
-// I/O: reads the modes of files, and a sandbox's keys; it needs no context, as it also runs before the service starts.
+/** Checks secrets: publicly known keys, keys of a sandbox, and files that other users can read. */
+// I/O: reads the modes of files, and a sandbox's keys. It also runs before the service starts, so it needs no context.
 import { statSync } from "node:fs"
 import { join } from "node:path"
 import { privateKeyToAddress } from "viem/accounts"
@@ -46,7 +46,7 @@ interface SandboxKeys {
   relay?: `0x${string}`
 }
 
-/** A sandbox stores its keys beside its data, and gives a token to anyone. */
+/** A sandbox stores its keys next to its data, and gives a token to anyone. */
 function sandboxKeys(settings: Settings): Finding[] {
   if (settings.mode === "sandbox") return []
   const keys = keysOfSandbox(settings.dataDir)
@@ -75,7 +75,7 @@ function keysOfSandbox(dir: string): SandboxKeys | undefined {
   try {
     return readJsonIfThere(join(dir, "keys.json")) as SandboxKeys | undefined
   } catch {
-    // The file is damaged or another program's: it holds no keys of our sandbox.
+    // The file is damaged or another program's, so it holds no keys of our sandbox.
     return undefined
   }
 }
@@ -97,7 +97,7 @@ function openFiles({ secretFiles, dataDir }: Settings): Finding[] {
   })
 }
 
-/** Undefined where there is no such file. Where the settings need the file, they have refused that already. */
+/** Undefined if there is no such file. If the settings need the file, they have already refused that. */
 function modeOf(path: string): number | undefined {
   try {
     return statSync(path).mode & 0o777

@@ -1,5 +1,5 @@
-/** Checks the remote signers: that they answer, may sign, and sign for the wallets that are set. */
-// I/O: has each sign a sentence, also before the service starts, when there is no context.
+/** Checks the remote signers: that they answer, may sign, and sign for the configured wallets. */
+// I/O: has each signer sign a sentence, also before the service starts, when there is no context.
 import { SignerError } from "../../platform/chain/signer.ts"
 import { trySigner } from "../../platform/chain/signers/remote-signer.ts"
 import type { Settings } from "../../platform/config/settings.ts"

@@ -13,9 +13,9 @@ export interface Finding {
   /** Which of the part's checks it was: a stable word for programs. */
   check: string
   level: Level
-  /** A sentence that anyone may read, as `/readyz` is public: no address, no URL, no secret. */
+  /** A sentence that anyone may read, because `/readyz` is public: no address, no URL, no secret. */
   message: string
-  /** What an endpoint said, without what may be a key; no part of what makes this the same finding as before. */
+  /** An endpoint's message, without anything that may be a key. It does not count when findings are compared. */
   said?: string
   /** What the operator should do about it. It may name hosts and addresses, never secrets. */
   todo?: string

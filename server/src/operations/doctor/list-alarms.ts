@@ -1,5 +1,5 @@
 /**
- * What needs a person, as `/readyz` of any process reports them: the scan of the networks, endpoints,
+ * The alarms that need a person, as `/readyz` of any process reports them: the scan of the networks, endpoints,
  * payouts, and subscriptions.
  */
 import { setTimeout as sleep } from "node:timers/promises"
@@ -39,12 +39,12 @@ export async function alarmsNow(ctx: Context, standing: readonly string[] = []):
 }
 
 /**
- * Looks at the scans again and again until the context's signal aborts, so that the metrics of every process show one
- * that stands still: an API process may be all that runs, and nobody may ask its `/readyz`.
+ * Checks the scans repeatedly until the context's signal aborts, so that the metrics of every process show a stopped
+ * scan. An API process may be the only one running, and nobody may ask its `/readyz`.
  */
 export async function watchScans(ctx: Context): Promise<void> {
   while (!ctx.signal.aborted) {
-    // Where the database is gone, its own faults say so.
+    // If the database is gone, other faults say so.
     await scanAlarms(ctx).catch(() => undefined)
     await sleep(WATCH_MS, undefined, { signal: ctx.signal }).catch(() => undefined)
   }

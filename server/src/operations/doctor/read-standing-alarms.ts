@@ -1,6 +1,6 @@
 /**
- * Repeats the checks beside a running service. A finding that needs a person is an alarm in `/readyz` of this process
- * until it is fixed. It is logged once when it begins and once when it ends.
+ * Repeats the checks while a service runs. A finding that needs a person is an alarm in `/readyz` of this process until
+ * it is fixed. It is logged once when it starts and once when it ends.
  */
 import { setTimeout as sleep } from "node:timers/promises"
 import { sql } from "kysely"
@@ -12,7 +12,7 @@ import { alarmText, type Finding, isBad } from "./finding.ts"
 import { checkAgain } from "./run-checks.ts"
 
 const AGAIN_MS = 60_000
-/** A gap that was just fixed should not stay in `/readyz` for a minute. */
+/** A problem that was just fixed should not stay in `/readyz` for a minute. */
 const AGAIN_WHILE_BAD_MS = 15_000
 
 export interface StandingAlarms {
@@ -27,7 +27,7 @@ export interface StandingAlarms {
 /** The alarms about this process's settings and environment. `isServing`: it answers requests at BASE_URL. */
 export function standingAlarms(ctx: Context, isServing: boolean): StandingAlarms {
   const { settings, signal } = ctx
-  // The service's time is the database's; what is checked is this machine's.
+  // The service's time is the database's, but this checks this machine's clock.
   const now = ctx.clock ? () => new Date() : ctx.now
   const ask = async (text: string) => (await sql.raw<Record<string, unknown>>(text).execute(ctx.db)).rows
   const query = settings.databaseUrl === undefined ? undefined : ask
@@ -35,7 +35,7 @@ export function standingAlarms(ctx: Context, isServing: boolean): StandingAlarms
   const check = async () => {
     const found = [
       ...(await checkAgain({ settings, query, now, signal }, isServing)),
-      // Also of an embedded database, which only its own service can ask.
+      // Checked for an embedded database too, which only its own service can ask.
       ...(await checkBackup(settings, ask)),
       ...(await checkRates(settings, ask)),
     ]

@@ -22,16 +22,16 @@ import { checkSecrets } from "./check-secrets.ts"
 import { checkSigners } from "./check-signers.ts"
 import { type Finding, fine } from "./finding.ts"
 
-/** What is checked, and by which clock. */
+/** The installation to check, and the clock to use. */
 export interface Installation {
   settings: Settings
-  /** Undefined: the database is embedded. */
+  /** Undefined if the database is embedded. */
   query: Query | undefined
   now: () => Date
   signal: AbortSignal
 }
 
-/** Runs all checks for a process with this role; nothing is changed. Checks that depend on a setting with a fault are left out. */
+/** Runs all checks for a process with this role; nothing is changed. Skips checks that need a faulty setting. */
 export async function checkAll(
   installation: Installation,
   { faults, unknown }: Pick<Examined, "faults" | "unknown">,
@@ -104,7 +104,7 @@ function checkSettings(settings: Settings, ofSettings: readonly string[], role: 
   ]
 }
 
-/** Who takes over an API process should find no key. One in a KMS is not there, and the settings of both roles may name it. */
+/** An attacker in an API process should find no key. One in a KMS is not there, and both roles may name it. */
 function needlessKeys({ payoutSigner, relaySigner }: Settings): Finding[] {
   const held = [
     { lane: "payout", signer: payoutSigner },
@@ -119,7 +119,7 @@ function needlessKeys({ payoutSigner, relaySigner }: Settings): Finding[] {
   }))
 }
 
-/** How to get a value, for settings where the fault alone does not say it. */
+/** How to get a value, for settings whose fault does not explain it. */
 const steps: [setting: RegExp, step: string][] = [
   [/^SECRET_KEY$/, "Set it to what `openssl rand -hex 32` prints, and keep a copy."],
   [
@@ -134,14 +134,14 @@ const steps: [setting: RegExp, step: string][] = [
   [/^DEPOSIT_FACTORY_/, "`sluice deploy` deploys one and prints this setting."],
 ]
 
-/** The next step after a fault of a setting; undefined where the fault's own words are one. */
+/** The next step after a fault of a setting; undefined if the fault's own words contain one. */
 function stepOf(name: string, fault: string): string | undefined {
   const step = steps.find(([setting]) => setting.test(name))?.[1]
   const [command] = /`[^`]+`/.exec(step ?? "") ?? []
   return command !== undefined && fault.includes(command) ? undefined : step
 }
 
-/** Variables that look like settings but are none: nobody notices that a misspelt name has no effect. */
+/** Variables that look like settings but are not. Nobody notices otherwise that a misspelt name has no effect. */
 function strangers(names: readonly string[]): Finding[] {
   return names.map(name => ({
     part: "settings",

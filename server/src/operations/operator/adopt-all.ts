@@ -1,7 +1,7 @@
 /**
- * Adopts everything that a wallet sent and the database does not know, as after a backup was restored. It finds the
- * blocks of the missing nonces by the wallet's transaction counts, or, where no endpoint has the state for that, the
- * wallet's releases by their logs. Each transaction is then adopted as by `adopt`.
+ * Adopts everything that a wallet sent and the database does not know, for example after a restored backup. It finds
+ * the blocks of the missing nonces by the wallet's transaction counts. If no endpoint has the state for that, it finds
+ * the wallet's releases by their logs. Each transaction is then adopted as by `adopt`.
  */
 import { sql } from "kysely"
 import { USED_BEFORE } from "../../ledger/txmanager/lock-wallet.ts"
@@ -21,7 +21,7 @@ import { findWallet, refused, servedNetwork, type WalletNamed } from "./find-wal
 import type { OperatorOrder } from "./log-actions.ts"
 import { listed, observeWallet, unknownNonces } from "./observe-wallet.ts"
 
-/** Adopts everything that it can. Reports what it did, and what is left with the reason. */
+/** Adopts everything that it can. Reports its actions, and the remaining transactions with reasons. */
 export async function adoptAll(ctx: Context, asked: WalletNamed & OperatorOrder): Promise<{ said: string }> {
   const wallet = await findWallet(ctx, asked)
   if (wallet.status !== "halted")
@@ -77,8 +77,8 @@ const firstUnknown = async (
 ): Promise<bigint | undefined> => (from < to ? (await unknownNonces(ctx, wallet, from, to))[0] : undefined)
 
 /**
- * The first nonce that this database should know: 0 for a wallet that was used before the database existed, because any
- * of its transactions may have paid a pending payout.
+ * The first nonce that this database should know. It is 0 for a wallet that was used before the database existed,
+ * because any of its transactions may have paid a pending payout.
  */
 async function firstNonce(ctx: Context, wallet: Row<"wallets">): Promise<bigint> {
   if (wallet.halted_reason === USED_BEFORE) return 0n
@@ -93,8 +93,7 @@ async function firstNonce(ctx: Context, wallet: Row<"wallets">): Promise<bigint>
 }
 
 /**
- * The first block after which a wallet has used a nonce; undefined where no endpoint has the state of the blocks
- * between.
+ * The first block after which a wallet has used a nonce; undefined if no endpoint has the state of the blocks between.
  */
 async function blockOfNonce(
   ctx: Context,
@@ -118,8 +117,9 @@ async function blockOfNonce(
 
 /**
  * The transactions that moved money out of deposits since the last payout before an unknown nonce, in order, without
- * those already known. Later payouts may be known: they were planned again and adopted before. Nodes keep logs longer
- * than the state by which nonces are found. Transactions without logs, such as an empty transfer, are not found.
+ * the known ones. Later payouts may be known, because they were planned again and adopted earlier. Nodes keep logs
+ * longer than the state by which nonces are found. It does not find transactions without logs, such as an empty
+ * transfer.
  */
 async function releasesSince(
   ctx: Context,
@@ -155,10 +155,10 @@ async function releasesSince(
   return [...hashes]
 }
 
-/** Strangers decide how many receiving addresses there are, so they are not all in memory at once. */
+/** Strangers decide how many receiving addresses there are, so they are never all in memory. */
 const ADDRESSES_AT_ONCE = 5_000
 
-/** The next receiving addresses in the order of their text, also those of checkouts that were put away. */
+/** The next receiving addresses in the order of their text, including those of checkouts that were put away. */
 async function addressesAfter(ctx: Context, chainId: number, after: Address): Promise<Address[]> {
   const { rows } = await sql<{ address: Address }>`
     (select address::text as address from deposits where chain_id = ${chainId} and address > ${after} order by address
@@ -170,7 +170,7 @@ async function addressesAfter(ctx: Context, chainId: number, after: Address): Pr
   return rows.map(({ address }) => address)
 }
 
-/** The transfers out of these addresses, by the first endpoint that has all logs. */
+/** The transfers from these addresses, by the first endpoint that has all logs. */
 async function leftFrom(
   ctx: Context,
   network: Network,
@@ -211,7 +211,7 @@ async function countAt(
   return undefined
 }
 
-/** The transactions of a wallet in a block, in order. Each is checked by its signature when it is adopted. */
+/** The transactions of a wallet in a block, in order. Each one's signature is checked when it is adopted. */
 async function sentIn(
   ctx: Context,
   network: Network,

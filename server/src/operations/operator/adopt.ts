@@ -1,7 +1,7 @@
 /**
  * Adopts a wallet's transaction that is on the chain but unknown to the database, for example after an old backup was
- * restored. It becomes an attempt of the payout that it pays, and the engine continues from there; or it is recorded as
- * foreign, so that its nonce is explained. Only final transactions, and only while the wallet is halted.
+ * restored. It becomes an attempt of the payout that it pays, and the engine continues from there. Or it is recorded as
+ * foreign, so that its nonce is explained. Only final transactions can be adopted, and only while the wallet is halted.
  */
 import { sql } from "kysely"
 import type { Hex } from "viem"
@@ -26,11 +26,11 @@ import { type LostCall, lostCallMessage, lostCallOf, writeLostCall } from "./wri
 
 type Wanted = OperatorOrder & {
   hash: Hash
-  /** Which of several matching payouts the transaction pays. */
+  /** The payout that the transaction pays, if several match. */
   payout?: string | undefined
   /** Whether to take the oldest of several payouts that pay the same. */
   any?: boolean | undefined
-  /** Whether it pays nothing of this service; `reason` says what it is. */
+  /** Whether it pays nothing of this service; `reason` then says what it is. */
   foreign?: boolean | undefined
 }
 
@@ -39,7 +39,7 @@ interface Found {
   transaction: SignedTransaction
   wallet: Row<"wallets">
   receipt: Receipt
-  /** Its call of an escrow, where it made one. */
+  /** Its call of an escrow, if it made one. */
   lost: LostCall | undefined
 }
 
@@ -171,7 +171,7 @@ async function adoptPayout(
 async function giveNonce(ctx: TxContext, wallet: Row<"wallets">, row: Row<"payouts">, nonce: bigint): Promise<void> {
   // A relay brings money in, so no outgoing book counts it.
   const isInBook = row.lane === "payout"
-  // The money has left the deposit whatever the books say.
+  // The money has left the deposit, whatever the books say.
   if (isInBook && !row.reserved) await coverShortfall(ctx, row)
   await sql`select set_config('sluice.adopting', 'on', true)`.execute(ctx.db)
   const given = { wallet: wallet.address, nonce, updated_at: ctx.now() }
@@ -208,7 +208,7 @@ async function forgetOutflow(ctx: TxContext, row: Row<"payouts">, hash: Hash): P
 }
 
 /**
- * Adopts a transaction that pays nothing of this service. Its nonce is then explained; a payout that had this nonce is
+ * Adopts a transaction that pays nothing of this service. Its nonce is then explained. A payout that had this nonce is
  * marked reverted and created again.
  */
 async function adoptForeign(
@@ -274,13 +274,13 @@ const sittingAt = (ctx: TxContext, wallet: Row<"wallets">, nonce: bigint): Promi
     .where("nonce", "=", nonce)
     .executeTakeFirst()
 
-/** Whether a transaction is what `unstick` creates. */
+/** Whether a transaction is one that `unstick` creates. */
 const isEmpty = ({ to, data, value }: SignedTransaction, wallet: Row<"wallets">): boolean =>
   to === wallet.address && data === "0x" && value === 0n
 
 /**
  * The payout that a transaction pays: by the id in its calldata, else the only one with the same release, or the named
- * one. For a call of an escrow that the database lost, a new one.
+ * one. For an escrow call that the database lost, it is a new one.
  */
 async function payoutOf(
   ctx: TxContext,
@@ -371,7 +371,7 @@ async function candidates(
 const paysTheSame = ({ to, data, value }: SignedTransaction, row: Row<"payouts">): boolean =>
   to === row.to_address && value === row.value && withoutId(data) === withoutId(row.data)
 
-/** The id at the end of a release's calldata; undefined where the calldata is too short. */
+/** The id at the end of a release's calldata; undefined if the calldata is too short. */
 const idIn = (data: Hex): string | undefined => (withoutId(data) === "0x" ? undefined : payoutIdIn(data))
 
 /** Moves the next nonce past all explained nonces, and returns it. */

@@ -1,9 +1,9 @@
 /**
- * The forms of what an operator names, as a pattern and in words that complete "must be …". The service checks them, and the
- * command before it asks.
+ * The forms of the things that an operator names, as a pattern and in words that complete "must be …". The service
+ * checks them, and so does the command before it asks.
  */
 
-/** A pattern for text in lower case, and what it is. */
+/** A pattern for text in lower case, and its description. */
 interface Form {
   pattern: string
   words: string

@@ -1,4 +1,4 @@
-/** Halts a wallet by hand, and resumes it when that is safe. */
+/** Halts a wallet manually, and resumes it when that is safe. */
 import { lockWallet, USED_BEFORE } from "../../ledger/txmanager/lock-wallet.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import type { Context } from "../../platform/context.ts"
@@ -6,7 +6,7 @@ import { findWallet, networkNamed, refused, servedNetwork, type WalletNamed } fr
 import { byHand, type OperatorOrder } from "./log-actions.ts"
 import { listed, observeWallet, unexplained, unknownNonces } from "./observe-wallet.ts"
 
-/** Stops signing and sending for a wallet at once. Transactions already sent may still be mined, and are followed. */
+/** Stops signing and sending for a wallet now. Transactions already sent may still be mined, and are followed. */
 export async function halt(
   ctx: Context,
   asked: WalletNamed & OperatorOrder & { reason: string },
@@ -30,22 +30,22 @@ export async function halt(
   }
 }
 
-/** What an operator confirms, and is responsible for, when resuming a wallet. */
+/** The statements that an operator confirms, and is responsible for, when resuming a wallet. */
 interface Statements {
   /**
-   * The operator has compared by hand what left the deposits so far. The comparison continues from the current
-   * finalized block.
+   * The operator has manually compared everything that has left the deposits so far. The comparison continues from the
+   * current finalized block.
    */
   booksCompared?: boolean | undefined
   /**
-   * Apart from what was adopted, nothing that the wallet sent before this database knew it paid a payout that is
+   * Apart from adopted transactions, nothing that the wallet sent before this database knew it paid a payout that is
    * pending here.
    */
   nothingPaid?: boolean | undefined
 }
 
 /**
- * Lets a halted wallet sign and send again. Refuses, and says what to do, while something on the chain is unexplained.
+ * Lets a halted wallet sign and send again. Refuses, and says what to do, while anything on the chain is unexplained.
  */
 export async function resume(
   ctx: Context,
@@ -74,7 +74,7 @@ export async function resume(
       throw refused("The wallet has just changed. Check it again with `sluice wallet show`.")
     const checked_number = asked.booksCompared ? observed.quorum.finalized : wallet.checked_number
     const after = { status: "active", halted_reason: null, suspect_at: null, check_at: null, checked_number } as const
-    // A comparison that had begun is of blocks that the operator has compared.
+    // A comparison that had started covers blocks that the operator has compared.
     const begun = asked.booksCompared ? { checked_to: null, checked_position: null } : {}
     await ctx.db
       .updateTable("wallets")

@@ -1,6 +1,6 @@
 /**
- * What is on chain of a wallet that the database can't explain. While there is anything, nothing may be signed for the
- * wallet.
+ * Finds a wallet's transactions on chain that the database can't explain. While there are any, nothing may be signed
+ * for the wallet.
  */
 import { sql } from "kysely"
 import type { Hash } from "../../platform/chain/hex.ts"
@@ -16,7 +16,7 @@ export interface WalletObservation {
   quorum: Quorum
 }
 
-/** Reads the state of a wallet now; throws an RpcError where too few endpoints agree. */
+/** Reads the state of a wallet now; throws an RpcError if too few endpoints agree. */
 export async function observeWallet(
   ctx: Context,
   network: Network,
@@ -30,7 +30,7 @@ export async function observeWallet(
 }
 
 /**
- * Everything unexplained, one sentence each with what to do about it; empty when everything is explained. A nonce is
+ * Everything unexplained, one sentence each with what to do about it; empty if everything is explained. A nonce is
  * explained by an attempt, or a foreign transaction, in a canonical block.
  */
 export async function unexplained(
@@ -73,7 +73,7 @@ export async function unexplained(
 
 const MAX_LISTED = 10
 
-/** Formats nonces for a sentence; "…" where there may be more of them. */
+/** Formats nonces for a sentence; "…" if there may be more of them. */
 export const listed = (nonces: readonly bigint[]): string =>
   nonces.join(", ") + (nonces.length === MAX_LISTED ? " …" : "")
 

@@ -1,5 +1,5 @@
 /**
- * What an operator may ask of a running service: HTTP over a Unix socket (`socket.ts`), never on a port. Anyone who can
+ * The operator's interface of a running service: HTTP over a Unix socket (`socket.ts`), never on a port. Anyone who can
  * open the socket is the operator; there are no tokens and no limits here.
  */
 import { Readable } from "node:stream"

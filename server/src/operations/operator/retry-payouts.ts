@@ -1,4 +1,4 @@
-/** Manual actions on payouts without a nonce: list what is held and why, retry, cancel. */
+/** Manual actions on payouts without a nonce: list held payouts with the reason, retry, cancel. */
 import { sql } from "kysely"
 import { makePayouts } from "../../ledger/payouts/make-payouts.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
@@ -35,7 +35,7 @@ export async function heldPayouts(ctx: Context, limit: number) {
   }))
 }
 
-/** The amount in whole tokens; in base units for another token, or where the settings no longer have its network. */
+/** The amount in whole tokens; in base units for another token, or if its network is no longer in the settings. */
 function amountOf(ctx: Context, { chain_id: chainId, token, amount }: Row<"payouts">): string {
   const network = ctx.chain.networks.find(each => each.chainId === chainId)
   if (network?.token.address === token) return formatAmount(amount, network.token.decimals)
@@ -43,8 +43,8 @@ function amountOf(ctx: Context, { chain_id: chainId, token, amount }: Row<"payou
 }
 
 /**
- * Retries a payout without a nonce now, and starts its waits again. It goes through every check as usual: a recipient
- * on a sanctions list stays held. A share that reverted so often that the engine gave up is created once more.
+ * Retries a payout without a nonce now, and restarts its waits. It passes every check as usual: a recipient on a
+ * sanctions list stays held. A share that the engine gave up after too many reverts is created once more.
  */
 export async function retryPayout(ctx: Context, asked: OperatorOrder & { payout: string }): Promise<{ said: string }> {
   const seen = await findPayout(ctx, asked.payout)
@@ -69,7 +69,7 @@ export async function retryPayout(ctx: Context, asked: OperatorOrder & { payout:
   return { said: `The payout ${asked.payout} is retried now. ${how}` }
 }
 
-/** Retries all held payouts now, or those held for one reason. Writes one record for each network. */
+/** Retries all held payouts now, or only those held for one reason. Writes one record for each network. */
 export async function retryAll(
   ctx: Context,
   asked: OperatorOrder & { held?: HeldReason | undefined },
@@ -96,7 +96,7 @@ export async function retryAll(
 }
 
 /**
- * Creates a reverted share again, as the engine does. Refuses where that was already done, or nothing is owed any more.
+ * Creates a reverted share again, as the engine does. Refuses if that was already done, or nothing is owed any more.
  */
 async function makeAgain(
   ctx: Context,
@@ -127,7 +127,7 @@ async function makeAgain(
   }
 }
 
-/** Cancels a payout without a nonce for good; its money stays in its deposit. */
+/** Cancels a payout without a nonce for good. Its money stays in its deposit. */
 export async function cancel(
   ctx: Context,
   asked: OperatorOrder & { payout: string; reason: string },
@@ -138,7 +138,7 @@ export async function cancel(
     if (paymentId !== null)
       await ctx.db.selectFrom("payments").select("id").where("id", "=", paymentId).forNoKeyUpdate().execute()
     const row = await lockWaiting(ctx, asked.payout)
-    // The reason why the relay was held is cleared: its payer is shown why it ended.
+    // The reason for holding the relay is cleared, because its payer sees why it ended.
     const after = {
       state: "cancelled",
       stopped: true,
@@ -159,7 +159,7 @@ export async function cancel(
       kind: row.kind,
     }
   })
-  // Settlement that waits for the shares of a payment need not wait for this one.
+  // Settlement that waits for a payment's shares no longer needs to wait for this one.
   await ctx.wakes.wake("payments")
   return { said: `The payout ${asked.payout} is cancelled. ${moneyWords[kind] ?? moneyWords.share}` }
 }
@@ -181,7 +181,7 @@ const moneyWords: Partial<Record<Row<"payouts">["kind"], string>> = {
   refund: "The refund has failed; its merchant may ask for another.",
 }
 
-/** Locks the payout's row in the same way as when nonces are assigned, so that only one of the two gets it. */
+/** Locks the payout's row in the same way as the assignment of nonces, so that only one of the two gets it. */
 async function lockWaiting(ctx: TxContext, id: string): Promise<Row<"payouts">> {
   const row = await ctx.db
     .selectFrom("payouts")

@@ -7,7 +7,7 @@ import { laneOf, networkNamed } from "./find-wallet.ts"
 import { observeWallet, unexplained, type WalletObservation } from "./observe-wallet.ts"
 import { ether, gwei } from "./unstick.ts"
 
-/** All wallets, or those of a network. The chain's values are null where it can't be asked. */
+/** All wallets, or those of a network. The chain's values are null if it can't be asked. */
 export async function showWallets(ctx: Context, network: string | undefined) {
   const rows = await ctx.db.selectFrom("wallets").selectAll().orderBy("chain_id").orderBy("id").execute()
   const asked = rows.filter(row => network === undefined || networkNamed(ctx, row.chain_id) === network)
@@ -34,7 +34,7 @@ async function showWallet(ctx: Context, wallet: Row<"wallets">) {
           baseFeeGwei: observed.state.market ? gwei(observed.state.market.baseFee) : null,
         }
       : null,
-    /** What must be explained before the wallet may sign. */
+    /** Everything that must be explained before the wallet may sign. */
     unexplained: observed ? await unexplained(ctx, wallet, observed) : [],
     inFlight: await inFlight(ctx, wallet),
     /** The payouts of its lane without a nonce. */
@@ -42,7 +42,7 @@ async function showWallet(ctx: Context, wallet: Row<"wallets">) {
   }
 }
 
-/** Reads the chain if it can be asked. Otherwise the operator still gets what the database has. */
+/** Reads the chain if it can be asked. Otherwise the operator still gets the database's values. */
 async function observeOrNone(ctx: Context, wallet: Row<"wallets">): Promise<WalletObservation | undefined> {
   const network = ctx.chain.networks.find(each => each.chainId === wallet.chain_id)
   if (!network) return undefined

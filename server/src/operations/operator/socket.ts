@@ -1,6 +1,6 @@
 /**
- * The Unix socket of the admin server: `admin.sock` in the data folder, accessible only to its owner (0600). Where that
- * path is too long for a socket, the socket is in a folder of its own (0700) that `admin.path` names.
+ * The Unix socket of the admin server: `admin.sock` in the data folder, accessible only to its owner (0600). If that
+ * path is too long for a socket, the socket is in a separate folder (0700), whose path is in `admin.path`.
  */
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, statSync } from "node:fs"
 import { connect } from "node:net"
@@ -27,9 +27,9 @@ export function socketPath(dataDir: string): string {
 }
 
 /**
- * Serves `app` on the socket of a data folder, which is created where it is absent. The returned function stops that.
- * It replaces a socket that a killed process left behind, but not that of a running process. Problems are logged and do
- * not prevent the start: the service works without the socket.
+ * Serves `app` on the socket of a data folder, which is created if it is absent. The returned function stops that. It
+ * replaces a socket that a killed process left behind, but not a running process's. Problems are logged and do not
+ * prevent the start, because the service works without the socket.
  */
 export async function serveOnSocket(app: Server, dataDir: string, log: Logger): Promise<() => Promise<void>> {
   const stop = () => app.close()
@@ -52,10 +52,7 @@ export async function serveOnSocket(app: Server, dataDir: string, log: Logger): 
   }
 }
 
-/**
- * The path, ready for use. A path that is too long is replaced by a short one, the same as last time where there was
- * one.
- */
+/** The path, ready for use. A path that is too long is replaced by a short one, if possible the same as last time. */
 async function placeFor(dataDir: string): Promise<string> {
   const usual = join(dataDir, NAME)
   const elsewhere = join(dataDir, ELSEWHERE)
@@ -70,7 +67,7 @@ async function placeFor(dataDir: string): Promise<string> {
   return path
 }
 
-/** Whether a folder exists, is ours, and is closed to others: in a shared one, another user could have put it there. */
+/** Whether a folder exists, is ours, and is closed to other users, who could have created it in a shared folder. */
 function isOurs(dir: string): boolean {
   const found = statSync(dir, { throwIfNoEntry: false })
   return found?.isDirectory() === true && found.uid === process.getuid?.() && (found.mode & 0o077) === 0
@@ -89,7 +86,7 @@ const answers = (path: string): Promise<boolean> =>
 
 /**
  * Listens, and returns the socket's inode. The socket is created inside a folder that only we can enter, and moved to
- * its place once its permissions are right, so that others can't open it at any moment.
+ * its place once its permissions are right. So no other user can open it at any moment.
  */
 async function listenAt(app: Server, path: string): Promise<number | undefined> {
   await app.ready()

@@ -1,7 +1,7 @@
 /**
- * Uses up a nonce that can't be mined, by one more attempt of it: a transfer of zero from the wallet to itself. One of
- * the attempts is mined. If it is the payment, nothing else is needed. If it is the empty one, a share, sweep or return
- * is created again once its block is final; a buyer's relay or a call of an escrow has failed.
+ * Uses up a nonce that can't be mined, by one more attempt: a transfer of zero from the wallet to itself. One of the
+ * attempts is mined. If it is the payment, nothing else is needed. If it is the empty one, a share, sweep or return is
+ * created again once its block is final. A buyer's relay or an escrow call has then failed.
  */
 import { sql } from "kysely"
 import { lockWallet } from "../../ledger/txmanager/lock-wallet.ts"
@@ -15,7 +15,7 @@ import type { Row } from "../../platform/db/schema.ts"
 import { findWallet, refused, servedNetwork, signerOf, type WalletNamed } from "./find-wallet.ts"
 import { byHand, type OperatorOrder } from "./log-actions.ts"
 
-/** The newest attempt of a nonce, and the attempt that is to replace it. */
+/** The newest attempt of a nonce, and the attempt that will replace it. */
 interface Replacement {
   last: Row<"transaction_attempts"> & Pick<Row<"payouts">, "kind">
   again: UnsignedRow
@@ -69,7 +69,7 @@ export async function unstick(
 }
 
 /**
- * Plans the empty transfer that replaces a nonce, at no more than `cap` wei for a unit of gas. Refuses where that is
+ * Plans the empty transfer that replaces a nonce, at no more than `cap` wei for a unit of gas. Refuses if that is
  * impossible or not needed.
  */
 async function replacement(
@@ -123,7 +123,7 @@ const consequences: Record<Row<"payouts">["kind"], string> = {
   anchor: "nothing moves, and what it would have written to the chain of receipts is written by another.",
 }
 
-/** The newest attempt of the lowest nonce that is not known to be in a block. */
+/** The newest attempt of the lowest nonce that is not yet known to be in a block. */
 async function lowestUnmined(ctx: TxContext, wallet: Row<"wallets">): Promise<Replacement["last"] | undefined> {
   const { rows } = await sql<Replacement["last"]>`
     select a.*, i.kind from payouts i join transaction_attempts a on a.payout_id = i.id

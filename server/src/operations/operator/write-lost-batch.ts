@@ -1,6 +1,6 @@
 /**
  * Batches that are on chain but not in the database, because an older backup was restored. The calldata contains the
- * ids of their calls, so the batch is written again for those that wait here.
+ * ids of their calls, so the batch is written again for the calls that wait here.
  */
 import { sql } from "kysely"
 import { writeBatch } from "../../ledger/txmanager/write-batches.ts"
@@ -11,7 +11,7 @@ import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import type { SignedTransaction } from "./read-transaction.ts"
 
-/** Returns the payouts without a nonce that a transaction of the relay wallet carries out in a batch. */
+/** Returns the payouts without a nonce that a transaction of the relay wallet executes in a batch. */
 export async function waitingIn(
   ctx: TxContext,
   wallet: Row<"wallets">,

@@ -1,7 +1,7 @@
 /**
  * Calls of escrows that are on chain but not in the database, because an older backup was restored. The calldata
- * contains all terms of its payment, which identify the session. So the call's row is written again, and the session
- * continues from what the chain shows.
+ * contains all terms of the payment, which identify the session. So the call's row is written again, and the session
+ * continues from the state on chain.
  */
 import { randomUUID } from "node:crypto"
 import { type Hex, hashTypedData } from "viem"
@@ -27,11 +27,11 @@ import { insertCall } from "../../products/escrow/make-calls.ts"
 import { refused } from "./find-wallet.ts"
 import type { SignedTransaction } from "./read-transaction.ts"
 
-/** A call of an escrow by its operator, with what it moved. */
+/** A call of an escrow by its operator, and the transfers that it made. */
 export interface LostCall {
   call: EscrowCall
   network: NetworkInfo
-  /** Null where no session here has these terms: it was created after the backup. */
+  /** Null if no session here has these terms, because it was created after the backup. */
   sessionId: string | null
   /** The payout's id at the end of the calldata. */
   id: string | undefined
@@ -43,7 +43,7 @@ const SELECTOR_CHARS = 10
 const WORD_CHARS = 64
 const ID_CHARS = 32
 
-/** The escrow call that a wallet's transaction made as the escrow's operator; undefined where it made none. */
+/** The escrow call that a wallet's transaction made as the escrow's operator; undefined if it made none. */
 export async function lostCallOf(
   ctx: TxContext,
   wallet: Row<"wallets">,
@@ -51,7 +51,7 @@ export async function lostCallOf(
   receipt: Receipt,
 ): Promise<LostCall | undefined> {
   const { to, data } = transaction
-  // Calldata consists of a selector and whole words, so a rest of the id's length is our payout id.
+  // Calldata consists of a selector and whole words. So a remainder of the id's length is our payout id.
   const isMarked = (data.length - SELECTOR_CHARS) % WORD_CHARS === ID_CHARS
   const call = readEscrowCall(isMarked ? (data.slice(0, -ID_CHARS) as Hex) : data)
   if (!call || to === null || wallet.lane !== "relay" || call.info.operator !== wallet.address) return undefined
@@ -63,7 +63,7 @@ export async function lostCallOf(
     .where("escrow", "=", to)
     .where("nonce", "=", authorizationNonce(call.info, wallet.chain_id, to))
     .executeTakeFirst()
-  // The service always reserves everything that was signed.
+  // The service always reserves the full signed amount.
   if (session && call.kind === "authorize" && call.amount !== session.max_amount) return undefined
   if (!session && !(await isEscrow(ctx, network, to))) return undefined
   const id = isMarked ? payoutIdIn(data) : undefined
@@ -84,8 +84,8 @@ async function isEscrow(ctx: TxContext, { chainId, escrow }: NetworkInfo, to: Ad
 
 /**
  * Writes the row of a lost call, queued and without a nonce, and returns it. The session of a reservation then waits
- * for it. Call it under the lock of its escrow. `INVALID_OPERATION` where another transaction must be adopted first, or
- * a payout cancelled.
+ * for it. Call it under the lock of its escrow. Throws `INVALID_OPERATION` if another transaction must be adopted
+ * first, or a payout cancelled.
  */
 export async function writeLostCall(ctx: TxContext, lost: LostCall): Promise<Row<"payouts">> {
   const { call, sessionId } = lost
@@ -98,7 +98,7 @@ export async function writeLostCall(ctx: TxContext, lost: LostCall): Promise<Row
   return await ctx.db.selectFrom("payouts").selectAll().where("id", "=", id).executeTakeFirstOrThrow()
 }
 
-/** The id in the calldata, or a new one where a row that was cancelled after the restore has it. */
+/** The id in the calldata, or a new one if a row cancelled after the restore has that id. */
 async function freeIdOf(ctx: TxContext, { id }: LostCall): Promise<string> {
   if (id === undefined) return randomUUID()
   const taken = await ctx.db.selectFrom("payouts").select("id").where("id", "=", id).executeTakeFirst()
@@ -178,7 +178,7 @@ async function writeCall(
   return id
 }
 
-/** Explains what happens with a call whose session is lost. */
+/** Explains what happens to a call whose session is lost. */
 export function lostCallMessage({ call, transaction: { to } }: LostCall): string {
   const { info, kind } = call
   const said = `The transaction is a ${kind} of an escrow, for a checkout that this database does not have, as it was made after the backup`

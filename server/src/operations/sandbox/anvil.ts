@@ -19,15 +19,15 @@ type Keeper = ChildProcessByStdio<Writable, Readable, null>
 export interface Anvil {
   rpcUrl: string
   rpc: AnvilRpc
-  /** Resolves with anvil's own process id once it answers. Throws an Error when it does not start. */
+  /** Resolves with anvil's own process id once it answers. Throws an Error if it does not start. */
   ready(): Promise<number>
-  /** Resolves when it has ended, for whatever reason. */
+  /** Resolves when it has ended, for any reason. */
   died: Promise<End>
   /** The last lines that anvil wrote. */
   errors(): string
-  /** Ends anvil through its keeper, and then kills what is left. */
+  /** Ends anvil through its keeper, then kills any remaining processes. */
   end(): Promise<void>
-  /** Deletes the file by which a later start waits for this process. Call it when the process has ended. */
+  /** Deletes the file that makes a later start wait for this process. Call it once the process has ended. */
   forget(): void
 }
 
@@ -41,10 +41,10 @@ const ORPHAN_MS = 30_000
 const STOP_MS = 8_000
 
 /**
- * The shell that stands between this process and anvil. Its standard input is a pipe, and only this process has the
- * other end. So it ends when this process does, also by SIGKILL, and then the watcher ends anvil. Anvil's pid is
- * printed last: once anybody knows it, anvil is watched. A watcher that has begun its work is left to end and is not
- * killed, so that no `sleep` remains as a zombie of the group.
+ * The shell between this process and anvil. Its standard input is a pipe, and only this process has the other end. So
+ * the shell ends when this process does, even by SIGKILL, and then the watcher ends anvil. Anvil's pid is printed last:
+ * once anybody knows it, anvil is watched. A watcher that has started its work is not killed, so that no `sleep`
+ * remains as a zombie of the group.
  */
 const KEEPER = `
 trap '' PIPE
@@ -76,7 +76,7 @@ export function startAnvil(dir: string, port: number, args: readonly string[]): 
   const keeper = spawn(
     "/bin/sh",
     ["-c", KEEPER, "keeper", logFile, anvilPath(), "--quiet", "--host", "127.0.0.1", "--port", `${port}`, ...args],
-    // A process group of its own: otherwise a Ctrl-C in the terminal would end anvil before our last dump.
+    // A separate process group, because otherwise Ctrl-C in the terminal would end anvil before our last dump.
     { detached: true, stdio: ["pipe", "pipe", "ignore"] },
   )
   const died = new Promise<End>(resolve => {
@@ -116,12 +116,12 @@ export function anvilPath(platform: string = process.platform, arch: string = pr
   }
 }
 
-/** Waits until the leftovers of an earlier process have ended; throws `PORT_BUSY` if the port is taken after that. */
+/** Waits until the leftovers of an earlier process have ended; throws `PORT_BUSY` if the port is still taken. */
 export async function waitForOrphan(dir: string, port: number): Promise<void> {
   const pidFile = join(dir, PID_FILE)
   const group = existsSync(pidFile) ? Number(readFileSync(pidFile, "utf8")) : 0
-  // Checking the port is not enough: anvil closes it before its last dump is written. A group that runs longer than
-  // this is another program's, which got the same number.
+  // Checking the port is not enough, because anvil closes it before it writes its last dump. A group that runs longer
+  // than this belongs to another program with the same number.
   if (group) await until(ORPHAN_MS, async () => !groupAlive(group))
   if (await until(PORT_MS, () => portFree(port))) return
   const text =
@@ -130,7 +130,7 @@ export async function waitForOrphan(dir: string, port: number): Promise<void> {
   throw Object.assign(new Error(text), { code: "PORT_BUSY" })
 }
 
-/** Resolves with the process id once anvil answers; throws an Error when it ends before that, or takes too long. */
+/** Resolves with the process id once anvil answers; throws an Error if it ends before that or takes too long. */
 async function answering(keeper: Keeper, died: Promise<End>, rpc: AnvilRpc): Promise<number> {
   let over = false
   const gone = died.then(how => {
@@ -158,7 +158,7 @@ async function end(keeper: Keeper): Promise<void> {
   try {
     process.kill(-group, "SIGKILL")
   } catch {
-    // It ended a moment ago.
+    // It has just ended.
   }
 }
 
@@ -169,7 +169,7 @@ function groupAlive(group: number): boolean {
     return (error as NodeJS.ErrnoException).code === "EPERM"
   }
   try {
-    // A dead orphan still counts until process 1 reaps it; some do that only every second or two.
+    // A dead orphan still counts until process 1 reaps it, which some do only every second or two.
     return !/\) Z /.test(readFileSync(`/proc/${group}/stat`, "utf8"))
   } catch {
     return true

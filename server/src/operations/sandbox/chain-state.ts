@@ -1,7 +1,7 @@
-// The state that a restart continues from. Anvil writes its state only when it ends normally, so this file takes a dump
-// after each block with transactions. Files in the chain's folder: chain-state.json (the last dump), chain-exit.json
-// (anvil's own, written when it is stopped), chain-head.json (the highest block anybody can have seen),
-// chain-genesis.json (the time of block 0).
+// The state that a restart continues from. Anvil writes its state only if it ends normally, so this file takes a dump
+// after each block with transactions. Files in the chain's folder are chain-state.json (the last dump) and
+// chain-exit.json (anvil's own, written when it is stopped). chain-head.json has the highest block that anybody can
+// have seen, chain-genesis.json the time of block 0.
 import { existsSync, readFileSync, rmSync } from "node:fs"
 import { join } from "node:path"
 import { promisify } from "node:util"
@@ -22,18 +22,18 @@ type Head = { number: number; timestamp: number }
 export interface ChainState {
   /** Resolves when everything mined before the call is on disk. */
   save(): Promise<void>
-  /** Records the head when it has changed, and saves the state when that is worth a dump. */
+  /** Records the head if it has changed, and saves the state if that is worth a dump. */
   follow(): Promise<void>
 }
 
 const unzip = promisify(gunzip)
 
 /**
- * Mined at each start: anvil loads only the state of the head, so reads at `finalized` (head - 8) fail until these
+ * Mined at each start. Anvil loads only the state of the head, so reads at `finalized` (head - 8) fail until these
  * blocks exist.
  */
 const REVIVAL_BLOCKS = 9
-/** After this many empty blocks a dump is taken: mining them again takes 0.1 s. */
+/** A dump is taken after this many empty blocks: mining them again takes 0.1 s. */
 const EMPTY_BLOCKS = 200
 
 const filesOf = (dir: string) => ({
@@ -47,8 +47,8 @@ const filesOf = (dir: string) => ({
 export async function stateArguments(dir: string, timeOffsetSeconds: number, log: Log): Promise<string[]> {
   const { state, exit, genesis } = filesOf(dir)
   await adoptExitDump(exit, state, log)
-  // One genesis forever. Each anvil creates its own before it loads the state, and dumps both. With two of them in a
-  // dump, it is a matter of chance which one is block 0 after the next start (seen in one of four).
+  // One genesis forever. Each anvil creates its own before it loads the state, and dumps both. If a dump has two, block
+  // 0 after the next start may be either of them (seen in one of four).
   const { time } = (readJsonIfThere(genesis) as { time: number } | undefined) ?? {
     time: Math.floor(Date.now() / 1_000) + timeOffsetSeconds,
   }
@@ -56,7 +56,7 @@ export async function stateArguments(dir: string, timeOffsetSeconds: number, log
   return ["--timestamp", `${time}`, "--dump-state", exit, ...(existsSync(state) ? ["--load-state", state] : [])]
 }
 
-/** Uses anvil's own last dump instead of ours if it is complete and not older; its file is deleted afterwards. */
+/** Uses anvil's own last dump instead of ours if it is complete and not older, then deletes its file. */
 async function adoptExitDump(exitFile: string, stateFile: string, log: Log): Promise<void> {
   if (!existsSync(exitFile)) return
   const height = (text: string) =>
@@ -76,7 +76,7 @@ export async function resume(rpc: AnvilRpc, dir: string, timeOffsetSeconds: numb
   const known = readJsonIfThere(filesOf(dir).head) as Head | undefined
   const loaded = await rpc.head()
   const lastTime = Math.max(Number(loaded.timestamp), known?.timestamp ?? 0)
-  // Anvil's clock starts at the genesis, which is in the past by now; no block may be earlier than the last one.
+  // Anvil's clock starts at the genesis, which is in the past by now, and no block may be earlier than the last one.
   const wall = Math.floor(Date.now() / 1_000)
   await rpc.call("evm_setTime", [quantity(Math.max(wall + timeOffsetSeconds, lastTime))])
   const height = Number(loaded.number)
@@ -85,7 +85,7 @@ export async function resume(rpc: AnvilRpc, dir: string, timeOffsetSeconds: numb
   if (blocks > 0) await rpc.call("anvil_mine", [quantity(blocks)])
 }
 
-/** Opens the state of a chain that has been resumed. */
+/** Opens the state of a resumed chain. */
 export function openState(rpc: AnvilRpc, dir: string): ChainState {
   const files = filesOf(dir)
   /** The head of the last dump. */
@@ -106,7 +106,7 @@ export function openState(rpc: AnvilRpc, dir: string): ChainState {
   }
 
   async function dump(): Promise<void> {
-    // Anvil reads accounts and blocks one after the other, so a block in between gives an inconsistent state.
+    // Anvil reads accounts and blocks one after the other, so a block in between makes the state inconsistent.
     for (let attempt = 1; ; attempt++) {
       const before = await rpc.head()
       const state = (await rpc.call("anvil_dumpState")) as string
@@ -120,8 +120,8 @@ export function openState(rpc: AnvilRpc, dir: string): ChainState {
   async function follow(): Promise<void> {
     const head = await rpc.head()
     if (head.hash === seen) return
-    // Empty blocks are not dumped, but a client that has read up to a block must not see it reappear after a restart:
-    // the next start mines up to this number.
+    // Empty blocks are not dumped. But a client that has read a block must not see it reappear after a restart. So the
+    // next start mines up to this number.
     const known: Head = { number: Number(head.number), timestamp: Number(head.timestamp) }
     await writeFileAtomic(files.head, JSON.stringify(known), 0o600)
     if (await worthSaving(known.number)) await save()

@@ -22,7 +22,7 @@ import { anchorDeployment } from "../../platform/chain/receipt-anchor.ts"
 import { refundCollectorDeployment } from "../../platform/chain/refund-collector.ts"
 import type { ChainClient } from "./chain-client.ts"
 
-/** What an account that pays for gas gets, in wei. */
+/** The gas money for each account that pays for gas, in wei. */
 export const GAS_MONEY = parseUnits("100", 18)
 
 /** The addresses of the contracts. */
@@ -42,9 +42,7 @@ interface Parties {
   relay: Hex
 }
 
-/**
- * Deploys what is missing. Tokens and lists use the deployer's first nonces; the others come from the CREATE2 deployer.
- */
+/** Deploys what is missing. Tokens and lists use the deployer's first nonces; the others use the CREATE2 deployer. */
 export async function deployContracts(
   wallet: ChainClient,
   deployer: PrivateKeyAccount,
@@ -58,7 +56,7 @@ export async function deployContracts(
       await wallet.waitForTransactionReceipt({ hash: await deploy() })
     return address.toLowerCase() as Address
   }
-  /** By the shared deployer, as on a public network. */
+  /** Uses the shared deployer, as on a public network. */
   const placeShared = async ({ address, ...deployment }: { to: Address; data: Hex; address: Address }) => {
     if ((await wallet.getCode({ address })) === undefined)
       await wallet.waitForTransactionReceipt({ hash: await wallet.sendTransaction({ ...common, ...deployment }) })
@@ -67,7 +65,7 @@ export async function deployContracts(
   const token = await place(0, () =>
     wallet.deployContract({ ...common, abi: testUsdcAbi, bytecode: testUsdcBytecode, args: [], nonce: 0 }),
   )
-  // On a new chain it takes the nonce 1.
+  // On a new chain it takes nonce 1.
   const depositFactory = await placeShared(factoryDeployment({ guardian, operator }))
   const multicall3 = await place(2, () =>
     wallet.deployContract({ ...common, abi: multicall3Abi, bytecode: multicall3Bytecode, nonce: 2 }),
@@ -84,8 +82,8 @@ export async function deployContracts(
 }
 
 /**
- * Deploys the escrow with v1.1's interface, and its collectors. On a chain of an older version the next nonces are used
- * already.
+ * Deploys the escrow with v1.1's interface, and its collectors. On a chain from an older version the next nonces are
+ * already used.
  */
 async function placeEscrow(
   place: (deployment: ReturnType<typeof create2Deployment>) => Promise<Address>,

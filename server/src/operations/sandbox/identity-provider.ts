@@ -1,5 +1,5 @@
-// The sandbox's identity provider: a real OpenID provider under a path of the same server, so that tokens are checked
-// by the same discovery and the same key set as in live mode.
+// The sandbox's identity provider: a real OpenID provider under a path of the same server. So tokens are checked with
+// the same discovery and key set as in live mode.
 import type { IncomingMessage, ServerResponse } from "node:http"
 import type { FastifyInstance, FastifySchema } from "fastify"
 import { calculateJwkThumbprint, exportJWK, generateKeyPair, type JWK } from "jose"
@@ -17,7 +17,7 @@ const TOKEN_LIFE_SECONDS = 7 * 24 * 60 * 60
 const DEFAULT_RESOURCE = "urn:sluice:api"
 
 /**
- * Mounts the provider at the path of `issuer`, for instance `http://127.0.0.1:4000/sandbox/oidc`; `jwks` holds private
+ * Mounts the provider at the path of `issuer`, for example `http://127.0.0.1:4000/sandbox/oidc`; `jwks` holds private
  * keys of {@link newSigningKey}. Each client gets access tokens for `audience` by the client_credentials grant.
  */
 export async function identityProvider(
@@ -34,7 +34,7 @@ export async function identityProvider(
       grant_types: ["client_credentials"],
       response_types: [],
       redirect_uris: [],
-      // The default is RS256, which is refused where no key supports it.
+      // The default is RS256, which is refused if no key supports it.
       id_token_signed_response_alg: ALGORITHM,
     })),
     // The default adapter keeps data in memory and warns about that. JWTs of client_credentials are never stored.
@@ -46,7 +46,7 @@ export async function identityProvider(
       clientCredentials: { enabled: true },
       resourceIndicators: {
         enabled: true,
-        // A resource must be a URI; an audience need not be one.
+        // A resource must be a URI, but an audience need not be one.
         defaultResource: () => DEFAULT_RESOURCE,
         getResourceServerInfo: (_ctx: unknown, resource: string) => {
           if (resource !== DEFAULT_RESOURCE && resource !== o.audience) throw new InvalidTarget()
@@ -61,7 +61,7 @@ export async function identityProvider(
     },
   })
   // The provider builds the addresses in its discovery document from these two headers. They must be the issuer's,
-  // whatever host name the caller used: tokens are checked against the issuer.
+  // whatever host name the caller used, because tokens are checked against the issuer.
   provider.proxy = true
   const forwarded = { "x-forwarded-proto": issuer.protocol.slice(0, -1), "x-forwarded-host": issuer.host }
   const handle = provider.callback()

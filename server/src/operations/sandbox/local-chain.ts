@@ -1,4 +1,4 @@
-// The sandbox's chain: a real anvil as a child process (`anvil.ts`), whose state survives however the process ends
+// The sandbox's chain: a real anvil as a child process (`anvil.ts`), whose state survives any end of the process
 // (`chain-state.ts`).
 import { mkdirSync } from "node:fs"
 import { setTimeout as sleep } from "node:timers/promises"
@@ -19,7 +19,7 @@ export interface LocalChain {
   reorg(blocks: number): Promise<void>
   /** Moves the chain's clock, mines one block at the new time and saves. */
   advance(seconds: number): Promise<void>
-  /** Resolves when anvil ended without a call of `stop`. */
+  /** Resolves when anvil has ended without a call of `stop`. */
   exited: Promise<End>
   /** Saves and ends anvil; resolves when it is gone. */
   stop(): Promise<void>
@@ -45,7 +45,7 @@ const EPOCH_SLOTS = "4"
 /**
  * Starts anvil on 127.0.0.1 with the state of `dir`, if there is any. `timeOffsetSeconds` is how far the clock has been
  * moved so far. While `busy` returns true a block is mined every second, otherwise every ten. Throws an Error with code
- * `PORT_BUSY` where another program has the port.
+ * `PORT_BUSY` if another program has the port.
  */
 export async function startLocalChain(o: ChainOptions): Promise<LocalChain> {
   const { log } = o
@@ -116,7 +116,7 @@ export async function startLocalChain(o: ChainOptions): Promise<LocalChain> {
   }
 }
 
-/** Starts anvil with what the folder holds, once no earlier process writes there. It may not answer yet. */
+/** Starts anvil with the contents of the folder, once no earlier process writes there. It may not answer yet. */
 async function startWithState(o: ChainOptions): Promise<Anvil> {
   mkdirSync(o.dir, { recursive: true, mode: 0o700 })
   await waitForOrphan(o.dir, o.port)
@@ -126,8 +126,8 @@ async function startWithState(o: ChainOptions): Promise<Anvil> {
     `${o.chainId}`,
     "--slots-in-an-epoch",
     EPOCH_SLOTS,
-    // Without this option, anvil writes the state of each block beyond 500 to a file in ~/.foundry, and leaves the
-    // files there when it is killed: 5 GB after 20,000 blocks. Every kept state contains all block hashes, so few are
+    // Without this option, anvil writes the state of each block beyond 500 to a file in ~/.foundry. If it is killed, it
+    // leaves the files there: 5 GB after 20,000 blocks. Every stored state contains all block hashes, so only a few are
     // kept.
     "--prune-history",
     "32",
@@ -136,8 +136,8 @@ async function startWithState(o: ChainOptions): Promise<Anvil> {
 }
 
 /**
- * Waits until anvil answers, at the height and time of its last run, and returns its process id. Ends it and throws
- * when that fails.
+ * Waits until anvil answers, at the height and time of its last run, and returns its process id. If that fails, it ends
+ * anvil and throws.
  */
 async function resumed(anvil: Anvil, o: ChainOptions): Promise<number> {
   try {
@@ -151,7 +151,7 @@ async function resumed(anvil: Anvil, o: ChainOptions): Promise<number> {
   }
 }
 
-/** Repeats `work` until the signal. What it throws is logged. */
+/** Repeats `work` until the signal, and logs any error that it throws. */
 async function every(ms: number, work: () => Promise<void>, signal: AbortSignal, log: Log): Promise<void> {
   for (;;) {
     await sleep(ms, undefined, { signal }).catch(() => {})

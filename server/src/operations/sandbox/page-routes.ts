@@ -7,7 +7,7 @@ import { type Entry, readAssets } from "../../products/pages/assets.ts"
 import { contentPolicy, documentOf, type Html, html } from "../../products/pages/html.ts"
 import { createPaywall } from "../../products/paywalls/manage-paywalls.ts"
 
-/** What the page lists. */
+/** The facts that the page lists. */
 interface SandboxFacts {
   baseUrl: string
   rpcUrl: string
@@ -84,7 +84,7 @@ export function sandboxPageRoutes(app: Server, { ctx, merchants, buyers, rpcUrl,
     const chain = { rpcUrl, chainId: network.chainId, token, file, now: ctx.now() }
     return reply.headers(sandboxPageHeaders).send(sandboxPage({ baseUrl, merchants, buyers, entry, ...chain }))
   })
-  // A HEAD must make nothing.
+  // A HEAD must create nothing.
   app.get("/sandbox/try/checkout", { schema: hidden, exposeHeadRoute: false }, async (_request, reply) => {
     const order = { amount: "19.90", description: "Order 1001: three books", redirectUrl: `${baseUrl}/sandbox` }
     const { session } = await inTransaction(ctx, ctx => createSession(ctx, merchant.id, order))

@@ -1,6 +1,6 @@
 /**
- * Who may use the sandbox's own routes, which need no credential: its pages, and programs of its developer. Every page
- * that the developer opens could otherwise move the clock, mint tokens and sign with the buyers' keys.
+ * Decides who may use the sandbox's own routes, which need no credential: its pages, and its developer's programs.
+ * Otherwise any page that the developer opens could move the clock, mint tokens and sign with the buyers' keys.
  */
 import type { IncomingHttpHeaders } from "node:http"
 import type { FastifyRequest } from "fastify"
@@ -9,13 +9,13 @@ import { ApiError } from "../../platform/errors.ts"
 import { isLoopbackHost } from "../../platform/http/hosts.ts"
 
 /**
- * A hook that refuses requests of pages of other origins, and those to a name that is not this machine's, with
- * `FORBIDDEN`. A sandbox with `SANDBOX_PUBLIC` also answers to the hosts of its own addresses.
+ * A hook that refuses requests of pages of other origins, and requests to names of other machines, with `FORBIDDEN`. A
+ * sandbox with `SANDBOX_PUBLIC` also answers to the hosts of its own addresses.
  */
 export function refuseForeign({ sandboxPublic, baseUrl, oidcIssuer }: Settings) {
   const ownHosts = sandboxPublic ? [baseUrl, oidcIssuer].map(url => new URL(url).host) : []
   return async ({ headers }: FastifyRequest): Promise<void> => {
-    // The header as it was sent: a page that has rebound its name can send `X-Forwarded-Host`.
+    // The header as it was sent, because a page that has rebound its name can send `X-Forwarded-Host`.
     const { host = "" } = headers
     if (!isLoopbackHost(host) && !ownHosts.includes(host))
       throw forbidden("The sandbox's own routes answer only at a loopback address, such as 127.0.0.1 or localhost.")
@@ -27,8 +27,8 @@ export function refuseForeign({ sandboxPublic, baseUrl, oidcIssuer }: Settings) 
 }
 
 /**
- * Whether no page, a page of this origin, or a person with the address bar sent a request. Every browser sends
- * `Sec-Fetch-Site` to loopback addresses. Programs don't, though Node sends `Sec-Fetch-Mode`.
+ * Whether a request came from no page, from a page of this origin, or from a person with the address bar. Every browser
+ * sends `Sec-Fetch-Site` to loopback addresses. Programs don't, though Node sends `Sec-Fetch-Mode`.
  */
 function isOwn({ host, origin, "sec-fetch-site": site }: IncomingHttpHeaders): boolean {
   if (site !== undefined) return site === "same-origin" || site === "none"

@@ -172,7 +172,10 @@ type Hex = `0x${string}`
 type Mined = (send: () => Promise<Hex>) => Promise<Hex>
 type InTurn = <T>(work: () => Promise<T>) => Promise<T>
 
-/** Runs one thing at a time: two concurrent transactions of one account would take the same nonce, and a reorg removes what waits. */
+/**
+ * Runs one task at a time: concurrent transactions of one account would take the same nonce, and a reorg removes
+ * waiting transactions.
+ */
 function oneAtATime(): InTurn {
   let last: Promise<unknown> = Promise.resolve()
   return work => {
@@ -183,8 +186,8 @@ function oneAtATime(): InTurn {
 }
 
 /**
- * Sends a transaction and waits until it is mined and saved to disk, so that an answered request survives any kill. Throws for one
- * that reverted: its caller would wait for a payment that never was.
+ * Sends a transaction and waits until it is mined and saved to disk, so that an answered request survives any kill.
+ * Throws if it reverted, because its caller would wait for a payment that never happened.
  */
 function minedInTurn({ chain, wallet }: Parts, inTurn: InTurn): Mined {
   return send =>

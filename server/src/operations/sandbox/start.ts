@@ -1,7 +1,7 @@
 /**
- * The sandbox: everything that Sluice needs around it, real and local: a chain with a token and the deposit factory, an
- * identity provider, two merchants, five funded buyers. Every step checks first and does only what is missing, so that
- * a start after a kill at any moment completes the start before it.
+ * The sandbox: everything that Sluice needs around it, real and local. It consists of a chain with a token and the
+ * deposit factory, an identity provider, two merchants, and five funded buyers. Every step checks first and does only
+ * what is missing. So a start after a kill at any moment completes the previous start.
  */
 import { rmSync } from "node:fs"
 import { join } from "node:path"
@@ -31,7 +31,7 @@ const CHAIN_ID = 84532
 const NETWORK = "base-sepolia"
 const BUYERS = 5
 const BUYER_FUNDS = parseUnits("10000", 6)
-/** For this long a submitted hash counts as work. A hash that nobody sent must not produce blocks forever. */
+/** A submitted hash counts as work for this long. A hash that nobody sent must not produce blocks forever. */
 const BUSY_MS = 60_000
 
 type Hex = `0x${string}`
@@ -56,7 +56,7 @@ export interface Sandbox {
   now: () => Date
   /** Adds the sandbox's routes and its identity provider, and the merchants to the database. */
   extend(app: Server, ctx: Context): Promise<void>
-  /** Writes sandbox.json and prints where everything is; the API must be listening. */
+  /** Writes sandbox.json and prints all addresses; the API must already be listening. */
   announce(ctx: Context): Promise<void>
 }
 
@@ -139,7 +139,7 @@ function sandboxSettings(given: Settings, keys: Keys, contracts: Contracts, rpcU
   return {
     ...given,
     oidcIssuer: `http://${given.host.includes(":") ? `[${given.host}]` : given.host}:${given.port}/sandbox/oidc`,
-    // Its provider has no page to sign in: the console has a button for each merchant.
+    // Its provider has no sign-in page; the console has a button for each merchant.
     oidcClient: undefined,
     secretKeys: given.secretKeys.length > 0 ? given.secretKeys : [Buffer.from(keys.secretKey, "hex")],
     payoutSigner,
@@ -163,7 +163,7 @@ function sandboxSettings(given: Settings, keys: Keys, contracts: Contracts, rpcU
 }
 
 /**
- * The contents of sandbox.json: what a developer needs to know, with the tokens and keys of everyone in the sandbox.
+ * The contents of sandbox.json: everything that a developer needs, with the tokens and keys of everyone in the sandbox.
  */
 async function sandboxFile(ctx: Context, parts: Described) {
   const { keys, apiKeys, buyers, contracts, rpcUrl } = parts
@@ -227,14 +227,14 @@ async function ownKeys(path: string): Promise<Keys> {
     signing: await newSigningKey(),
     secretKey: generatePrivateKey().slice(2),
     merchants: [merchant("Blue Bottle Books"), merchant("Harbour Radio")],
-    // A sandbox of an older version keeps the keys it has.
+    // A sandbox from an older version keeps its existing keys.
     ...known,
   }
   await writeFileAtomic(path, JSON.stringify(keys), 0o600)
   return keys
 }
 
-/** The buyers of the last start, or new ones when the file is gone. */
+/** The buyers of the last start, or new ones if the file is gone. */
 function buyersOf(path: string): Buyer[] {
   const before = readJsonIfThere(path) as { buyers?: Buyer[] } | undefined
   if (before?.buyers?.length === BUYERS) return before.buyers
@@ -244,7 +244,7 @@ function buyersOf(path: string): Buyer[] {
   })
 }
 
-/** The API key of each merchant: that of the last start, or a new one when the file is gone. */
+/** The API key of each merchant: the last start's, or a new one if the file is gone. */
 function apiKeysOf(path: string, { merchants }: Keys): Map<string, string> {
   const before = readJsonIfThere(path) as { merchants?: { id: string; apiKey?: string | null }[] } | undefined
   const known = new Map(before?.merchants?.map(merchant => [merchant.id, merchant.apiKey]))
@@ -273,7 +273,7 @@ async function fund(
   }
 }
 
-/** Inserts the merchants and their owners by their ids: the issuer's address changes with the port, the ids do not. */
+/** Inserts the merchants and their owners by their ids, which stay; the issuer's address changes with the port. */
 async function seedMerchants(ctx: Context, keys: Keys, issuer: string): Promise<void> {
   for (const { id, name, payoutKey } of keys.merchants) {
     await ctx.db
@@ -302,8 +302,8 @@ async function seedMerchants(ctx: Context, keys: Keys, issuer: string): Promise<
 }
 
 /**
- * A merchant's sandbox key is always the same row: a new key replaces the old one. It may do all that a key can, so that the command
- * line works without a sign-in.
+ * A merchant's sandbox key is always the same row: a new key replaces the old one. It has all scopes, so that the
+ * command line works without a sign-in.
  */
 async function seedApiKeys(ctx: Context, apiKeys: Map<string, string>): Promise<void> {
   const scopes = ["checkouts", "console", "settings:read"]
@@ -338,8 +338,8 @@ async function somethingWaits(ctx: Context): Promise<boolean> {
 }
 
 /**
- * Moves the service's and the chain's time; writes the file first, so that a kill in between leaves no chain ahead of
- * its clock.
+ * Moves the service's and the chain's time. It writes the file first, so that a kill in between leaves no chain ahead
+ * of its clock.
  */
 async function moveClock(
   ctx: Context,

@@ -1,6 +1,6 @@
 /**
- * `POST /sandbox/wallet`: a wallet of a funded buyer, or a merchant's payout wallet, that pages call like a browser's
- * wallet (EIP-1193). It signs everything: its keys are worth nothing and exist only in the sandbox.
+ * `POST /sandbox/wallet`: a wallet of a funded buyer, or a merchant's payout wallet. Pages call it like a browser's
+ * wallet (EIP-1193). It signs everything, because its keys are worth nothing and exist only in the sandbox.
  */
 import { Type } from "typebox"
 import { type PrivateKeyAccount, privateKeyToAccount } from "viem/accounts"
@@ -69,10 +69,10 @@ function typedDataOf(text: unknown): Parameters<ReturnType<typeof privateKeyToAc
   }
 }
 
-/** What a transfer costs more where a payout empties its receiving address after the estimate: a new storage slot, 17,100 gas. */
+/** The extra cost if a payout empties the receiving address after the estimate: a new storage slot, 17,100 gas. */
 const PAYOUT_GAS = 30_000n
 
-/** Sends a buyer's transaction with so much gas that a payout in between does not make it revert. */
+/** Sends a buyer's transaction with enough gas that a payout in between does not make it revert. */
 export async function sendAs(
   wallet: ChainClient,
   account: PrivateKeyAccount,
