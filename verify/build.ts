@@ -1,4 +1,4 @@
-/** Builds the command line as one file, and the page as one file of HTML that works from a disk too. */
+/** Builds the command line as one file, and the page as one HTML file that also works from a disk. */
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { rolldown } from "rolldown"

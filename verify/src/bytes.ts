@@ -24,8 +24,8 @@ export function toBase64url(bytes: Uint8Array): string {
 }
 
 /**
- * The bytes of base64url; throws for any other text. Only the shortest form is taken: of the last character some bits
- * carry nothing, and a text that differs only there is another text.
+ * The bytes of base64url; throws for any other text. Only the shortest form is accepted: some bits of the last
+ * character carry nothing, and a text that differs only there is a different text.
  */
 export function fromBase64url(text: string): Bytes {
   if (!/^[\w-]*$/.test(text)) throw new Error("it is not base64url")
@@ -37,7 +37,7 @@ export function fromBase64url(text: string): Bytes {
 
 export const utf8 = (text: string): Bytes => new TextEncoder().encode(text) as Bytes
 
-/** Throws for bytes that are no UTF-8. */
+/** Throws for bytes that are not UTF-8. */
 export const fromUtf8 = (bytes: Uint8Array): string => new TextDecoder("utf-8", { fatal: true }).decode(bytes)
 
 export function concat(...parts: readonly Uint8Array[]): Bytes {

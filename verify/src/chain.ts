@@ -1,4 +1,4 @@
-/** What receipts are compared with on the chain: the events of `ReceiptAnchor`, transfers, and deposits' addresses. */
+/** The chain's side of a receipt: the events of `ReceiptAnchor`, transfers, and deposits' addresses. */
 import { concat, fromHex, toHex, utf8 } from "./bytes.ts"
 import type { DepositTerms } from "./format.ts"
 import { keccak256 } from "./keccak.ts"
@@ -18,7 +18,7 @@ export const topics = {
 const ADDRESS = /^0x[0-9a-f]{40}$/
 const WORD = /^0x[0-9a-f]{64}$/
 
-/** A text of so many bytes, filled to a word of 32; throws for other text. */
+/** A text of this many bytes, padded to a word of 32; throws for other text. */
 function word(text: string): Uint8Array {
   const bytes = fromHex(text)
   if (bytes.length > 32) throw new Error("it is longer than a word")
@@ -28,7 +28,7 @@ function word(text: string): Uint8Array {
 /** An address as a topic. */
 export const asTopic = (address: string): string => toHex(word(address))
 
-/** The hash of a deposit's salt and terms, of which its factory makes the address. */
+/** The hash of a deposit's salt and terms, from which its factory derives the address. */
 export function saltOf({ salt, owner, approver, payeesHash, openAfter }: DepositTerms): string {
   const time = BigInt(openAfter).toString(16)
   const words = [salt, owner, approver, payeesHash, `0x${time.length % 2 === 0 ? "" : "0"}${time}`]
@@ -38,13 +38,13 @@ export function saltOf({ salt, owner, approver, payeesHash, openAfter }: Deposit
 }
 
 /**
- * The address of a factory's deposit, by the hash of its terms (EIP-1014 of an ERC-1167 clone): whoever has another
- * factory or other terms gets another address.
+ * The address of a factory's deposit, by the hash of its terms (EIP-1014 of an ERC-1167 clone). Another factory or
+ * other terms give another address.
  */
 export function depositAddress(factory: string, terms: string): string {
   if (!ADDRESS.test(factory) || !WORD.test(terms)) throw new Error("the receipt names no factory or no terms")
   const maker = fromHex(factory)
-  // The first contract that the factory made: RLP of its address and the nonce 1.
+  // The first contract that the factory created: RLP of its address and the nonce 1.
   const implementation = keccak256(concat(fromHex("0xd694"), maker, fromHex("0x01"))).subarray(12)
   const clone = concat(
     fromHex("0x3d602d80600a3d3981f3363d3d373d3d3d363d73"),

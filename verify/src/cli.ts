@@ -1,4 +1,4 @@
-/** `sluice-verify`: verifies a receipt, a link to one, or a merchant's file, and says what was found in seven lines. */
+/** `sluice-verify`: verifies a receipt, a link to one, or a merchant's file, and prints the findings in seven lines. */
 import { readFileSync } from "node:fs"
 import { parseArgs } from "node:util"
 import { describe } from "./describe.ts"

@@ -1,7 +1,7 @@
-/** What a receipt says, for people. */
+/** Describes a receipt for people. */
 import type { ReceiptBody } from "./format.ts"
 
-/** Several lines; `saved` is the file that it is in, with the facts that its holder shows. */
+/** Returns several lines. `saved` is the file that contains it, with the facts that its holder shows. */
 export function describe(body: ReceiptBody, saved: unknown): string {
   const digits = body.amount.padStart(body.decimals + 1, "0")
   const whole = digits.slice(0, digits.length - body.decimals)
@@ -15,5 +15,5 @@ export function describe(body: ReceiptBody, saved: unknown): string {
   ].join("\n")
 }
 
-/** Text of others, without what a terminal would obey. */
+/** Text from other people, without characters that a terminal would interpret. */
 const printable = (text: string): string => text.replaceAll(/[\p{Cc}\p{Cf}]/gu, "\ufffd")

@@ -1,4 +1,4 @@
-/** Verifies what a holder has: one receipt, a link to one, or a merchant's file, of which it shows that none is left out. */
+/** Verifies a holder's file or link: a receipt, or a merchant's file, for which it shows that none is left out. */
 import { fromUtf8 } from "./bytes.ts"
 import { type ErasedReceipt, type HeadLine, padded, readSigned, type SavedReceipt } from "./format.ts"
 import { pathOf, rootOf, rootOfPart, treeOf } from "./merkle.ts"
@@ -8,22 +8,22 @@ import { type Asking, type Line, type Verified, verify } from "./verify.ts"
 export interface Holding {
   receipts: (SavedReceipt | ErasedReceipt)[]
   head: HeadLine | undefined
-  /** Whether it is a merchant's file, so that its chain can be followed. */
+  /** Whether it is a merchant's file, whose chain can be followed. */
   isFile: boolean
 }
 
-/** What was found, with the receipts that fail each question, by their places. */
+/** The answer to a question, with the places of the receipts that fail it. */
 export interface Found {
   lines: (Line & { failing: number[] })[]
   verified: Verified[]
 }
 
-/** Reads a file; throws a sentence where it is none of ours. */
+/** Reads a file; throws a sentence if it is not one of ours. */
 export function readHolding(text: string): Holding {
   const lines = text.split("\n").filter(line => line.trim() !== "")
   let parsed: unknown[]
   try {
-    // A saved receipt may have been written over several lines.
+    // A saved receipt may span several lines.
     parsed = lines[0]?.trim() === "{" ? [JSON.parse(text)] : lines.map(line => JSON.parse(line) as unknown)
   } catch {
     throw new Error("It is not a file of receipts: it is not JSON.")
@@ -36,7 +36,7 @@ export function readHolding(text: string): Holding {
   return { receipts, head, isFile: head !== undefined || receipts.length > 1 }
 }
 
-/** Reads a receipt out of its batch; `link` has what the part after `#` of a receipt's address says. */
+/** Reads a receipt from its batch; `link` has the part after `#` of a receipt's address. */
 export function readLinked(
   batch: Uint8Array,
   link: { key: string; root: string; offset: number; length: number },
@@ -50,11 +50,11 @@ export function readLinked(
   return { receipts: [{ sluiceReceipt: 1, ...place, key, facts: [], terms: [] }], head: undefined, isFile: false }
 }
 
-/** Verifies all of it. */
+/** Verifies everything in the file. */
 export async function verifyHolding({ receipts, head, isFile }: Holding, asking: Asking): Promise<Found> {
   const verified: Verified[] = []
   for (const each of receipts) verified.push("erased" in each ? erased(each) : await verify(each, asking))
-  // A receipt that names no factory is signed by the service's own key where others of the file prove whose that is.
+  // A receipt that names no factory is signed by the service's own key, if others in the file prove whose that is.
   const proven = new Map<string, string>()
   for (const { body, kid, lines } of verified)
     for (const { factory } of body?.transfers ?? [])
@@ -72,7 +72,7 @@ export async function verifyHolding({ receipts, head, isFile }: Holding, asking:
   return { lines: [...lines, { n: 7, ...chain }], verified }
 }
 
-/** What can be said of a receipt that nobody can open: where it is. */
+/** The only answer about a receipt that nobody can open: its place. */
 function erased({ jwe, root, offset, size, path }: ErasedReceipt): Verified {
   const isThere = () => rootOfPart(padded(jwe), offset, size, path) === root
   let isSo: boolean
@@ -104,7 +104,7 @@ function together(n: number, verified: readonly Verified[]): Line & { failing: n
     failing.length > 0
       ? `${failing.length} of ${lines.length}: ${first?.words ?? ""}`
       : `${held} of ${lines.length}${others}`
-  // Nothing is said of the others where no receipt was asked about.
+  // Nothing is said about the others if no receipt was checked.
   return { n, isSo: failing.length > 0 ? false : held > 0 ? true : undefined, words, failing }
 }
 

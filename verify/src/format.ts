@@ -1,6 +1,6 @@
 /**
- * What a receipt is: a signed statement (JWS) over canonical JSON (RFC 8785), sealed for its holders (JWE). The service
- * that makes it and whoever verifies it share this file.
+ * The format of a receipt: a signed statement (JWS) over canonical JSON (RFC 8785), sealed for its holders (JWE). The
+ * service that makes receipts and the programs that verify them share this file.
  */
 import { type Bytes, concat, fromBase64url, fromUtf8, sha256, toBase64url, utf8 } from "./bytes.ts"
 import { CHUNK } from "./merkle.ts"
@@ -17,23 +17,23 @@ export interface Moved {
   to: string
   /** Base units. */
   amount: string
-  /** The factory and the hash by which the address `to` commits to its terms; absent where it is no deposit. */
+  /** The factory and the hash by which the address `to` commits to its terms; absent if it is not a deposit. */
   factory?: string
   terms?: string
 }
 
-/** What is signed. Amounts are base units as text, since JSON's numbers are not exact. */
+/** The signed content. Amounts are base units as text, because JSON's numbers are not exact. */
 export interface ReceiptBody {
   v: 1
   type: ReceiptType
   /** did:web of the service. */
   issuer: string
   merchant: string
-  /** The place in the merchant's chain of receipts, from 1 on, and the hash of the one before; null for the first. */
+  /** The place in the merchant's chain, from 1, and the hash of the previous receipt; null for the first. */
   seq: number
   prev: string | null
   resource: { type: string; id: string }
-  /** The id of the payment or of the call of an escrow that it is about. */
+  /** The id of the payment, or of the escrow call, that the receipt is about. */
   about: string
   /** CAIP-2. */
   chain: string
@@ -45,7 +45,7 @@ export interface ReceiptBody {
   splits: { to: string; amount: string }[]
   /** The contract and the id of a payment that was reserved first. */
   escrow?: { address: string; authId: string }
-  /** The hash of the receipt that this one takes back. */
+  /** The hash of the receipt that this one reverses. */
   reverses?: string
   /** A salted hash for each fact, in the order of the holder's {@link Fact}s. */
   facts: string[]
@@ -54,7 +54,7 @@ export interface ReceiptBody {
   at: string
 }
 
-/** What the holder can open to others, one by one. */
+/** A fact that the holder can reveal, one by one. */
 export interface Fact {
   name: string
   /** 32 bytes, base64url. */
@@ -74,24 +74,24 @@ export interface DepositTerms {
   openAfter: string
 }
 
-/** A file that a holder keeps. Everything that is needed to verify it, but for the chain, is in it. */
+/** A file that a holder keeps. It contains everything that verification needs, except the chain. */
 export interface SavedReceipt {
   sluiceReceipt: 1
   jwe: string
   key: string
   root: string
   offset: number
-  /** Of the batch that it is part of, in bytes. */
+  /** The size of its batch, in bytes. */
   size: number
   path: string[]
   facts: Fact[]
   terms: DepositTerms[]
-  /** The blocks with the events of `ReceiptAnchor`, so that nobody has to search for them; null: not known yet. */
+  /** The blocks with the events of `ReceiptAnchor`, so that nobody has to search for them; null if not known yet. */
   keyBlock: number | null
   anchorBlock: number | null
 }
 
-/** A receipt that its holder can no longer open, because it was erased: it still has its place in the chain. */
+/** A receipt that its holder can no longer open, because it was erased. It keeps its place in the chain. */
 export interface ErasedReceipt
   extends Pick<SavedReceipt, "jwe" | "root" | "offset" | "size" | "path" | "keyBlock" | "anchorBlock"> {
   sluiceReceipt: 1
@@ -100,16 +100,16 @@ export interface ErasedReceipt
   hash: string
 }
 
-/** What the service signs at the end of a merchant's file: how far the chain of receipts goes. */
+/** The service's signed statement at the end of a merchant's file: how far the chain of receipts goes. */
 export interface HeadBody {
   v: 1
   type: "head"
   issuer: string
   merchant: string
-  /** The places of the first and last receipt of the file; of an empty one, `last` is below `first`. */
+  /** The places of the first and last receipt in the file. In an empty file, `last` is below `first`. */
   first: number
   last: number
-  /** Whether the file has all that there is between. */
+  /** Whether the file contains every receipt between them. */
   whole: boolean
   at: string
 }
@@ -127,12 +127,12 @@ export function canonical(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`
   if (typeof value !== "object") throw new Error("it has a value that receipts do not have")
   const entries = Object.entries(value).filter(([, each]) => each !== undefined)
-  // By UTF-16 code units, as the RFC asks and as JavaScript compares text.
+  // By UTF-16 code units, as the RFC requires and as JavaScript compares text.
   entries.sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0))
   return `{${entries.map(([name, each]) => `${JSON.stringify(name)}:${canonical(each)}`).join(",")}}`
 }
 
-/** The hash by which a receipt names a fact: without the salt nobody can try values. */
+/** The hash by which a receipt names a fact. Without the salt nobody can guess values. */
 export const hashOfFact = async ({ name, salt, value }: Fact): Promise<string> =>
   toBase64url(await sha256(concat(fromBase64url(salt), utf8(canonical([name, value])))))
 
@@ -145,7 +145,7 @@ export const SEALED_HEADER = toBase64url(utf8(canonical({ alg: "dir", cty: "slui
 const IV_BYTES = 12
 const TAG_BYTES = 16
 
-/** Opens a sealed receipt; throws where any byte of it or of the key is another. */
+/** Opens a sealed receipt; throws if any byte of it or of the key differs. */
 export async function open(jwe: string, key: string): Promise<string> {
   const [header, none, iv, text, tag, ...more] = jwe.split(".")
   if (
@@ -181,17 +181,17 @@ export interface PublicKey {
 export const thumbprint = async ({ crv, kty, x }: PublicKey): Promise<string> =>
   toBase64url(await sha256(utf8(canonical({ crv, kty, x }))))
 
-/** The header of a receipt's signature. It has the public key, so that the service is not needed to check it. */
+/** The header of a receipt's signature. It contains the public key, so that checking needs no service. */
 export const signedHeader = (kid: string, { crv, kty, x }: PublicKey) =>
   toBase64url(utf8(canonical({ alg: "EdDSA", jwk: { crv, kty, x }, kid, typ: "sluice-receipt+jws" })))
 
-/** A statement whose signature holds. */
+/** A statement with a valid signature. */
 export interface Signed {
   body: ReceiptBody | HeadBody
   kid: string
 }
 
-/** Checks a receipt's signature and that its key is the one that it names; throws where it does not hold. */
+/** Checks a receipt's signature, and that its key is the one that it names; throws if either is wrong. */
 export async function readSigned(jws: string): Promise<Signed> {
   const [header, payload, signature, ...more] = jws.split(".")
   if (header === undefined || payload === undefined || signature === undefined || more.length > 0)
@@ -207,14 +207,14 @@ export async function readSigned(jws: string): Promise<Signed> {
   return { body, kid }
 }
 
-/** A receipt whose signature holds; throws where it does not hold, or where it is another statement. */
+/** Reads a receipt and checks its signature; throws if that is invalid, or if the statement is of another kind. */
 export async function readReceipt(jws: string): Promise<{ body: ReceiptBody; kid: string }> {
   const { body, kid } = await readSigned(jws)
   if (body.type === "head") throw new Error("it is the end of a file, and no receipt")
   return { body, kid }
 }
 
-/** A sealed receipt as it lies in its batch: filled with newlines, so that the next one begins at a leaf of the tree. */
+/** A sealed receipt, padded with newlines as in its batch, so that the next one starts at a leaf of the tree. */
 export const padded = (jwe: string): Bytes => {
   const bytes = utf8(jwe)
   const all = new Uint8Array(Math.ceil(bytes.length / CHUNK) * CHUNK).fill(10)

@@ -1,6 +1,6 @@
 /**
- * Keccak-256 as Ethereum and 0G use it (the padding of before SHA-3). Written here so that whoever verifies a receipt
- * trusts no other package. A lane of 64 bits is two words: BigInt took forty times as long.
+ * Keccak-256 as Ethereum and 0G use it (the padding from before SHA-3). It is implemented here, so that verifying a
+ * receipt requires trust in no other package. A lane of 64 bits is two words, because BigInt took forty times as long.
  */
 import type { Bytes } from "./bytes.ts"
 
@@ -65,7 +65,7 @@ function move(s: Int32Array): void {
     const [a, b] = by < 32 ? [low, high] : [high, low]
     const n = by % 32
     ;[low, high] = [at(s, to), at(s, to + 1)]
-    // A shift by 32 would shift by nothing.
+    // JavaScript would treat a shift by 32 as a shift by 0.
     s[to] = n === 0 ? a : (a << n) | (b >>> (32 - n))
     s[to + 1] = n === 0 ? b : (b << n) | (a >>> (32 - n))
   }

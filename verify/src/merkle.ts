@@ -1,7 +1,7 @@
 /**
- * The Merkle tree of a file as 0G computes it: leaves are the Keccak-256 of 256 bytes each, a node is that of its two
- * halves, and the last node of an odd level moves up as it is. 0G builds the trees of segments of 1,024 leaves first;
- * that is the same tree, because 1,024 is a power of two.
+ * The Merkle tree of a file as 0G computes it. Leaves are the Keccak-256 of 256 bytes each, and a node is the
+ * Keccak-256 of its two halves. The last node of an odd level moves up unchanged. 0G builds the trees of segments of
+ * 1,024 leaves first. That gives the same tree, because 1,024 is a power of two.
  */
 import { concat, fromHex, toHex } from "./bytes.ts"
 import { keccak256 } from "./keccak.ts"
@@ -15,7 +15,7 @@ export type Hasher = (bytes: Uint8Array) => Uint8Array
 /** The levels of a tree, the leaves first. */
 export type Tree = readonly (readonly Uint8Array[])[]
 
-/** How many leaves a file of so many chunks has: 0G pads it with zeros to a multiple of a sixteenth of the next power of two. */
+/** How many leaves a file of this many chunks has: padded to a multiple of 1/16 of the next power of two. */
 export function leavesOf(chunks: number): number {
   const power = 2 ** Math.ceil(Math.log2(chunks))
   const unit = Math.max(1, power / 16)
@@ -54,8 +54,8 @@ interface Range {
 }
 
 /**
- * The hashes that prove a part of a file, in the order in which {@link rootOfPart} needs them: of the largest subtrees
- * that have none of its leaves. `offset` is a multiple of {@link CHUNK}.
+ * The hashes that prove a part of a file, in the order in which {@link rootOfPart} needs them. They are the hashes of
+ * the largest subtrees that contain none of its leaves. `offset` is a multiple of {@link CHUNK}.
  */
 export function pathOf(tree: Tree, offset: number, length: number): string[] {
   const path: string[] = []
@@ -72,8 +72,8 @@ export function pathOf(tree: Tree, offset: number, length: number): string[] {
 }
 
 /**
- * The root that follows from a part of a file of `size` bytes and its path; throws where the path has another number of
- * hashes than such a part has, or the part is not in such a file.
+ * The root that follows from a part of a file of `size` bytes and its path. Throws if the path has the wrong number of
+ * hashes for such a part, or the part is outside such a file.
  */
 export function rootOfPart(part: Uint8Array, offset: number, size: number, path: readonly string[]): string {
   const isThere = Number.isSafeInteger(offset) && Number.isSafeInteger(size) && offset >= 0 && offset % CHUNK === 0
@@ -121,7 +121,7 @@ function walk(range: Range, part: Range, visit: Visitor): void {
     visit.leaf(from)
     return
   }
-  // The largest power of two below the number of leaves: an odd last node moves up, so the left half is always whole.
+  // The largest power of two below the number of leaves: an odd last node moves up, so the left half is complete.
   const middle = from + 2 ** (Math.ceil(Math.log2(to - from)) - 1)
   walk({ from, to: middle }, part, visit)
   walk({ from: middle, to }, part, visit)

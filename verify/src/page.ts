@@ -1,4 +1,4 @@
-/** The script of the page `/verify`, which does what the command line does. */
+/** The script of the page `/verify`, which does the same as the command line. */
 import { describe } from "./describe.ts"
 import { type Holding, readHolding, readLinked, verifyHolding } from "./file.ts"
 import { openNode } from "./rpc.ts"
@@ -6,7 +6,7 @@ import { questions } from "./verify.ts"
 
 const byId = <T extends HTMLElement>(id: string): T => document.getElementById(id) as T
 
-/** The link's receipt. Its key leaves the address bar at once, so that neither the history nor a screenshot has it. */
+/** The link's receipt. Its key leaves the address bar, so that neither the history nor a screenshot shows it. */
 const linked = new URLSearchParams(location.hash.slice(1))
 if (linked.has("k")) {
   history.replaceState(null, "", location.pathname + location.search)

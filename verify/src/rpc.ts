@@ -1,4 +1,4 @@
-/** A node of the chain, asked by JSON-RPC over HTTP. What was asked once is not asked again. */
+/** A node of the chain, asked by JSON-RPC over HTTP. Each question is asked only once. */
 
 /** A log as nodes return it. */
 interface Log {
@@ -22,7 +22,7 @@ interface Block {
   timestamp: string
 }
 
-/** What of a chain is asked. Throws where the node does not answer. */
+/** The questions to a chain. Each throws if the node does not answer. */
 export interface Node {
   chainId(): Promise<number>
   receipt(txHash: string): Promise<TransactionReceipt | null>
@@ -31,9 +31,9 @@ export interface Node {
   logs(address: string, topics: readonly (string | null)[], from: number, to: number): Promise<Log[]>
 }
 
-/** Blocks of one query where a node refuses more: most public ones allow so many. */
+/** Blocks in one query if a node refuses more: most public nodes allow this many. */
 const WINDOW = 10_000
-/** A search through a chain ends after so many queries. */
+/** A search through a chain ends after this many queries. */
 const WINDOWS = 3_000
 
 const hexOf = (n: number): string => `0x${n.toString(16)}`

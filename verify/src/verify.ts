@@ -1,7 +1,7 @@
 /**
- * Verifies receipts, and trusts neither the service nor whoever made the file: from the transfer on the chain it follows
- * the address that was paid to its factory, from there to the key that the factory's operator registered, and asks
- * whether that key signed exactly this.
+ * Verifies receipts without trusting the service or the file's maker. It follows the paid address from the transfer on
+ * the chain to its factory, and from there to the key that the factory's operator registered. Then it checks that this
+ * key signed exactly this receipt.
  */
 import { fromBase64url, toHex } from "./bytes.ts"
 import { asTopic, depositAddress, RECEIPT_ANCHOR, saltOf, topics } from "./chain.ts"
@@ -20,7 +20,7 @@ import {
 import { rootOfPart } from "./merkle.ts"
 import { type Node, numberOf } from "./rpc.ts"
 
-/** The result of one question; `isSo` is undefined where it was not checked. */
+/** The result of one question; `isSo` is undefined if it was not checked. */
 export interface Line {
   n: number
   isSo: boolean | undefined
@@ -38,27 +38,27 @@ export const questions = [
   "It follows the merchant's receipt before it",
 ] as const
 
-/** How nodes are found, and what else the caller trusts. */
+/** The nodes to ask, and what else the caller trusts. */
 export interface Asking {
-  /** By the number of the chain; undefined where nobody is asked. */
+  /** By chain id; a chain without a node is not asked. */
   nodes: ReadonlyMap<number, Node>
-  /** A factory that the caller knows to be the merchant's service's, for receipts that name none. */
+  /** A factory that the caller knows to belong to the merchant's service, for receipts that name none. */
   factory?: string | undefined
 }
 
-/** A receipt with what is known about it. */
+/** A receipt with the findings about it. */
 export interface Verified {
   body: ReceiptBody | undefined
   /** The key that signed it. */
   kid?: string
-  /** The hash of its signed form, which the next one names. */
+  /** The hash of its signed form, which the next receipt names. */
   hash: string | undefined
   lines: Line[]
 }
 
 /** The clocks of a chain and a service may differ by this, in seconds. */
 const CLOCKS_S = 60
-/** Where a receipt names so many transfers it may be a part of them. */
+/** A receipt that names this many transfers may list only a part of them. */
 const MOST_TRANSFERS = 64
 
 type Answer = Pick<Line, "isSo" | "words">
@@ -66,7 +66,7 @@ const yes = (words: string): Answer => ({ isSo: true, words })
 const no = (words: string): Answer => ({ isSo: false, words })
 const unchecked = (words: string): Answer => ({ isSo: undefined, words: `not checked: ${words}` })
 
-/** Asks one question; what it throws is its answer. */
+/** Asks one question. An error that it throws is its answer. */
 async function ask(question: () => Promise<Answer>): Promise<Answer> {
   try {
     return await question()
@@ -75,14 +75,14 @@ async function ask(question: () => Promise<Answer>): Promise<Answer> {
   }
 }
 
-/** What a receipt is followed through. */
+/** The data through which a receipt is followed. */
 interface Followed {
   saved: SavedReceipt
   jws: string
   body: ReceiptBody
   kid: string
   node: Node | undefined
-  /** The factories of the addresses that were paid, or the one that the caller knows. */
+  /** The factories of the paid addresses, or the one that the caller knows. */
   factories: string[]
 }
 
@@ -138,7 +138,7 @@ async function ownFacts(facts: readonly Fact[], body: ReceiptBody | undefined): 
 
 const NO_NODE = "name a node of the chain"
 
-/** The blocks with an event about one thing: at the block that the file names, or anywhere from a block on. */
+/** The blocks with an event about one thing: at the block that the file names, or anywhere from a given block on. */
 async function blocksOf(
   node: Node,
   event: readonly [topic: string, factory: string, about: string],
@@ -208,7 +208,7 @@ async function isMoved({ body, node }: Followed): Promise<Answer> {
   return yes(`${body.transfers.length === 1 ? "it is" : `all ${body.transfers.length} are`} there and final`)
 }
 
-/** Why a transfer is not on the chain as the receipt says it is. */
+/** Why a transfer is not on the chain as the receipt describes it. */
 async function faultOf(node: Node, { token }: ReceiptBody, moved: Moved): Promise<string | undefined> {
   const receipt = await node.receipt(moved.txHash)
   if (receipt?.status !== "0x1") return `the transaction ${moved.txHash} is not there`
