@@ -1,7 +1,7 @@
-/** The one error of this package. */
+/** The only error class of this package. */
 import type { ErrorCode } from "./resources.ts"
 
-/** What this package itself finds wrong: nothing could be asked, or the answer can't be read. */
+/** Errors that this package itself detects: the service could not be reached, or its answer can't be read. */
 export type ClientErrorCode = "CONNECTION_FAILED" | "TIMEOUT" | "UNREADABLE_ANSWER"
 
 /** One fault of a request: the path of the field, and what is wrong with it. */
@@ -23,12 +23,12 @@ interface Facts {
   body?: Record<string, unknown> | undefined
 }
 
-/** Statuses that may end differently when the same request is sent again. */
+/** Statuses that may change if the same request is sent again. */
 const isPassing = (status: number): boolean => [408, 425, 429].includes(status) || (status >= 500 && status !== 501)
 
 /**
  * Why a call failed. `code` is stable and says what to do; `message` is for people and may change. `idempotencyKey` is
- * the key that was sent: send it again, and a request that did take effect is answered as the first time.
+ * the key that was sent. Send it again: if the request did take effect, you get its first answer.
  *
  * @example catch (error) { if (error instanceof SluiceError && error.code === "NOT_FOUND") … }
  */
@@ -37,10 +37,10 @@ export class SluiceError extends Error {
   readonly code: ErrorCode | ClientErrorCode
   /** The HTTP status; undefined if no answer came. */
   readonly status: number | undefined
-  /** Name it when you ask the operator: it is in the service's log. */
+  /** Give it to the operator when you ask for help: it is in the service's log. */
   readonly requestId: string | undefined
   readonly details: ErrorDetail[]
-  /** Seconds to wait, if the service said so. */
+  /** Seconds to wait, if the service gave them. */
   readonly retryAfter: number | undefined
   /** Whether the same request may succeed later. */
   readonly retryable: boolean

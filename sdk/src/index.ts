@@ -1,4 +1,4 @@
-/** `@sluice/sdk`: a client of a Sluice service, and what a server needs to check its events and to count its money. */
+/** `@sluice/sdk`: a client of a Sluice service, and what a server needs to check events and count money. */
 export type * from "../../tools/openapi/api.d.ts"
 export { type ClientErrorCode, type ErrorDetail, SluiceError } from "./errors.ts"
 export * as money from "./money.ts"

@@ -3,8 +3,8 @@
 const DECIMALS = 6
 
 /**
- * The base units of an amount: `toUnits("19.90")` is `19900000n`. A number is taken if its text is exact. Throws a RangeError
- * for more decimals than the token has, for a number with more than 15 digits, and for text that is no amount.
+ * The base units of an amount: `toUnits("19.90")` is `19900000n`. A number is accepted if its text is exact. Throws a
+ * RangeError for too many decimals, for a number with over 15 digits, and for text that is not an amount.
  */
 export function toUnits(amount: string | number, decimals = DECIMALS): bigint {
   const text = typeof amount === "number" ? textOf(amount) : amount

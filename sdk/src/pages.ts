@@ -1,27 +1,27 @@
-/** Lists, read page by page. */
+/** Reads lists page by page. */
 
-/** Where a page begins, and how many rows it has. */
+/** The start of a page, and its number of rows. */
 export interface PageQuery {
-  /** The `next` of the page before. */
+  /** The `next` of the previous page. */
   after?: string
   /** Rows, at most 100. */
   limit?: number
 }
 
 /**
- * A list: iterate over its rows, or read one page at a time. Nothing is asked before that. While a rate limit refuses, the
- * iteration waits.
+ * A list: iterate over its rows, or read one page at a time. It sends no request before that. While a rate limit
+ * refuses, the iteration waits.
  *
  * @example for await (const payment of sluice.transactions.list({ status: "granted" })) console.log(payment.id)
  */
 export interface Pages<Row, Page> extends AsyncIterable<Row> {
-  /** One page with everything that the service answers: `total`, and the `next` to go on from. */
+  /** One page with the whole answer of the service, including `total` and `next`, which starts the next page. */
   page(query?: PageQuery): Promise<Page>
   /** The rows of all pages, as one array; throws a RangeError if there are more than `max`. */
   all(max: number): Promise<Row[]>
 }
 
-/** Makes a list of a function that reads one page, and the dotted path of its rows. */
+/** Creates a list from a function that reads one page, and the dotted path of its rows. */
 export function pagesOf<Row, Page>(
   read: (query: PageQuery, isPatient: boolean) => Promise<Page>,
   rowsAt: string,
@@ -48,6 +48,6 @@ export function pagesOf<Row, Page>(
   }
 }
 
-/** What is at a dotted path of an answer. */
+/** The value at a dotted path of an answer. */
 export const at = (answer: unknown, path: string): unknown =>
   path.split(".").reduce<unknown>((part, name) => (part as Record<string, unknown> | undefined)?.[name], answer)

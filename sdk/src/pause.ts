@@ -1,4 +1,4 @@
-/** A pause that can be ended. */
+/** A pause that can be interrupted. */
 
 /** Resolves after `ms`; rejects with the signal's reason. */
 export const pause = (ms: number, signal?: AbortSignal): Promise<void> =>

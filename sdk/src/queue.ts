@@ -1,9 +1,9 @@
 /** Spreads bursts: calls of one operation wait for each other, and for the rate limit that refused one of them. */
 import { pause } from "./pause.ts"
 
-/** How a queue is made. */
+/** Options of a queue. */
 export interface QueueOptions {
-  /** Calls of one operation that are under way at once; 8 by default. */
+  /** The most concurrent calls of one operation; 8 by default. */
   atOnce?: number
   /** Milliseconds that a call may wait for rate limits; 600,000 by default. */
   maxWaitMs?: number
@@ -16,7 +16,7 @@ export interface Lane {
   run<T>(signal: AbortSignal | undefined, work: () => Promise<T>): Promise<T>
   /** Resolves when no rate limit is known to refuse the operation. */
   opened(signal: AbortSignal | undefined): Promise<void>
-  /** Lets nobody ask for so many milliseconds. */
+  /** Holds all calls back for this many milliseconds. */
   close(ms: number): void
 }
 
@@ -24,7 +24,7 @@ export interface Queue {
   laneOf(operation: string): Lane
 }
 
-/** Makes one. Calls that can't be repeated safely do not wait in it. */
+/** Creates a queue. Calls that can't be repeated safely do not wait in it. */
 export function openQueue({ atOnce = 8, maxWaitMs = 600_000 }: QueueOptions): Queue {
   const lanes = new Map<string, Lane>()
   return {

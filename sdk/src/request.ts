@@ -1,37 +1,37 @@
-/** Sends one request, and sends it again where that is safe. */
+/** Sends one request, and repeats it if that is safe. */
 import { type ClientErrorCode, type ErrorDetail, SluiceError } from "./errors.ts"
 import { pause } from "./pause.ts"
 import type { Lane, Queue } from "./queue.ts"
 import type { ErrorCode } from "./resources.ts"
 
-/** How the service is reached. */
+/** How to reach the service. */
 export interface Connection {
-  /** The address of the service, without a slash at its end. */
+  /** The address of the service, without a trailing slash. */
   baseUrl: string
-  /** The headers of the credential. */
+  /** The headers with the credential. */
   credential: Record<string, string>
   fetch: typeof fetch
   maxRetries: number
   timeoutMs: number
   /** How long one call may take with all its retries and pauses, in milliseconds. */
   totalTimeoutMs: number
-  /** Where calls wait for their turn, if the client has a queue. */
+  /** The queue in which calls wait for their turn, if the client has one. */
   queue: Queue | undefined
-  /** Called with what each answer says of its rate limit. */
+  /** Called with the rate limit that each answer reports. */
   heardLimits: (limits: RateLimit) => void
 }
 
-/** What the last answer said of the rate limit that it counted in. */
+/** The rate limit that the last answer reported. */
 export interface RateLimit {
-  /** Requests in a minute. */
+  /** Requests per minute. */
   limit: number
-  /** Requests that are left until `reset`. */
+  /** Requests left until `reset`. */
   remaining: number
-  /** Seconds until all are free again. */
+  /** Seconds until all requests are available again. */
   reset: number
 }
 
-/** What can be said of one call. */
+/** Options of one call. */
 export interface RequestOptions {
   signal?: AbortSignal
   /** Milliseconds that one attempt may take. */
@@ -47,19 +47,19 @@ export interface RequestOptions {
 /** A request as an operation makes it. */
 export interface Call {
   method: string
-  /** Its path as the document has it: calls of one operation wait for each other in the queue. */
+  /** Its path in the document: calls of one operation wait for each other in the queue. */
   operation: string
   path: string
   query?: Record<string, unknown> | undefined
   /** Its body as JSON. */
   text?: string | undefined
-  /** Whether its credential is sent. */
+  /** Whether the operation is public: then no credential is sent. */
   isPublic: boolean
-  /** Whether it answers text. */
+  /** Whether the answer is text. */
   isText: boolean
-  /** Sent again in each retry, so that the call takes effect once. */
+  /** Sent again in each retry, so that the call takes effect only once. */
   idempotencyKey?: string | undefined
-  /** Whether it waits for as long as a rate limit asks, however often. */
+  /** Whether it waits as long as a rate limit asks, however often. */
   isPatient?: boolean
 }
 
@@ -67,8 +67,8 @@ const FIRST_PAUSE_MS = 500
 const MAX_PAUSE_MS = 8_000
 
 /**
- * Sends a call and returns the body of its answer. A read, a PUT, a DELETE and a POST with an idempotency key are sent
- * again after a lost connection, a time-out, 408, 425, 429, a 5xx but 501, and a 409 that says the first is still running.
+ * Sends a call and returns the body of its answer. It repeats a read, a PUT, a DELETE and a POST with an idempotency
+ * key. Reasons are a lost connection, a timeout, 408, 425, 429, a 5xx except 501, and a 409 for a call still running.
  * Throws a {@link SluiceError}, or the signal's reason.
  */
 export async function send(connection: Connection, call: Call, options: RequestOptions = {}): Promise<unknown> {
@@ -99,7 +99,7 @@ async function sendNow(connection: Connection, call: Call, options: RequestOptio
   }
 }
 
-/** Full jitter (AWS Architecture Blog, "Exponential Backoff And Jitter"), or what the service asked for. */
+/** Full jitter (AWS Architecture Blog, "Exponential Backoff And Jitter"), or the pause that the service asked for. */
 function pauseOf({ retryAfter }: SluiceError, retries: number): number {
   const randomMs = Math.random() * Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** retries)
   return retryAfter === undefined ? randomMs : retryAfter * 1_000 + randomMs
@@ -118,7 +118,7 @@ async function attempt(connection: Connection, call: Call, options: RequestOptio
       method: call.method,
       headers: headersOf(connection, call, options),
       signal,
-      // A redirect would carry the credential elsewhere.
+      // A redirect would send the credential to another address.
       redirect: "manual",
       ...(call.text === undefined ? {} : { body: call.text }),
     })

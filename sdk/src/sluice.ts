@@ -5,13 +5,13 @@ import { type Call, type Connection, type RateLimit, type RequestOptions, send }
 import { type Resources, table } from "./resources.ts"
 import { type WaitUntil, waitUntil } from "./wait-until.ts"
 
-/** How a client is made. Without them, `SLUICE_URL` and `SLUICE_API_KEY` of the environment count. */
+/** Options of a client. Without them, it uses `SLUICE_URL` and `SLUICE_API_KEY` from the environment. */
 export interface SluiceOptions {
   /** The address of the service, such as `https://pay.example.com`. */
   baseUrl?: string
-  /** A key of `POST /api/console/api-keys`. */
+  /** A key from `POST /api/console/api-keys`. */
   apiKey?: string
-  /** The token of a person instead of a key. */
+  /** A person's token instead of a key. */
   accessToken?: string
   /** How often a request that is safe to repeat is sent again; 2 by default. */
   maxRetries?: number
@@ -20,11 +20,11 @@ export interface SluiceOptions {
   /** Milliseconds that a call may take with all its retries; 120,000 by default. */
   totalTimeoutMs?: number
   /**
-   * Lets bursts wait instead of failing: a call that a rate limit refuses is sent when the limit allows, and calls of one operation wait
-   * for each other.
+   * Lets bursts wait instead of failing. A call that a rate limit refuses is sent when the limit allows, and calls of
+   * one operation wait for each other.
    */
   queue?: boolean | QueueOptions
-  /** What sends the requests; the runtime's `fetch` by default. */
+  /** The function that sends the requests; the runtime's `fetch` by default. */
   fetch?: typeof fetch
 }
 
@@ -64,7 +64,7 @@ export class Sluice {
     this.checkouts.waitUntil = waitUntil(this)
   }
 
-  /** What the last answer said of its rate limit. */
+  /** The rate limit that the last answer reported. */
   get rateLimit(): RateLimit | undefined {
     return this.#rateLimit
   }
@@ -82,7 +82,7 @@ function connectionOf(options: SluiceOptions, heardLimits: Connection["heardLimi
   return {
     baseUrl,
     credential: apiKey ? { "x-api-key": apiKey } : { authorization: `Bearer ${options.accessToken}` },
-    // Called through the global, as some runtimes refuse it with another `this`.
+    // Called through the global, because some runtimes refuse it with another `this`.
     fetch: options.fetch ?? ((input, init) => fetch(input, init)),
     maxRetries: options.maxRetries ?? 2,
     timeoutMs: options.timeoutMs ?? 30_000,
@@ -92,7 +92,7 @@ function connectionOf(options: SluiceOptions, heardLimits: Connection["heardLimi
   }
 }
 
-/** The function of an operation, from its line in the table. */
+/** The function of an operation, created from its line in the table. */
 function operation(connection: Connection, line: string) {
   const [method = "", path = "", ...marks] = line.split(" ")
   const names = path.match(/\{\w+\}/g) ?? []

@@ -14,10 +14,10 @@ export type WaitUntil = (
 const TIMEOUT_MS = 600_000
 /** How long the service holds a request that waits. */
 const WAIT_S = 25
-/** A service without a free place answers at once. */
+/** A service without a free place answers immediately. */
 const MIN_PAUSE_MS = 2_000
 
-/** Makes {@link WaitUntil} of a client. */
+/** Creates the {@link WaitUntil} of a client. */
 export function waitUntil(client: Pick<Resources, "pay" | "checkouts">): WaitUntil {
   return async (id, { status, timeoutMs = TIMEOUT_MS, signal }) => {
     const wanted = [status].flat() as readonly string[]

@@ -7,18 +7,18 @@ export type EventName = keyof bodies
 
 type BodyOf<N extends EventName> = bodies[N]["post"]["requestBody"]["content"]["application/json"]
 
-/** One event: `type` is its name, and says what `data` is. */
+/** One event. `type` is its name, and determines the type of `data`. */
 export type EventOf<N extends EventName> = {
   [K in N]: { id: string; type: K; createdAt: string; data: BodyOf<K> extends { data: infer D } ? D : never }
 }[N]
 
 /**
- * An event that the service sends. A newer service may send names that this version does not know: they arrive like the
- * others, with `data` as it was sent, so end a `switch` with a `default` that does nothing.
+ * An event that the service sends. A newer service may send names that this version does not know. They arrive like the
+ * others, with `data` unchanged, so end a `switch` with a `default` that does nothing.
  */
 export type SluiceEvent = EventOf<EventName>
 
-/** What a request's headers may be: those of `fetch`, of Node, or a plain object. */
+/** The accepted kinds of headers: those of `fetch`, those of Node, or a plain object. */
 export type HeadersLike = Headers | Record<string, string | readonly string[] | undefined>
 
 /** Why a request is not an event of the service. */
@@ -31,10 +31,10 @@ const encoder = new TextEncoder()
 const decoder = new TextDecoder("utf-8", { fatal: true })
 
 /**
- * Checks that the service sent a request, and returns its event. `body` is what was received, byte for byte; `secrets`
- * are the endpoint's secret, and for 24 hours after a roll the one before it. Throws a {@link SignatureError} for a wrong
- * or missing signature, for one older than `toleranceSeconds` (300 by default) and for a body that is no event; a
- * TypeError for a parsed body.
+ * Checks that the service sent a request, and returns its event. `body` is the received body, byte for byte. `secrets`
+ * are the endpoint's secret and, for 24 hours after a roll, the previous one. Throws a {@link SignatureError} for a
+ * wrong or missing signature, and for a body that is not an event. It also does for a signature older than
+ * `toleranceSeconds` (300 by default). Throws a TypeError for a parsed body.
  *
  * @example const event = await webhooks.verify(await request.text(), request.headers, secret)
  */
@@ -51,7 +51,7 @@ export async function verify(
   const header = headerOf(headers, "service-signature")
   if (header === undefined) throw new SignatureError("The request has no Service-Signature.")
   const { t, signatures } = parse(header)
-  // Written so that NaN is refused too.
+  // Written this way so that NaN is refused too.
   if (!(Math.abs(now / 1_000 - t) <= toleranceSeconds))
     throw new SignatureError(
       `The signature is of ${new Date(t * 1_000).toISOString()}, too far from this machine's time.`,
@@ -64,7 +64,7 @@ export async function verify(
 }
 
 /**
- * Signs an event as the service would, for tests of your own handler: returns the body and the headers to send.
+ * Signs an event as the service would, for tests of your own handler. Returns the body and the headers to send.
  *
  * @example const { body, headers } = await webhooks.sign({ type: "ping", data: { webhookId: "wh_1" } }, secret)
  */
@@ -101,7 +101,7 @@ function headerOf(headers: HeadersLike, name: string): string | undefined {
   return typeof value === "string" || value === undefined ? value : value.join(",")
 }
 
-/** The time and the signatures of `t=1795900000,v1=<hex>,v1=<hex>`; other parts are ignored, as newer versions add some. */
+/** The time and signatures of `t=1795900000,v1=<hex>,v1=<hex>`. Unknown parts, from newer versions, are ignored. */
 function parse(header: string): { t: number; signatures: Uint8Array<ArrayBuffer>[] } {
   const parts = header.split(",").map(part => part.trim().split("=", 2))
   const times = parts.filter(([name]) => name === "t").map(([, value]) => value ?? "")

@@ -1,7 +1,7 @@
 /**
- * Pays checkouts, payment links, paywalls and every other URL that answers 402, with any account of viem or any wallet (EIP-1193), by a
- * signature. What is bought has one nonce until it was delivered, and the token carries a nonce out once: a payment whose answer was lost
- * is found, and never made twice.
+ * Pays checkouts, payment links, paywalls and every other URL that answers 402, by a signature from any viem account or
+ * wallet (EIP-1193). A purchase keeps one nonce until it is delivered, and the token executes a nonce only once. So a
+ * payment whose answer was lost is found, and never made twice.
  */
 
 import { decode, encode, type Terms } from "../middleware/wire.ts"
@@ -9,38 +9,38 @@ import { toUnits } from "../money.ts"
 import { placeOf } from "./place.ts"
 import { type Authorization, type Payer, signerOf, type Wallet } from "./sign.ts"
 
-/** Keeps what is under way, by name, as text. One in a file or a database lets a program that died go on. */
+/** Stores unfinished purchases, by name, as text. A file or a database lets a program continue after it died. */
 export interface BuyerStore {
   get(name: string): Promise<string | undefined> | string | undefined
   set(name: string, value: string): Promise<unknown> | unknown
   delete(name: string): Promise<unknown> | unknown
 }
 
-/** A token that may be spent, with how many decimals it has. */
+/** A token that may be spent, and its number of decimals. */
 export interface SpendableToken {
-  /** By CAIP-2, such as `eip155:8453`. */
+  /** CAIP-2, such as `eip155:8453`. */
   network: string
   address: string
   decimals: number
 }
 
 export interface BuyerOptions {
-  /** An account of viem, or a wallet that answers `eth_signTypedData_v4` (EIP-1193) with the address that pays. */
+  /** A viem account, or a wallet that answers `eth_signTypedData_v4` (EIP-1193) with the address that pays. */
   wallet: Wallet
-  /** The most that one thing may cost, in whole tokens: "1.00". */
+  /** The most that one purchase may cost, in whole tokens: "1.00". */
   maxPerPayment: string
-  /** The most that is signed for in a day (UTC), in whole tokens. A cap that one program keeps binds that program alone. */
+  /** The most to sign for in a day (UTC), in whole tokens. A program that keeps its own cap binds only itself. */
   maxPerDay?: string
   /** USDC of Base and Base Sepolia by default. */
   tokens?: readonly SpendableToken[]
   /** This process's memory by default. */
   store?: BuyerStore
   fetch?: typeof fetch
-  /** Milliseconds to wait for a payment to be carried out; 120,000 by default. */
+  /** Milliseconds to wait for a payment to complete; 120,000 by default. */
   timeoutMs?: number
 }
 
-/** Why nothing was bought. With `PENDING` and `ALREADY_PAID` buy the same again: it is never paid twice. */
+/** Why nothing was bought. After `PENDING` and `ALREADY_PAID`, buy the same thing again: it is never paid twice. */
 export class BuyerError extends Error {
   override readonly name = "BuyerError"
   readonly code: "OVER_CAP" | "UNKNOWN_TOKEN" | "REFUSED" | "PENDING" | "ALREADY_PAID" | "NOT_PAYABLE"
@@ -58,15 +58,15 @@ const usdc: readonly SpendableToken[] = [
 const TIMEOUT_MS = 120_000
 const PAUSE_MS = 1_000
 const RETRY_TOKEN = "sluice-retry-token"
-/** Answers that say that the money of this nonce was moved already. */
+/** Answers that mean that the money of this nonce has already moved. */
 const USED = /nonce_already_used|duplicate_settlement|settlement_pending/
 
-/** What is kept of one thing that is being bought. */
+/** The stored state of one purchase. */
 interface Kept {
   nonce: `0x${string}`
-  /** Named so to the seller, who gives its answer again to whoever knows it. Not the nonce, which everyone reads on chain. */
+  /** Sent to the seller, who repeats its answer to it. It is not the nonce, which everyone can read on chain. */
   id?: string
-  /** The header of the last payment that was signed. */
+  /** The header of the last signed payment. */
   header?: string
   token?: string
 }
@@ -79,8 +79,8 @@ interface Buyer {
 }
 
 /**
- * Makes a buyer. `fetch` is like the runtime's and pays what answers 402; `pay` takes the address of a checkout, payment link or paywall
- * (the page's, or the API's). Both throw a {@link BuyerError}.
+ * Makes a buyer. `fetch` works like the runtime's, and pays a URL that answers 402. `pay` takes the address of a
+ * checkout, payment link or paywall (the page's, or the API's). Both throw a {@link BuyerError}.
  *
  * @example const buyer = openBuyer({ wallet: privateKeyToAccount(key), maxPerPayment: "1.00" })
  */
@@ -113,9 +113,9 @@ export function openBuyer(options: BuyerOptions) {
   }
 }
 
-/** Asks, pays what is asked for, and asks again until it was delivered or the time is over. */
+/** Asks, pays the requested amount, and asks again until the purchase is delivered or time is up. */
 async function buy(buyer: Buyer, name: string, url: string, init: RequestInit, isService = false): Promise<Response> {
-  // A shop's own failure is the caller's to judge; the service itself is asked again.
+  // The caller decides about a shop's own failure; the service itself is asked again.
   const again = isService ? [202, 409, 429, 500, 502, 503, 504] : [202, 409, 429, 503]
   const endsAt = Date.now() + (buyer.options.timeoutMs ?? TIMEOUT_MS)
   let kept = await read(buyer, name)
@@ -127,7 +127,7 @@ async function buy(buyer: Buyer, name: string, url: string, init: RequestInit, i
       if (kept?.header && signed++ > 0) throw await refused(answer)
       kept = await sign(buyer, name, answer, kept)
     } else if (answer && status !== undefined && !(kept && again.includes(status))) {
-      // The seller's own failure is no delivery: its token, if it gave one, repeats the call.
+      // The seller's own failure is not a delivery. Its token, if it gave one, repeats the call.
       const token = answer.headers.get(RETRY_TOKEN)
       if (!kept || answer.ok) await buyer.store.delete(name)
       else if (token) await keep(buyer, name, { ...kept, token })
@@ -141,7 +141,7 @@ async function buy(buyer: Buyer, name: string, url: string, init: RequestInit, i
   }
 }
 
-/** Undefined if no whole answer came. */
+/** Undefined if no complete answer came. */
 async function ask(
   buyer: Buyer,
   url: string,
@@ -153,7 +153,7 @@ async function ask(
   else if (kept?.header) headers.set("payment-signature", kept.header)
   try {
     const response = await buyer.fetch(url, { ...init, headers })
-    // Read whole here: an answer that breaks off is asked for again.
+    // Read completely here, so that an answer that breaks off is requested again.
     const { status, statusText } = response
     const body = await response.arrayBuffer()
     return new Response(status === 204 || status === 304 ? null : body, {
@@ -174,7 +174,7 @@ async function isUsed(answer: Response): Promise<boolean> {
   return USED.test(`${required?.error}`) || USED.test(await answer.clone().text())
 }
 
-/** Signs what a 402 asks for, with the nonce that this thing has, and keeps it before it is sent. */
+/** Signs the payment that a 402 asks for, with this purchase's nonce, and stores it before it is sent. */
 async function sign(buyer: Buyer, name: string, answer: Response, kept: Kept | undefined): Promise<Kept> {
   const required = decode(answer.headers.get("payment-required") ?? "") as
     | { accepts?: Terms[]; resource?: unknown; extensions?: Record<string, unknown> }
@@ -252,7 +252,7 @@ async function status(buyer: Buyer, origin: string, id: string, mayWait: boolean
   return response?.ok ? ((await response.json()) as PayStatus) : undefined
 }
 
-/** Signs for what is missing, and sends it; answers whether it was sent. */
+/** Signs for the missing amount, and sends it; returns whether it was sent. */
 async function authorize(
   buyer: Buyer,
   { origin, id, name }: { origin: string; id: string; name: string },
@@ -295,7 +295,7 @@ async function authorize(
   throw new BuyerError("REFUSED", `${error}: ${message}`)
 }
 
-/** The EIP-712 domain of the token that the service settles on a network; undefined if it does not answer. */
+/** The EIP-712 domain of the token that the service settles on a network; undefined if the service does not answer. */
 async function domainOf(buyer: Buyer, origin: string, network: string) {
   const response = await buyer.fetch(`${origin}/x402/supported`).catch(() => undefined)
   if (!response?.ok) return undefined
@@ -311,7 +311,7 @@ const tokenOf = ({ options }: Buyer, network: string, address: string): Spendabl
     token => token.network === network && token.address.toLowerCase() === `${address}`.toLowerCase(),
   )
 
-/** Throws `OVER_CAP`; what is new counts against the cap of the day. */
+/** Throws `OVER_CAP`. A new purchase counts against the daily cap. */
 async function assertWithin(
   buyer: Buyer,
   { network, asset, amount }: Pick<Terms, "network" | "asset" | "amount">,
@@ -342,7 +342,7 @@ async function keep({ store }: Buyer, name: string, kept: Kept): Promise<Kept> {
 const newNonce = (): `0x${string}` =>
   `0x${Array.from(crypto.getRandomValues(new Uint8Array(32)), byte => byte.toString(16).padStart(2, "0")).join("")}`
 
-/** What makes two requests the same thing: method, address and body. */
+/** The name of a purchase: method, address and body. */
 async function nameOf(url: string, { method = "GET", body }: RequestInit): Promise<string> {
   if (body !== undefined && body !== null && typeof body !== "string")
     throw new TypeError("The body of a paid request must be text: it may have to be sent again.")
@@ -369,7 +369,7 @@ function memory(): BuyerStore {
   return { get: name => all.get(name), set: (name, value) => all.set(name, value), delete: name => all.delete(name) }
 }
 
-/** Runs what has one name one after another. */
+/** Runs tasks with the same name one after another. */
 function lanes() {
   const last = new Map<string, Promise<unknown>>()
   return async <T>(name: string, work: () => Promise<T>): Promise<T> => {

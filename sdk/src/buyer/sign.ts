@@ -1,7 +1,7 @@
-/** Signs transfers (EIP-3009) with an account of viem or a wallet (EIP-1193). */
+/** Signs transfers (EIP-3009) with a viem account or a wallet (EIP-1193). */
 import type { LocalAccount } from "viem"
 
-/** A wallet of a browser, or another that speaks EIP-1193, and the address that pays. */
+/** A browser's wallet, or any other EIP-1193 provider, and the address that pays. */
 interface ProviderWallet {
   provider: { request(args: { method: string; params?: unknown }): Promise<unknown> }
   address: `0x${string}`
@@ -49,7 +49,7 @@ export const domainFields = [
   ["verifyingContract", "address"],
 ].map(([name = "", type = ""]) => ({ name, type }))
 
-/** Makes a signer of either kind of wallet. */
+/** Creates a signer from either kind of wallet. */
 export function signerOf(wallet: Wallet): Payer {
   const primaryType = "TransferWithAuthorization"
   if (!("provider" in wallet))

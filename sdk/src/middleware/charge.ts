@@ -17,39 +17,39 @@ import { checkedOnce, openService, type Service, type ServiceOptions } from "./s
 import { bodyOf, type Settled, type Settling, settle } from "./settle.ts"
 import { parsePayment, paymentRequired, readPayment, responseHeader, type Sold, type Terms, termsFor } from "./wire.ts"
 
-/** A decimal number of whole tokens, such as "0.05"; nothing or "0" is free. */
+/** A decimal number of whole tokens, such as "0.05"; nothing or "0" means free. */
 export type Price = string | null | undefined
 
-/** How a handler and its payment belong together. */
+/** How a handler and its payment depend on each other. */
 export interface SettleOptions extends ServiceOptions {
   /**
-   * `after`, the default: the payment is verified, the handler runs, its answer is held back, and the payment is settled if the answer is
-   * good (2xx). Only then is it sent. `before`: the payment is settled first, so that the handler may stream; if it fails, its answer has
-   * a `Sluice-Retry-Token`, with which the same call costs nothing.
+   * `after`, the default: the payment is verified, the handler runs, and its answer is held back. If the answer is good
+   * (2xx), the payment is settled, and only then is the answer sent. `before`: the payment is settled first, so that
+   * the handler may stream. If it fails, its answer has a `Sluice-Retry-Token`, with which the same call costs nothing.
    */
   settle?: "after" | "before"
-  /** Remembers which retry tokens were used. The default is this process's memory; several processes need one that they share. */
+  /** Remembers which retry tokens were used. The default is this process's memory; several processes must share one. */
   store?: Store
-  /** Signs retry tokens; derived from the key of the service by default. */
+  /** Signs retry tokens; derived from the service's API key by default. */
   secret?: string
 }
 
 export interface ChargeOptions<Native = unknown> extends SettleOptions {
-  /** The price of a call, or a function of the request; it must answer the same for the same request. */
+  /** The price of a call, or a function of the request, which must return the same price for the same request. */
   price: string | ((request: Native) => Price | Promise<Price>)
   /** The seller's own address. */
   payTo: string
-  /** By CAIP-2, such as `eip155:8453`; the first network of the service by default. */
+  /** CAIP-2, such as `eip155:8453`; the first network of the service by default. */
   network?: string
-  /** What clients show to whoever pays. */
+  /** The text that clients show to the payer. */
   description?: string
   mimeType?: string
 }
 
-/** What `charge` needs of its caller, who may price by more than the native request and judge more than a status. */
+/** What `charge` needs from its caller, which may price or judge by more than the request and the status. */
 export interface ChargeRules {
   price(asked: Asked): Promise<Price>
-  /** Whether the handler gave what was asked for. */
+  /** Whether the handler delivered what was requested. */
   isServed(handled: Handled): boolean
 }
 
@@ -67,16 +67,16 @@ interface Seller {
   asset: { network: string; asset: string; decimals: number; name: string; version: string } | undefined
 }
 
-/** One call that is paid for. */
+/** One paid call. */
 interface Paying extends Settling {
   sold: Sold
   terms2: Terms
   url: string
-  /** By which its answer is given again; undefined for a payment without an id of the payer's own. */
+  /** The name by which its answer is repeated; undefined for a payment without a payer's id. */
   name: string | undefined
 }
 
-/** Opens the gate of a route. Throws a TypeError for an address or a price that is none. */
+/** Opens the gate of a route. Throws a TypeError for an invalid address or price. */
 export function chargeGate(options: ChargeOptions<never>, rules: ChargeRules): Gate {
   if (!/^0x[0-9a-fA-F]{40}$/.test(options.payTo)) throw new TypeError("payTo must be an address: 0x and 40 digits.")
   if (typeof options.price === "string") toUnits(options.price, 18)
@@ -95,8 +95,8 @@ export function chargeGate(options: ChargeOptions<never>, rules: ChargeRules): G
 }
 
 /**
- * Finds what the facilitator settles, and that it takes our key. A redirect is followed to say where it leads; then nothing is sold, as a
- * page that answers 200 to everything would else pass for a facilitator.
+ * Finds what the facilitator settles, and checks that it accepts our key. It follows a redirect only to report where it
+ * leads, and then sells nothing. Otherwise a page that answers 200 to everything would pass for a facilitator.
  */
 async function check(seller: Seller): Promise<void> {
   const { service, options } = seller
@@ -177,7 +177,7 @@ async function admit(seller: Seller, ready: () => Promise<void>, asked: Asked): 
   return seller.options.settle === "before" ? await settleFirst(seller, paying) : await settleAfter(seller, paying)
 }
 
-/** Verifies, lets the handler run, and settles when it has given what was asked for. */
+/** Verifies, lets the handler run, and settles once it has delivered. */
 async function settleAfter(seller: Seller, paying: Paying): Promise<Answer | Admitted> {
   const heard = await seller.service.call("/x402/verify", { method: "POST", body: bodyOf(paying), retries: 2 })
   if (heard?.status !== 200 || typeof heard.body?.isValid !== "boolean")
@@ -208,7 +208,7 @@ async function conclude(seller: Seller, paying: Paying): Promise<Answer | Record
     : await refusalOf(seller, paying, settled)
 }
 
-/** What a payment was answered: the handler's answer, or a token for it. Nothing is kept of a payment that was not made. */
+/** The answer to keep: the handler's, or a token for it. Nothing is kept if there was no payment. */
 const toKeep =
   ({ status, headers, body }: Handled) =>
   (result: Answer | Record<string, string>): Answer | undefined => {
@@ -216,7 +216,7 @@ const toKeep =
     return body && { status, headers: { ...headers, ...result }, body }
   }
 
-/** Settles, and lets the handler run: if it fails, the payer may call again. */
+/** Settles, and lets the handler run. If the handler fails, the payer may call again. */
 async function settleFirst(seller: Seller, paying: Paying): Promise<Answer | Admitted> {
   const { store } = seller
   if (!(await store.take(nameOf(paying), TOKEN_MS)))
@@ -229,7 +229,8 @@ async function settleFirst(seller: Seller, paying: Paying): Promise<Answer | Adm
   const token = { [RETRY_TOKEN]: await tokenOf(seller, paying) }
   const result = responseHeader(paying.payment.version, settled.answer)
   const isHeld = seller.options.settle !== "before"
-  // A stream that breaks off later can't be given a token then. One that is given before needs a store that outlives this process.
+  // A stream that breaks off later can't be given a token then. To give one in advance, the store must outlive this
+  // process.
   const isEarly = seller.options.store !== undefined
   return {
     isHeld,
@@ -248,7 +249,7 @@ async function settleFirst(seller: Seller, paying: Paying): Promise<Answer | Adm
 
 const nameOf = ({ key }: Paying) => `sluice:${key}`
 
-/** A call with a retry token: settled by the key of its first request, which no other request's answer fits. */
+/** A call with a retry token, settled by the key of its first request, which no other answer matches. */
 async function redeem(
   seller: Seller,
   retry: Retry | undefined,
@@ -264,7 +265,7 @@ async function redeem(
     })
   const terms = termsFor(payment.version, now.terms2, now.sold) ?? now.terms2
   const earlier = await seller.answers.find(retry.key)
-  // The answer to a token is another than that token.
+  // The answer to a token differs from the token itself.
   if (earlier && earlier.status !== 202) return earlier
   return await settleFirst(seller, { ...now, payment, terms, key: retry.key, name: retry.key })
 }
@@ -279,7 +280,7 @@ async function refusalOf(
 ): Promise<Answer> {
   if (settled.state === "refused") return ask(paying.terms2, paying.sold, settled.reason, settled.message)
   const token = { [RETRY_TOKEN]: await tokenOf(seller, paying) }
-  // With the token too: of several tries to settle, one that was lost may still arrive.
+  // The answer has the token too: one of several settlement attempts may have been lost, and still arrive.
   return settled.state === "unavailable" ? unavailable(settled.message, token) : pendingWith(token)
 }
 

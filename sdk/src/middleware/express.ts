@@ -9,14 +9,14 @@ export { payerOf } from "./gate.ts"
 export type { PaywallOptions } from "./paywall.ts"
 export { memoryStore, type Store } from "./retry-token.ts"
 
-/** What is read of Express's request. */
+/** The parts of Express's request that are used. */
 export interface ExpressRequest extends IncomingMessage {
   originalUrl: string
   protocol: string
   body?: unknown
 }
 
-/** A middleware of Express. `ready` rejects with what is wrong with the service; until it resolves, every priced call is refused. */
+/** A middleware of Express. `ready` rejects with the service's fault; until it resolves, priced calls are refused. */
 export interface Middleware {
   (request: never, response: ServerResponse, next: (error?: unknown) => void): void
   ready(): Promise<void>
@@ -31,7 +31,7 @@ const adapt = (gate: Gate): Middleware => {
 }
 
 /**
- * `charge({ price, payTo })` sells a route, and `charge.mcp(prices, { payTo })` the tools of an MCP server (after `express.json()`).
- * `paywall({ id })` lets pass whoever holds an access token of a paywall, or pays for it.
+ * `charge({ price, payTo })` sells a route, and `charge.mcp(prices, { payTo })` the tools of an MCP server (after
+ * `express.json()`). `paywall({ id })` admits requests with an access token of a paywall, or with a payment for it.
  */
 export const { charge, paywall } = sellers<ExpressRequest, Middleware>(adapt)

@@ -9,7 +9,7 @@ export { payerOf } from "./gate.ts"
 export type { PaywallOptions } from "./paywall.ts"
 export { memoryStore, type Store } from "./retry-token.ts"
 
-/** What is read of Fastify's request. */
+/** The parts of Fastify's request that are used. */
 export interface FastifyRequest {
   raw: IncomingMessage
   protocol: string
@@ -19,7 +19,7 @@ export interface FastifyRequest {
   body?: unknown
 }
 
-/** A `preHandler` of Fastify. `ready` rejects with what is wrong with the service; until it resolves, every priced call is refused. */
+/** A `preHandler` of Fastify. `ready` rejects with the service's fault; until it resolves, priced calls are refused. */
 export interface Hook {
   // biome-ignore lint/suspicious/noExplicitAny: Fastify's types have nine parameters, which differ from app to app.
   (request: any, reply: { raw: ServerResponse; hijack(): unknown }, done: (error?: Error) => void): void
@@ -43,7 +43,7 @@ const adapt = (gate: Gate): Hook => {
 }
 
 /**
- * `charge({ price, payTo })` sells a route, and `charge.mcp(prices, { payTo })` the tools of an MCP server. `paywall({ id })` lets pass
- * whoever holds an access token of a paywall, or pays for it.
+ * `charge({ price, payTo })` sells a route, and `charge.mcp(prices, { payTo })` the tools of an MCP server. `paywall({
+ * id })` admits requests with an access token of a paywall, or with a payment for it.
  */
 export const { charge, paywall } = sellers<FastifyRequest, Hook>(adapt)

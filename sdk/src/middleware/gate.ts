@@ -1,69 +1,69 @@
 /**
- * What the middleware of every framework does with a request, in terms of none: `admit` either answers it or lets the handler run, and
- * `finish` says what becomes of the handler's answer, which is held back until then.
+ * The part of the middleware that every framework shares. `admit` either answers a request or lets the handler run. The
+ * handler's answer is held back until `finish` decides about it.
  */
 
-/** A request, as each adapter shows it. */
+/** A request, as each adapter presents it. */
 export interface Asked {
   method: string
-  /** Absolute, as the buyer wrote it. */
+  /** The absolute URL, as the buyer wrote it. */
   url: string
   header(name: string): string | undefined
-  /** The parsed body; undefined without one, or where it is not JSON. */
+  /** The parsed body; undefined without one, or if it is not JSON. */
   body(): Promise<unknown>
-  /** The framework's own request, which `price` gets. */
+  /** The framework's own request, which `price` receives. */
   native: unknown
 }
 
-/** A whole answer of the middleware. */
+/** A complete answer of the middleware. */
 export interface Answer {
   status: number
   headers: Record<string, string>
-  /** JSON, or the bytes of a handler's answer that is given again. */
+  /** JSON, or the bytes of a repeated handler's answer. */
   body: string | Uint8Array<ArrayBuffer>
 }
 
-/** The handler's answer: while it is held back, or when it has ended. */
+/** The handler's answer, while it is held back or once it has ended. */
 export interface Handled {
   status: number
   /** Undefined if it was not held. */
   body?: Uint8Array<ArrayBuffer> | undefined
-  /** Of an answer that is held; without cookies. */
+  /** The headers of a held answer, without cookies. */
   headers?: Record<string, string>
-  /** False where the answer broke off, as a stream may. */
+  /** False if the answer broke off, as a stream may. */
   isWhole: boolean
 }
 
 /** The handler may run. */
 export interface Admitted {
-  /** Whether the handler's answer must be held back until `finish` was asked. */
+  /** Whether the handler's answer must be held back until `finish` has decided. */
   isHeld: boolean
   /** Whether the payment was settled before the handler runs. */
   isSettled?: boolean
-  /** Who pays, as an address; undefined where nothing is paid. */
+  /** The payer's address; undefined if nothing is paid. */
   payer?: string | undefined
-  /** What is added to the headers of an answer that is not held. */
+  /** Headers to add to an answer that is not held. */
   headersFor(status: number): Record<string, string>
-  /** Called once with the handler's answer. For one that is held it returns what is sent instead, or headers to add. */
+  /** Called once with the handler's answer. For a held answer, it returns the replacement, or headers to add. */
   finish(handled: Handled): Promise<Answer | Record<string, string>>
 }
 
 /** The middleware of one route. */
 export interface Gate {
   admit(asked: Asked): Promise<Answer | Admitted>
-  /** Resolves when the service was found as it must be; rejects with what is wrong. Every request is refused until then. */
+  /** Resolves when the service is in order; rejects with what is wrong. Every request is refused until then. */
   ready(): Promise<void>
 }
 
-/** The most that is held back of one answer, in bytes. */
+/** The most bytes of one answer that are held back. */
 export const MAX_HELD = 10_000_000
 
 export const isAnswer = (result: object): result is Answer => "status" in result
 
-/** Whether a handler gave what was asked for. */
+/** Whether a handler delivered what was requested. */
 export const isGood = (status: number): boolean => status >= 200 && status < 300
 
-/** The answer of a handler that threw, where its payment may have been settled before it: the payer needs the retry token. */
+/** The answer of a handler that threw. Its payment may have been settled before, so the payer needs the retry token. */
 export async function afterThrow(admitted: Admitted, error: unknown): Promise<Answer> {
   const handled = { status: 500, isWhole: true }
   const headers = { ...admitted.headersFor(handled.status), ...(await admitted.finish(handled)) } as Record<
@@ -79,7 +79,7 @@ export async function afterThrow(admitted: Admitted, error: unknown): Promise<An
   )
 }
 
-/** Lets a request pass that costs nothing. */
+/** Admits a request that costs nothing. */
 export const free: Admitted = { isHeld: false, headersFor: () => ({}), finish: async () => ({}) }
 
 const payers = new WeakMap<object, string>()
@@ -90,8 +90,8 @@ export function notePayer(native: object, payer: string | undefined): void {
 }
 
 /**
- * The address that paid for a request, or proved its access: pass the framework's request (in Hono `c.req.raw`). Undefined outside a
- * paid route.
+ * The address that paid for a request, or proved its access. Pass the framework's request (in Hono `c.req.raw`).
+ * Undefined outside a paid route.
  */
 export const payerOf = (request: object): string | undefined => payers.get(request)
 
@@ -102,13 +102,13 @@ export const answer = (status: number, body: object, headers: Record<string, str
   body: JSON.stringify(body),
 })
 
-/** A browser's client reads these only if they are named. */
+/** A client in a browser can read these headers only if they are named. */
 const exposed = {
   "access-control-expose-headers":
     "PAYMENT-REQUIRED, PAYMENT-RESPONSE, X-PAYMENT-RESPONSE, Sluice-Retry-Token, Retry-After",
 }
 
-/** The answer to a handler's that is too large to hold. Nothing was charged. */
+/** The answer if the handler's answer is too large to hold. Nothing was charged. */
 export const tooLarge = (): Answer =>
   answer(500, {
     error: "ANSWER_TOO_LARGE",

@@ -8,13 +8,13 @@ export { payerOf } from "./gate.ts"
 export type { PaywallOptions } from "./paywall.ts"
 export { memoryStore, type Store } from "./retry-token.ts"
 
-/** What is read of Hono's context, and written to it. */
+/** The parts of Hono's context that are used. */
 export interface HonoContext {
   req: { raw: Request }
   res: Response
 }
 
-/** A middleware of Hono. `ready` rejects with what is wrong with the service; until it resolves, every priced call is refused. */
+/** A middleware of Hono. `ready` rejects with the service's fault; until it resolves, priced calls are refused. */
 export interface Middleware {
   // biome-ignore lint/suspicious/noExplicitAny: Hono's context has three parameters, which differ from app to app.
   (context: any, next: () => Promise<void>): Promise<Response | undefined>
@@ -37,7 +37,7 @@ const adapt = (gate: Gate): Middleware => {
 }
 
 /**
- * `charge({ price, payTo })` sells a route, and `charge.mcp(prices, { payTo })` the tools of an MCP server. `paywall({ id })` lets pass
- * whoever holds an access token of a paywall, or pays for it.
+ * `charge({ price, payTo })` sells a route, and `charge.mcp(prices, { payTo })` the tools of an MCP server. `paywall({
+ * id })` admits requests with an access token of a paywall, or with a payment for it.
  */
 export const { charge, paywall } = sellers<HonoContext, Middleware>(adapt)

@@ -1,4 +1,4 @@
-/** Prices tools of an MCP server over HTTP: a call of a priced tool is paid, and everything else is free. */
+/** Prices tools of an MCP server over HTTP. A call of a priced tool must be paid; everything else is free. */
 
 import { add } from "../money.ts"
 import type { ChargeRules } from "./charge.ts"
@@ -14,12 +14,12 @@ interface Message {
   result?: { isError?: unknown }
 }
 
-/** The rules: a batch costs the sum of its calls, and a tool that answers an error is not paid for. */
+/** The rules: a batch costs the sum of its calls, and a tool that returns an error is not charged. */
 export const toolRules = (prices: ToolPrices): ChargeRules => ({
   price: async (asked: Asked) => {
     if (asked.method !== "POST") return undefined
     const body = await asked.body()
-    // Not free: the handler may read what was not read here.
+    // Not free, because the handler may be able to read what could not be read here.
     if (typeof body !== "object" || body === null)
       throw new TypeError("charge.mcp needs the parsed JSON body: in Express, use express.json() before it.")
     const calls = messagesOf(body).filter(({ method }) => method === "tools/call")
@@ -39,7 +39,7 @@ export const toolRules = (prices: ToolPrices): ChargeRules => ({
 const messagesOf = (body: unknown): Message[] =>
   [body].flat().filter(message => typeof message === "object" && message !== null) as Message[]
 
-/** The responses in an answer: JSON, or events of a stream. */
+/** The responses in an answer, which is JSON or a stream of events. */
 function answersOf(text: string): Message[] {
   const parts = /^\s*[[{]/.test(text) ? [text] : [...text.matchAll(/^data: ?(.*)$/gm)].map(([, data = ""]) => data)
   return parts.flatMap(part => {

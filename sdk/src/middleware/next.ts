@@ -48,6 +48,6 @@ export const withCharge = <R extends Request, C>(handler: Handler<R, C>, options
 export const withMcpCharge = <R extends Request, C>(handler: Handler<R, C>, prices: ToolPrices, options: McpOptions) =>
   charge.mcp(prices, options)(handler)
 
-/** Lets pass whoever holds an access token of a paywall, or pays for it. */
+/** Admits requests with an access token of a paywall, or with a payment for it. */
 export const withPaywall = <R extends Request, C>(handler: Handler<R, C>, options: PaywallOptions) =>
   paywall(options)(handler)

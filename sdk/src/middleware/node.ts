@@ -1,4 +1,4 @@
-/** Holds back what a handler writes to a response of Node, whichever framework it writes through. */
+/** Holds back a handler's writes to a Node response, whichever framework makes them. */
 import type { IncomingMessage, OutgoingHttpHeader, ServerResponse } from "node:http"
 import { type Admitted, type Answer, type Asked, type Gate, isAnswer, MAX_HELD, notePayer, tooLarge } from "./gate.ts"
 
@@ -26,7 +26,7 @@ export async function guard(gate: Gate, asked: Asked, response: ServerResponse, 
 }
 
 function send(response: ServerResponse, { status, headers, body }: Answer): void {
-  // What the handler wrote describes its own answer; what a CORS middleware wrote is for every answer.
+  // Headers that the handler wrote describe its own answer. Headers that a CORS middleware wrote are for every answer.
   for (const name of response.getHeaderNames())
     if (!/^(access-control-|vary$)/i.test(name) || name in headers) response.removeHeader(name)
   for (const [name, value] of Object.entries(headers)) response.setHeader(name, value)
@@ -36,7 +36,7 @@ function send(response: ServerResponse, { status, headers, body }: Answer): void
 
 type Headers = Record<string, OutgoingHttpHeader | undefined> | OutgoingHttpHeader[]
 
-/** Keeps the status and headers that are written, instead of sending them. */
+/** Stores the written status and headers instead of sending them. */
 function keep(response: ServerResponse, status: number, headers: Headers | undefined): void {
   response.statusCode = status
   if (Array.isArray(headers))
@@ -97,10 +97,10 @@ function headersOf(response: ServerResponse): Record<string, string> {
   return Object.fromEntries(headers.map(([name, value]) => [name, `${value}`]))
 }
 
-/** The gate does not reject; if it does, nothing is given away. */
+/** The gate does not reject. If it ever does, nothing is given away. */
 const failed = (): Answer => ({ status: 500, headers: {}, body: "" })
 
-/** Adds headers to an answer that is sent as it is written, and reports its end to the gate. */
+/** Adds headers to an answer that is sent while it is written, and reports its end to the gate. */
 function follow(response: ServerResponse, admitted: Admitted): void {
   const { writeHead } = response
   response.writeHead = ((status: number, ...rest: never[]) => {

@@ -1,15 +1,15 @@
-/** Answers that were paid for, by payment: one that did not arrive is given again to whoever asks with the same payment. */
+/** Paid answers, by payment: one that did not arrive is repeated to any request with the same payment. */
 import type { Answer } from "./gate.ts"
 import { TOKEN_MS } from "./retry-token.ts"
 
-/** What is kept at most, in bytes; the oldest go first. */
+/** The most bytes to keep; the oldest answers go first. */
 const MAX_BYTES = 50_000_000
-/** What an answer takes beside its body, in bytes. */
+/** The bytes that an answer takes in addition to its body. */
 const OVERHEAD = 1_000
 
 const encoder = new TextEncoder()
 
-/** Opens a store in this process: what it keeps ends with it, or after a day. */
+/** Opens a store in this process. Its content lasts a day, or until the process ends. */
 export function paidAnswers(maxBytes = MAX_BYTES) {
   const kept = new Map<string, { answer: Promise<Answer | undefined>; size: number; end: number }>()
   let bytes = 0
@@ -18,10 +18,10 @@ export function paidAnswers(maxBytes = MAX_BYTES) {
     kept.delete(name)
   }
   return {
-    /** Waits for an answer that is being paid for; undefined where none was. */
+    /** Waits for an answer whose payment is in progress; undefined if there is none. */
     find: async (name: string | undefined): Promise<Answer | undefined> =>
       name === undefined ? undefined : await kept.get(name)?.answer,
-    /** Keeps what is made of a payment, from now on; undefined of it: nothing was paid. */
+    /** Keeps the answer of a payment from now on. If the answer is undefined, nothing was paid. */
     keep: async (name: string | undefined, answer: Promise<Answer | undefined>): Promise<void> => {
       const made = answer.catch(() => undefined)
       if (name === undefined) return
@@ -42,8 +42,8 @@ export function paidAnswers(maxBytes = MAX_BYTES) {
 }
 
 /**
- * The name of a payment for one request; undefined without an id of the payer's own (extension `payment-identifier`). All else of a
- * payment can be read on chain once it was settled, and would let a stranger have what was paid for.
+ * The name of a payment for one request; undefined without the payer's own id (extension `payment-identifier`). Once a
+ * payment was settled, everything else in it can be read on chain, and would let a stranger have the paid answer.
  */
 export async function nameOfPayment(
   payload: Record<string, unknown>,

@@ -1,4 +1,4 @@
-/** `paywall`: lets pass whoever holds an access token of a paywall, or pays for it by x402. */
+/** `paywall`: admits requests with an access token of a paywall, or with a payment for it by x402. */
 import { accessTokens } from "./access-token.ts"
 import type { SettleOptions } from "./charge.ts"
 import { type Admitted, type Answer, type Asked, answer, type Gate, isGood } from "./gate.ts"
@@ -13,7 +13,7 @@ export interface PaywallOptions extends Omit<SettleOptions, "store"> {
 }
 
 const RETRY_TOKEN = "sluice-retry-token"
-/** What the service says of a payment, passed on to whoever paid. */
+/** The service's headers about a payment, passed on to the payer. */
 const passed = ["payment-required", "payment-response", "x-payment-response", RETRY_TOKEN, "retry-after", "location"]
 const USED = "invalid_exact_evm_nonce_already_used"
 
@@ -21,7 +21,7 @@ interface Door {
   service: Service
   id: string
   isAfter: boolean
-  /** Whether each payment is one call. */
+  /** Whether each payment buys one call. */
   isPerCall: boolean
   tokens: ReturnType<typeof tokensOf>
 }
@@ -64,7 +64,7 @@ async function check(door: Door): Promise<void> {
   door.isPerCall = heard.body.pricingModel === "per_call"
 }
 
-/** Whoever proved a wallet. A call that was paid for is used up once it was served. */
+/** Admits a caller who proved a wallet. A paid call is used up once it was served. */
 function holding({ service, id, isPerCall }: Door, holder: string): Admitted {
   const key = crypto.randomUUID()
   return {
@@ -106,12 +106,12 @@ async function pay(door: Door, asked: Asked): Promise<Answer | Admitted> {
     : await settleFirst(door, { payment: named, url })
 }
 
-/** What a request brings. */
+/** The credentials in a request. */
 type Means = { url: string } & ({ payment: Payment } | { token: string })
 
 /**
- * Names the payment, so that the service repeats its answer to us if it was lost. The name is outside of what the buyer signed, and
- * random: who reads the signature on chain can't repeat it.
+ * Names the payment, so that the service repeats its answer to us if it was lost. The name is outside the buyer's
+ * signature, and random: someone who reads the signature on chain can't repeat it.
  */
 function withIdentifier(payment: Payment): Payment {
   const extensions = (payment.payload.extensions ?? {}) as Record<string, { info?: { id?: unknown } } | undefined>
@@ -126,7 +126,7 @@ const headersOf = (means: Means): Record<string, string> =>
     ? { [RETRY_TOKEN]: means.token }
     : { [means.payment.version === 1 ? "x-payment" : "payment-signature"]: encode(means.payment.payload) }
 
-/** Asks the paywall. A payment that has a name, or its token, may be sent again. */
+/** Asks the paywall. A payment with a name, or its token, may be sent again. */
 const buy = ({ service, id }: Door, headers: Record<string, string>): Promise<Heard | undefined> =>
   service.call(`/api/agent/paywalls/${id}/settle`, { method: "POST", headers, retries: 2 })
 
@@ -147,7 +147,7 @@ async function settleAfter(door: Door, means: Means & { payment: Payment }): Pro
   if (heard?.status !== 200 || typeof heard.body?.isValid !== "boolean")
     return unavailable(`The payment can't be verified now, and nothing was paid. ${heard?.body?.message ?? ""}`)
   const { isValid, invalidReason, invalidMessage } = heard.body
-  // It may be the buyer's own second try, which the service knows by its name.
+  // It may be the buyer's own retry, which the service recognizes by its name.
   if (!isValid && invalidReason === USED) return await settleFirst(door, means)
   if (!isValid) return passOn(offered, { error: invalidReason, message: invalidMessage })
   return {
@@ -162,7 +162,7 @@ async function settleAfter(door: Door, means: Means & { payment: Payment }): Pro
   }
 }
 
-/** Settles, and lets the handler run: if it fails, the service's retry token repeats the call. */
+/** Settles, and lets the handler run. If the handler fails, the service's retry token repeats the call. */
 async function settleFirst(door: Door, means: Means): Promise<Answer | Admitted> {
   const bought = await buy(door, headersOf(means))
   if (bought?.status !== 200) return await unsettled(door, means, bought)
@@ -171,7 +171,7 @@ async function settleFirst(door: Door, means: Means): Promise<Answer | Admitted>
   return { isHeld: door.isAfter, isSettled: true, payer, headersFor: () => headers, finish: async () => headers }
 }
 
-/** What the service refused, or a token with which the payer asks again where no answer came. */
+/** The service's refusal, or, if no answer came, a token with which the payer can ask again. */
 async function unsettled(door: Door, means: Means, heard: Heard | undefined): Promise<Answer> {
   if (heard?.body && heard.status < 500) return passOn(heard)
   const { id, tokens } = door
@@ -190,7 +190,7 @@ async function unsettled(door: Door, means: Means, heard: Heard | undefined): Pr
   )
 }
 
-/** The service's answer, for whoever pays. */
+/** The service's answer, for the payer. */
 function passOn(heard: Heard | undefined, more: Record<string, unknown> = {}): Answer {
   if (!heard?.body || heard.status === 200 || heard.status >= 500)
     return unavailable(`Payments can't be taken now. Nothing was paid. ${heard?.body?.message ?? ""}`)

@@ -1,8 +1,8 @@
-/** A retry token: the payer of a call that failed after its payment makes it again without paying. */
+/** A retry token lets a payer repeat a call that failed after its payment, without paying again. */
 
-/** Remembers which tokens were used. One in Redis or a database is for several processes, or one that is started again. */
+/** Remembers which tokens were used. Several processes, or one that restarts, need Redis or a database. */
 export interface Store {
-  /** Takes a name for `ms` milliseconds, and answers whether nobody held it: atomically, as `SET name 1 NX PX ms` does. */
+  /** Takes a name for `ms` milliseconds; returns whether it was free. Atomic, like `SET name 1 NX PX ms`. */
   take(name: string, ms: number): Promise<boolean> | boolean
   /** Gives a name back, so that it can be taken again. */
   drop(name: string): Promise<void> | void
@@ -11,13 +11,13 @@ export interface Store {
 export const TOKEN_MS = 86_400_000
 const encoder = new TextEncoder()
 
-/** A store in this process: its names end with it. */
+/** A store in this process, which loses its names when the process ends. */
 export function memoryStore(): Store {
   const ends = new Map<string, number>()
   return {
     take: (name, ms) => {
       const now = Date.now()
-      // The oldest are first, as each is kept equally long.
+      // The oldest come first, because each is kept for the same time.
       for (const [other, end] of ends) {
         if (end > now) break
         ends.delete(other)
@@ -30,7 +30,7 @@ export function memoryStore(): Store {
   }
 }
 
-/** What a token says: the payment, the key that it is settled by, what it is for, and the end in milliseconds. */
+/** The content of a token: the payment, the key that settles it, its purpose, and its end in milliseconds. */
 export interface Retry {
   key: string
   payload: Record<string, unknown>
@@ -39,7 +39,7 @@ export interface Retry {
   until: number
 }
 
-/** Signs and reads tokens by a secret. */
+/** Signs and reads tokens with a secret. */
 export function tokensOf(secret: string) {
   const key = crypto.subtle.importKey("raw", encoder.encode(`sluice retry token ${secret}`), mac, false, [
     "sign",
@@ -50,7 +50,7 @@ export function tokensOf(secret: string) {
       const text = base64url(encoder.encode(JSON.stringify({ ...retry, until: Date.now() + TOKEN_MS })))
       return `${text}.${base64url(new Uint8Array(await crypto.subtle.sign("HMAC", await key, encoder.encode(text))))}`
     },
-    /** Undefined for a token that is not ours, is over, or is for another URL or method. */
+    /** Undefined for a token that is not ours, has expired, or is for another URL or method. */
     read: async (token: string, url: string): Promise<Retry | undefined> => {
       const [text = "", signature = ""] = token.split(".")
       try {

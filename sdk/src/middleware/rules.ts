@@ -1,13 +1,13 @@
-/** The gates that each adapter offers, by the options that its users write. */
+/** The gates that each adapter offers, with the options that its users write. */
 import { type ChargeOptions, chargeGate, type Price } from "./charge.ts"
 import { type Gate, isGood } from "./gate.ts"
 import { type ToolPrices, toolRules } from "./mcp.ts"
 import { type PaywallOptions, paywallGate } from "./paywall.ts"
 
-/** Options of `charge.mcp`, beside the prices. */
+/** Options of `charge.mcp`, in addition to the prices. */
 export type McpOptions = Omit<ChargeOptions<never>, "price" | "settle">
 
-/** Makes `paywall` and `charge` of what turns a gate into a framework's middleware. */
+/** Creates `paywall` and `charge` from a function that turns a gate into a framework's middleware. */
 export function sellers<Native, Middleware>(adapt: (gate: Gate) => Middleware) {
   const charge = (options: ChargeOptions<Native>): Middleware => {
     const { price } = options

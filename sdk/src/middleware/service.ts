@@ -1,21 +1,21 @@
-/** How the middleware asks the service: each call has a time, and is repeated where that is safe. */
+/** How the middleware calls the service: each call has a timeout, and is repeated if that is safe. */
 
-/** Where the service is, and by which key. */
+/** The address of the service, and the key to use. */
 export interface ServiceOptions {
   /** The address of the service; `SLUICE_URL` by default. */
   baseUrl?: string
   /** A key of the merchant; `SLUICE_API_KEY` by default. */
   apiKey?: string
-  /** What sends the requests; the runtime's `fetch` by default. */
+  /** The function that sends the requests; the runtime's `fetch` by default. */
   fetch?: typeof fetch
-  /** Milliseconds that one call may take; 90,000 by default, since the service itself waits up to 75 seconds for a block. */
+  /** Milliseconds that one call may take; 90,000 by default: the service itself waits up to 75 s for a block. */
   timeoutMs?: number
 }
 
 export interface Service {
   baseUrl: string
   apiKey: string
-  /** Sends one request, with the key. Undefined if no whole answer came, so that nobody knows whether it took effect. */
+  /** Sends one request, with the key. Undefined if no complete answer came: it may have taken effect or not. */
   call(path: string, init?: Sent): Promise<Heard | undefined>
 }
 
@@ -23,7 +23,7 @@ interface Sent {
   method?: "GET" | "POST"
   body?: unknown
   headers?: Record<string, string>
-  /** Sent again up to so many times if no whole answer came, or one of 5xx. */
+  /** How often to repeat it if no complete answer came, or a 5xx. */
   retries?: number
   redirect?: "follow" | "error"
 }
@@ -31,7 +31,7 @@ interface Sent {
 export interface Heard {
   status: number
   headers: Headers
-  /** Undefined where the answer is no JSON. */
+  /** Undefined if the answer is not JSON. */
   body: Record<string, unknown> | undefined
   /** The address that answered, after redirects. */
   url: string
@@ -43,7 +43,7 @@ const RETRY_PAUSE_MS = 300
 const environment = (name: string): string | undefined =>
   (globalThis as { process?: { env?: Record<string, string | undefined> } }).process?.env?.[name]
 
-/** Opens it; throws a TypeError without an address or a key. */
+/** Opens the connection; throws a TypeError without an address or a key. */
 export function openService(options: ServiceOptions): Service {
   const baseUrl = (options.baseUrl ?? environment("SLUICE_URL"))?.replace(/\/+$/, "")
   const apiKey = options.apiKey ?? environment("SLUICE_API_KEY")
@@ -94,7 +94,7 @@ function parse(text: string): Record<string, unknown> | undefined {
   }
 }
 
-/** A check that is made at the start, and again before a request while it fails, at most once in five seconds. */
+/** A check that runs at startup, and again before a request while it fails, at most once in five seconds. */
 export function checkedOnce(check: () => Promise<void>, againMs = 5_000): () => Promise<void> {
   let at = Date.now()
   let last = check()

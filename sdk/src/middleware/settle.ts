@@ -1,19 +1,19 @@
-/** Settles a payment of `charge` through the facilitator, and knows afterwards whether it was: or says that nobody knows yet. */
+/** Settles a payment of `charge` through the facilitator, and reports whether it was, or that nobody knows. */
 
 import type { Heard, Service } from "./service.ts"
 import type { Payment } from "./wire.ts"
 
-/** How a settlement ended. `unknown`: it may still be carried out, so the payer must not pay again. */
+/** The result of a settlement. `unknown`: it may still take effect, so the payer must not pay again. */
 export type Settled =
   | { state: "paid"; answer: Record<string, unknown> }
   | { state: "refused"; reason: string; message: string }
   | { state: "unavailable"; message: string }
   | { state: "unknown" }
 
-/** A payment with the key by which the service repeats its first answer, and no other request's. */
+/** A payment, and the key by which the service repeats its first answer to this request only. */
 export interface Settling {
   payment: Payment
-  /** As the payment's version writes them. */
+  /** The terms in the format of the payment's version. */
   terms: object
   key: string
 }
@@ -27,11 +27,11 @@ export const bodyOf = ({ payment, terms }: Omit<Settling, "key">) => ({
   paymentRequirements: terms,
 })
 
-/** Carries a payment out. With the same key it may be called again at any time. */
+/** Settles a payment. With the same key it may be called again at any time. */
 export async function settle(service: Service, settling: Settling): Promise<Settled> {
   const first = await ask(service, settling)
   if (first) return first
-  // No answer came. The service wrote the payment down before it sent it, and is asked what became of it before the buyer is answered.
+  // No answer came. The service stored the payment before it sent it, so ask for its result before answering the buyer.
   const { from, nonce } = settling.payment
   const heard = await service.call(`/x402/settlements/${encodeURIComponent(from)}/${encodeURIComponent(nonce)}`, {
     retries: RETRIES,
@@ -39,12 +39,12 @@ export async function settle(service: Service, settling: Settling): Promise<Sett
   if (heard?.status !== 200) return { state: "unknown" }
   if (heard.body?.status === "failed")
     return { state: "refused", reason: "settlement_failed", message: `${heard.body.message}` }
-  // It is settled, or will be: only the answer to our own key says that it was not served to another request.
+  // It is settled, or will be. Only the answer to our own key shows that it was not served to another request.
   const again = heard.body?.status === "settled" ? await ask(service, settling) : undefined
   return again ?? { state: "unknown" }
 }
 
-/** Undefined if no whole answer came. */
+/** Undefined if no complete answer came. */
 async function ask(service: Service, settling: Settling): Promise<Settled | undefined> {
   const heard = await service.call("/x402/settle", {
     method: "POST",
@@ -60,7 +60,7 @@ async function ask(service: Service, settling: Settling): Promise<Settled | unde
   return { state: "refused", reason: `${errorReason}`, message: `${errorMessage ?? errorReason}` }
 }
 
-/** After an error of the call: nothing was paid if the service does not know the payment. */
+/** After an error of the call. If the service does not know the payment, nothing was paid. */
 async function unsettled(service: Service, { payment }: Settling, { body }: Heard): Promise<Settled> {
   const heard = await service.call(
     `/x402/settlements/${encodeURIComponent(payment.from)}/${encodeURIComponent(payment.nonce)}`,

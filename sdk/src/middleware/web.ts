@@ -1,4 +1,4 @@
-/** Holds back what a handler answers as a `Response`. */
+/** Holds back a handler's answer that is a `Response`. */
 import { type Admitted, type Answer, type Asked, isAnswer, MAX_HELD, tooLarge } from "./gate.ts"
 
 /** A `Request` in the middleware's terms. */
@@ -19,7 +19,7 @@ export const askedOf = (request: Request, native: unknown = request): Asked => (
 export const responseOf = ({ status, headers, body }: Answer): Response =>
   new Response(status === 204 || status === 205 ? null : body, { status, headers })
 
-/** What is sent of a handler's answer: held until the payment is settled, or as it comes. */
+/** The answer to send: the handler's, held until the payment is settled, or passed on as it arrives. */
 export async function finishWith(admitted: Admitted, response: Response): Promise<Response> {
   return admitted.isHeld ? await hold(admitted, response) : follow(admitted, response)
 }
@@ -33,7 +33,7 @@ async function hold(admitted: Admitted, response: Response): Promise<Response> {
   return remade(response, response.body === null ? null : body, result)
 }
 
-/** The bytes of an answer; undefined for one that is too large. An answer that breaks off rejects. */
+/** The bytes of an answer; undefined if it is too large. Rejects if the answer breaks off. */
 async function wholeOf({ body }: Response): Promise<Uint8Array<ArrayBuffer> | undefined> {
   const chunks: Uint8Array[] = []
   let size = 0

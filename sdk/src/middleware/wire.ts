@@ -1,6 +1,6 @@
-/** x402 on the wire, in both versions: what a 402 asks for, and what a buyer sends. */
+/** The wire format of x402, in both versions: the terms in a 402, and a buyer's payment. */
 
-/** What a buyer is asked for, in version 2. */
+/** The terms that a buyer is offered, in version 2. */
 export interface Terms {
   scheme: "exact"
   network: string
@@ -12,7 +12,7 @@ export interface Terms {
   extra: { name: string; version: string }
 }
 
-/** What is sold, as clients show it. */
+/** The item for sale, as clients show it. */
 export interface Sold {
   url: string
   description: string
@@ -28,7 +28,7 @@ export interface Payment {
   nonce: string
 }
 
-/** Version 1 has names for these networks alone, and its clients refuse a 402 with a name that they do not know. */
+/** Version 1 has names only for these networks, and its clients refuse a 402 with an unknown name. */
 const namesV1: Record<string, string> = { "eip155:8453": "base", "eip155:84532": "base-sepolia" }
 
 const MAX_HEADER = 16_384
@@ -37,7 +37,7 @@ const MAX_HEADER = 16_384
 export const encode = (value: unknown): string =>
   btoa(Array.from(new TextEncoder().encode(JSON.stringify(value)), byte => String.fromCharCode(byte)).join(""))
 
-/** What `encode` made; undefined for anything else. */
+/** Decodes the result of `encode`; undefined for anything else. */
 export function decode(text: string): unknown {
   try {
     if (text.length > MAX_HEADER || !/^[A-Za-z0-9+/]+={0,2}$/.test(text)) return undefined
@@ -47,7 +47,7 @@ export function decode(text: string): unknown {
   }
 }
 
-/** The terms as the version of a payment writes them; undefined where version 1 has no name for the network. */
+/** The terms in the format of a payment's version; undefined if version 1 has no name for the network. */
 export function termsFor(version: 1 | 2, terms: Terms, sold: Sold): object | undefined {
   if (version === 2) return terms
   const { amount, network, ...shared } = terms
@@ -57,7 +57,7 @@ export function termsFor(version: 1 | 2, terms: Terms, sold: Sold): object | und
   return { ...shared, ...described, resource, network: name, maxAmountRequired: amount }
 }
 
-/** That a client may name its payment, by which it gets a lost answer again. */
+/** Tells a client that it may name its payment, so that it can get a lost answer again. */
 const named = {
   info: { required: false },
   schema: {
@@ -81,13 +81,13 @@ export function paymentRequired(terms: Terms, sold: Sold, error: string, message
   }
 }
 
-/** The payment that a request carries; undefined without one, and "unreadable" for what is none. */
+/** The payment in a request; undefined without one, and "unreadable" for anything else. */
 export function readPayment(header: (name: string) => string | undefined): Payment | "unreadable" | undefined {
   const text = header("payment-signature") ?? header("x-payment")
   return text === undefined ? undefined : parsePayment(decode(text))
 }
 
-/** A payment of its payload; "unreadable" for what is none. The service checks all of it. */
+/** A payment from its payload; "unreadable" for anything else. The service checks all of it. */
 export function parsePayment(json: unknown): Payment | "unreadable" {
   const payload = json as { x402Version?: unknown; payload?: { authorization?: Record<string, unknown> } } | undefined
   const { from, nonce } = payload?.payload?.authorization ?? {}
@@ -96,7 +96,7 @@ export function parsePayment(json: unknown): Payment | "unreadable" {
   return { version, payload: payload as Record<string, unknown>, from, nonce }
 }
 
-/** The header in which a client finds how its payment ended. */
+/** The header that tells a client the result of its payment. */
 export const responseHeader = (version: 1 | 2, settled: unknown): Record<string, string> => ({
   [version === 1 ? "x-payment-response" : "payment-response"]: encode(settled),
 })
