@@ -1,6 +1,6 @@
 /**
- * The data that the server writes into a page, and sends to it while it is open. Both sides share it, so it imports
- * only types.
+ * The data that the server writes into a page, and sends to it while it is open. Both sides share it, so this file
+ * imports only types.
  */
 import type { Language } from "./i18n/languages.ts"
 
@@ -8,9 +8,9 @@ import type { Language } from "./i18n/languages.ts"
 export interface NetworkFacts {
   chainId: number
   title: string
-  /** A public node, for wallets that do not know the network; null where there is none. */
+  /** A public node, for wallets that do not know the network; null if there is none. */
   rpcUrl: string | null
-  /** The URL of an explorer, without a path; null where the network has none. */
+  /** The URL of an explorer, without a path; null if the network has none. */
   explorer: string | null
 }
 
@@ -23,7 +23,7 @@ export interface TokenFacts {
   version: string
 }
 
-/** The branding of a merchant's pages, and where they may be shown. */
+/** The branding of a merchant's pages, and the sites that may show them. */
 interface Brand {
   /** A path on this server. */
   logo: string | null
@@ -50,7 +50,7 @@ interface Move {
   txHash: string
 }
 
-/** What a payer signs to reserve a payment (EIP-3009), under the token's domain. */
+/** The data that a payer signs to reserve a payment (EIP-3009), under the token's domain. */
 interface ReserveTerms {
   primaryType: "ReceiveWithAuthorization"
   to: string
@@ -69,20 +69,18 @@ export interface Reservation {
   captured: string
   released: string
   refunded: string
-  /** Reserved, and neither captured nor released. */
+  /** Reserved, but neither captured nor released. */
   left: string
-  /** The end of the time in which the merchant may capture. */
+  /** The end of the period in which the merchant may capture. */
   captureBefore: string
   /**
-   * `held`: the merchant may still capture what is left. `releasing`: that time is over, and the rest is being
-   * released. `reclaimable`: the payer may take it back.
+   * `held`: the merchant may still capture the rest. `releasing`: that period has ended, and the rest is being
+   * released. `reclaimable`: the payer may take the rest back.
    */
   phase: "held" | "releasing" | "reclaimable"
-  /**
-   * The transaction with which the payer takes back what is left, once `after` has passed; null where nothing is left.
-   */
+  /** The transaction with which the payer takes back the rest, once `after` has passed; null if nothing is left. */
   reclaim: { after: string; to: string; data: string } | null
-  /** The data to sign; null when there is nothing to sign. */
+  /** The data to sign; null if there is nothing to sign. */
   terms: ReserveTerms | null
   moves: Move[]
 }
@@ -93,26 +91,26 @@ export interface BillingPeriod {
   count: number
 }
 
-/** The subscription that a checkout begins or renews. */
+/** The subscription that a checkout starts or renews. */
 export interface Renewal extends BillingPeriod {
   product: string
-  /** Free days before the first period; 0 once the subscription has begun. */
+  /** Free days before the first period; 0 once the subscription has started. */
   trialDays: number
-  /** How many periods are billed; null: until somebody cancels. */
+  /** How many periods are billed; null if it runs until someone cancels. */
   maxPeriods: number | null
 }
 
-/** An invoice of a subscription that has begun. */
+/** An invoice of a subscription that has started. */
 interface InvoiceStatus {
   id: string
-  /** due: within the grace. past_due: after it. canceled: its subscription is over. */
+  /** due: within the grace period. past_due: after it. canceled: its subscription has ended. */
   state: "open" | "due" | "past_due" | "paid" | "void" | "canceled"
   periodStart: string
   periodEnd: string
-  /** Whether its period is not over yet. */
+  /** Whether its period has not ended yet. */
   lasts: boolean
   dueAt: string
-  /** Until when access lasts without a payment. */
+  /** When access ends without a payment. */
   graceUntil: string
   /** When the subscription ends without a payment. */
   endsAt: string
@@ -122,11 +120,11 @@ interface InvoiceStatus {
 export interface WaitingMoney {
   paymentId: string
   payer: string
-  /** Decimal text in whole tokens; in base units where the decimals of the token are not known. */
+  /** Decimal text in whole tokens; in base units if the token's decimals are not known. */
   amount: string
-  /** The token's symbol, or its address where it has none that can be shown. */
+  /** The token's symbol, or its address if it has no symbol that can be shown. */
   currency: string
-  /** Whether it is the token that was asked for. */
+  /** Whether it is the requested token. */
   isAsked: boolean
 }
 
@@ -147,9 +145,9 @@ export interface CheckoutStatus {
   message: string
   amount: string
   amountReceived: string
-  /** What the merchant has returned, beside `amountReceived`; only of checkouts. */
+  /** The amount that the merchant has returned, in addition to `amountReceived`; only for checkouts. */
   amountReturned?: string
-  /** Seen on chain and not confirmed yet. */
+  /** Seen on chain but not confirmed yet. */
   arriving: string
   /** Neither received nor arriving. */
   missing: string
@@ -157,27 +155,27 @@ export interface CheckoutStatus {
   paused: boolean
   /** The network was not read for a while, so recent payments are not known. */
   stale: boolean
-  /** Whether a signed payment is being carried out. */
+  /** Whether a signed payment is in progress. */
   relaying: boolean
   /** Whether a payment by signature is possible now. */
   gasless: boolean
   redirectUrl: string | null
-  /** The transactions that brought `amountReceived`, oldest first; only once it is paid, and at most ten. */
+  /** The transactions that paid `amountReceived`, oldest first; only once it is paid, and at most ten. */
   txHashes: string[]
-  /** The greatest ten of the sums that wait for the merchant's decision. */
+  /** The ten largest sums that wait for the merchant's decision. */
   waiting: WaitingMoney[]
   expiresAt: string
-  /** Whether it was paid before, and a reorg removed that. */
+  /** Whether it was paid before, and a reorg removed that payment. */
   reversed?: boolean
-  /** Whether its time is over, even if the chain was not read up to that time. */
+  /** Whether its time has ended, even if the chain was not read up to that moment. */
   over: boolean
   payerFields: string[]
   confirmations: number
   requiredConfirmations: number
-  /** Only for a checkout whose payment is reserved first, which has no address to send money to. */
+  /** Only for a checkout whose payment is reserved first. It has no address to send money to. */
   reservation?: Reservation
   submission: { txHash: string; status: string; reason: string | null; message: string } | null
-  /** Only for a subscription; null for its first checkout until the subscription has begun. */
+  /** Only for a subscription; null for its first checkout until the subscription has started. */
   invoice?: InvoiceStatus | null
 }
 
@@ -190,13 +188,13 @@ export interface CheckoutPage extends PageBase {
 }
 
 /**
- * The state of one address's payment to a paywall, in the form of a checkout's. Before a payment exists, nothing of it
- * is known.
+ * The state of one address's payment to a paywall, in the form of a checkout's. Before a payment exists, nothing about
+ * it is known.
  */
 export interface PaywallStatus extends CheckoutStatus {
-  /** The address that was asked about, with its checksum; null where none was. */
+  /** The requested address, with its checksum; null if there was none. */
   address: string | null
-  /** Until when that address has access; null without access. */
+  /** When the address's access ends; null without access. */
   accessUntil: string | null
 }
 
@@ -205,7 +203,7 @@ export interface PaywallPage extends PageBase {
   kind: "paywall"
   name: string
   description: string | null
-  /** Seconds of access for one payment; null without an end. */
+  /** Seconds of access for one payment; null if access never ends. */
   accessSeconds: number | null
   active: boolean
   /** The subscription that also opens it; null for none. */
@@ -219,7 +217,7 @@ export interface LinkPage extends PageBase {
   slug: string
   title: string
   description: string | null
-  /** Null where the payer chooses. */
+  /** Null if the payer chooses. */
   amount: string | null
 }
 
@@ -232,15 +230,15 @@ export interface EndedPage extends PageBase {
 export interface ReturnPage extends PageBase {
   kind: "return"
   paymentId: string
-  /** The checkout or paywall that it was paid to. */
+  /** The checkout or paywall that was paid. */
   resourceId: string
   amount: string
-  /** The token's symbol, or its address where it has none that can be shown. */
+  /** The token's symbol, or its address if it has no symbol that can be shown. */
   currency: string
   payer: string
 }
 
-/** `/subscriptions`. It belongs to no merchant, as a wallet may have subscribed to many. */
+/** `/subscriptions`. It belongs to no merchant, because a wallet may have subscriptions with many. */
 export interface SubscriptionsPage extends Pick<PageBase, "lang" | "sandbox"> {
   kind: "subscriptions"
 }
@@ -248,5 +246,5 @@ export interface SubscriptionsPage extends Pick<PageBase, "lang" | "sandbox"> {
 /** The data that the script finds in a page. */
 export type PageData = CheckoutPage | PaywallPage | LinkPage | EndedPage | ReturnPage | SubscriptionsPage
 
-/** A page where something is paid. */
+/** A page with a payment. */
 export type PayPage = CheckoutPage | PaywallPage

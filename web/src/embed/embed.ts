@@ -1,11 +1,11 @@
 /**
  * `/embed.js`, for merchants' sites: a click on a link with `data-sluice` opens its page in a dialog. Without this
- * script the link opens the page itself; where the page can't be shown, the dialog contains that link. At most 3 KB; a
+ * script the link opens the page itself. If the page can't be shown, the dialog contains that link. At most 3 KB; a
  * classic script, so it imports nothing.
  */
 ;(() => {
   const home = new URL((document.currentScript as HTMLScriptElement).src).origin
-  /** A page must load within this time, or the visitor is shown that it does not. */
+  /** If a page does not load within this time, the visitor is told. */
   const LOAD_MS = 12_000
   /** A loaded page answers within this time, unless its script failed. */
   const SILENT_MS = 8_000
@@ -44,12 +44,12 @@
     let answered = false
     let silence: ReturnType<typeof setTimeout>
     /**
-     * Offers a new tab, below a page that is shown or in place of one that is not. The shop's own page stays open, with
-     * its cart.
+     * Offers a new tab, below a visible page or in place of a missing one. The shop's own page stays open, with its
+     * cart.
      */
     const fail = (): void => {
       if (answered) return
-      // This is all that a site can find out about a framed page: ours contains a frame, and a browser's error page
+      // A site can find out nothing else about a framed page: ours contains a frame, and a browser's error page
       // contains none.
       const isShown = frame.contentWindow?.length
       const away = document.createElement("a")
@@ -85,7 +85,7 @@
       notify("close", { id: paid ?? null })
     })
     frame.addEventListener("load", () => {
-      // A page answers no site that is not allowed, and it may have moved on to its next page.
+      // A page does not answer a site that is not allowed. It may also have moved on to its next page.
       frame.contentWindow?.postMessage({ type: "sluice:hello" }, home)
       forget()
       clearTimeout(silence)

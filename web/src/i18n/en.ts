@@ -38,7 +38,7 @@ export const en = {
   tokenWarning: "Check that your wallet shows {symbol}. Some wallets ignore the token and would send {native}.",
   openWallet: "Open in a wallet app",
 
-  // By hand
+  // Manually
   manualIntro: "Send the payment from any wallet or exchange. We detect it automatically.",
   network: "Network",
   tokenContract: "Token contract",
@@ -89,7 +89,7 @@ export const en = {
   declineOpen: "Your wallet may still have a request open. Decline it there: it is no longer needed.",
   mayStillArrive: "Your earlier transfer may still arrive. Pay again only if you are sure that it failed.",
 
-  // On its way
+  // In progress
   sent: "Payment sent",
   sentWords: "Don't pay again. We are waiting for it to appear on the network.",
   confirming: "Confirming your payment",
@@ -183,7 +183,7 @@ export const en = {
   amountRefunded: "Refunded",
   reservedUntil: "Reserved until",
 
-  // Problems beside the way to pay
+  // Problems shown next to the way to pay
   hashReverted: "That transaction failed on the network. No money moved. Please try again.",
   hashNoTransfer: "That transaction sent no {symbol}.",
   hashWrongRecipient: "That transaction paid another address.",

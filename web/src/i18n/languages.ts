@@ -1,6 +1,6 @@
-/** The languages of the pages, and how a visitor's language is chosen. Pure: the server and the browser both use it. */
+/** The languages of the pages, and the choice of a visitor's language. Pure: the server and the browser both use it. */
 
-/** Every language that has a catalogue, with the name that its speakers give it. */
+/** Every language that has a catalogue, with its own name for itself. */
 export const languages = {
   en: "English",
   es: "Español",

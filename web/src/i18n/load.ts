@@ -1,4 +1,4 @@
-/** Loads the one catalogue that a page needs; each is a file of its own. */
+/** Loads the one catalogue that a page needs; each is a separate file. */
 import type { Catalogue } from "./en.ts"
 import type { Language } from "./languages.ts"
 

@@ -1,6 +1,4 @@
-/**
- * A paywall's content. It is opened by a signature of the wallet that has access, whether that paid now or long ago.
- */
+/** A paywall's content. A signature of the wallet that has access opens it, whether that paid now or long ago. */
 import { useState } from "preact/hooks"
 import type { CheckoutStatus, PaywallPage, PaywallStatus } from "../page-data.ts"
 import { short } from "../ui/amounts.ts"
@@ -15,7 +13,7 @@ import { remember } from "./store.ts"
 import { accountOf, signMessage } from "./wallet-calls.ts"
 import type { Wallet } from "./wallets.ts"
 
-/** Access from this year on has no end; compared as text. */
+/** Access from this year on never ends; compared as text. */
 const FOREVER = "9999"
 
 interface Content {
@@ -33,7 +31,7 @@ interface Props {
 }
 
 /**
- * Proves that a wallet is the visitor's, and returns the content. Throws `ACCESS_REQUIRED` where the wallet has no
+ * Proves that a wallet belongs to the visitor, and returns the content. Throws `ACCESS_REQUIRED` if the wallet has no
  * access.
  */
 async function open(id: string, wallet: Wallet): Promise<Content> {
@@ -107,7 +105,7 @@ export function Access({ page, status, wallets, changed, isPaid }: Props) {
   )
 }
 
-/** Shows text and lists as they are; nothing in them is executed. */
+/** Shows text and lists unchanged; nothing in them is executed. */
 function Shown({ content: { contentUrl, contentData } }: { content: Content }) {
   const { t } = useWords()
   const isLink = contentUrl !== null && /^https?:\/\//i.test(contentUrl)

@@ -1,10 +1,10 @@
 /** Requests to this server. */
 import type { PayPage } from "../page-data.ts"
 
-/** The server's answer to a request that it refuses. */
+/** The server's refusal of a request. */
 export class Refusal extends Error {
   readonly code: string
-  /** Whether it is not known if the request had an effect: no answer came, or none of this server. */
+  /** Whether it is unknown if the request had an effect: no answer came, or none from this server. */
   readonly isUnsure: boolean
   constructor(code: string, message: string, isUnsure = false) {
     super(message)
@@ -13,14 +13,14 @@ export class Refusal extends Error {
   }
 }
 
-/** Whether an error of this server says that nothing was taken. */
+/** Whether an error from this server means that nothing was accepted. */
 const isDefinite = (code: unknown): boolean =>
   typeof code === "string" && !["INTERNAL_ERROR", "DATABASE_UNAVAILABLE"].includes(code)
 
-/** Errors whose first detail says what is wrong; the message says only that there are details. */
+/** Errors whose first detail says what is wrong; the message only says that there are details. */
 const wholeFaults = ["VALIDATION_ERROR", "AUTHORIZATION_REFUSED"]
 
-/** Posts JSON; throws a {@link Refusal} with the server's code, or `OFFLINE` where it can't be reached. */
+/** Posts JSON; throws a {@link Refusal} with the server's code, or `OFFLINE` if it can't be reached. */
 export const post = <T>(path: string, body: object): Promise<T> => call<T>("POST", path, { body })
 
 /** Sends a request with or without a body and a token; throws as {@link post} does. */
@@ -40,7 +40,7 @@ export async function call<T>(
     throw new Refusal("OFFLINE", "", true)
   })
   const answer = await response.json().catch(() => undefined)
-  // A proxy, or a network that wants a sign-in, answers with a page of its own.
+  // A proxy, or a network that requires a sign-in, answers with a page of its own.
   if (typeof answer !== "object" || answer === null) throw new Refusal("OFFLINE", "", true)
   if (!response.ok) {
     const [detail] = (answer.details ?? []) as { message: string }[]

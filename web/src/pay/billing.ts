@@ -25,7 +25,7 @@ const lengthOf = (language: string, { interval, count }: BillingPeriod): string 
 export const everyOf = (t: Translate, language: string, period: BillingPeriod): string =>
   period.count === 1 ? t(single[period.interval]) : t("everyMany", { period: lengthOf(language, period) })
 
-/** Says that a checkout begins or renews a subscription, and that nothing is charged automatically. */
+/** Says that a checkout starts or renews a subscription, and that nothing is charged automatically. */
 export function renewalMessage(t: Translate, language: string, renewal: Renewal): string {
   const { trialDays, maxPeriods } = renewal
   const free = lengthOf(language, { interval: "day", count: trialDays })
@@ -42,7 +42,7 @@ export function periodOf(start: string, end: string, language: string, zone?: "U
   return form.formatRange(new Date(start), new Date(end))
 }
 
-/** The heading and the sentence of an invoice; undefined where they are the same as for any checkout. */
+/** The heading and the sentence of an invoice; undefined if they are the same as for any checkout. */
 export function invoiceMessage(
   t: Translate,
   page: PageBase,

@@ -1,4 +1,4 @@
-/** The card that every page consists of: who is paid, and what follows. */
+/** The card that every page consists of: the merchant, and the content below. */
 import type { ComponentChildren } from "preact"
 import type { PageBase } from "../page-data.ts"
 import { useWords } from "../ui/context.ts"
@@ -6,7 +6,7 @@ import { isLong } from "../ui/long.ts"
 
 interface Props {
   page: PageBase
-  /** The part below the merchant's name: what is paid for, and how much. */
+  /** The part below the merchant's name: what is for sale, and how much it costs. */
   head: ComponentChildren
   children: ComponentChildren
 }
@@ -29,7 +29,7 @@ export function Card({ page, head, children }: Props) {
   )
 }
 
-/** A merchant's text. A long one is cut until the visitor asks for the rest. Nothing where there is none. */
+/** A merchant's text. A long one is cut until the visitor asks for the rest. Nothing if there is none. */
 export function What({ text }: { text: string | null }) {
   const { t } = useWords()
   if (!text) return null

@@ -28,11 +28,11 @@ interface Live {
   status: CheckoutStatus
   memory: Memory
   offline: Offline | undefined
-  /** Reads the browser's memory again, and the server's state. */
+  /** Reads the browser's memory and the server's state again. */
   changed: () => void
 }
 
-/** The path of what is paid, and the query about it. */
+/** The path of the payment, and the query about it. */
 function pathOf({ kind, status }: PayPage, { txHash, payer }: Memory): { path: string; query: string } {
   const hash = txHash === undefined ? "" : `txHash=${txHash}`
   if (kind === "checkout") return { path: `/pay/${status.sessionId}`, query: hash }
@@ -48,7 +48,7 @@ function useLive(page: PayPage): Live {
   const { path, query } = pathOf(page, memory)
   const [turn, setTurn] = useState(0)
   const heardAt = useRef(Date.now())
-  // With each turn it is followed anew, from its present state on.
+  // Each turn starts following again, from the current state.
   useEffect(() => {
     const onState = (state: CheckoutStatus) => {
       heardAt.current = Date.now()
@@ -62,7 +62,7 @@ function useLive(page: PayPage): Live {
     })
   }, [path, query, turn])
   useEffect(() => onOtherTab(sessionId, () => setMemory(recall(sessionId))), [sessionId])
-  // Not by a request of its own: its answer could come late, and show an older state than is known.
+  // Not by a separate request: its answer could come late, and show an older state than the known one.
   const changed = useCallback(() => {
     setMemory(recall(sessionId))
     setTurn(n => n + 1)
@@ -83,12 +83,12 @@ export function Checkout({ page }: { page: PayPage }) {
   const paying = useWallet({ page, status, payable, changed: live.changed })
   useSubmission({ page, status, memory, changed: live.changed })
   const said = wordsOf(t, page, status, stage)
-  // The server can't be reached; that is not the state `unknown`, in which the chain's network is silent. The note below
-  // gives the cause.
+  // The server can't be reached. That is not the state `unknown`, in which the chain's network is silent. The note
+  // below gives the cause.
   const words = stage === known ? said : { ...said, title: t("outdated"), text: t("outdatedWords") }
   const first = useRef(stage)
   const { cancel, isAsked } = paying
-  // A phone hides the page while its wallet asks: what is not known for a moment ends no attempt.
+  // A phone hides the page while its wallet asks. A state that is briefly unknown ends no attempt.
   const isOver = !payable && stage !== "unknown"
   useEffect(() => {
     if (isOver) cancel()
@@ -164,7 +164,7 @@ export function Checkout({ page }: { page: PayPage }) {
   )
 }
 
-/** Says that the server can't be reached, or that it asked this network to wait. */
+/** Says that the server can't be reached, or that it told this network to wait. */
 function OfflineNote({ until }: Offline) {
   const { t, lang } = useWords()
   const time = new Intl.DateTimeFormat(`${lang}-u-nu-latn`, { timeStyle: "short" })
@@ -241,7 +241,7 @@ function Pay({ page, live, wallets, paying }: PayProps) {
   if (status.payerFields.length > 0 && !memory.answered)
     return <Fields sessionId={status.sessionId} names={status.payerFields} done={changed} />
   const isAsking = ["connecting", "confirm", "submitting"].includes(paying.step.at)
-  // In place of the ways to pay: whoever pays again may pay twice.
+  // Replaces the ways to pay: a payer who pays again may pay twice.
   if (isUnsure(memory.sendingAt) && !isAsking) return <MaybeSent page={page} live={live} paying={paying} />
   if (isUnsure(memory.signedAt) && status.gasless && wallets.length > 0)
     return (
@@ -288,7 +288,7 @@ function MaybeSent({ page, live, paying }: { page: PayPage; live: Live; paying: 
   const { status, changed } = live
   const { step } = paying
   const note = useRef<HTMLParagraphElement>(null)
-  // The button that led here is gone.
+  // The button that opened this view is gone.
   useEffect(() => note.current?.focus(), [])
   const forget = () => {
     remember(status.sessionId, { sendingAt: undefined })
@@ -311,7 +311,7 @@ function MaybeSent({ page, live, paying }: { page: PayPage; live: Live; paying: 
   )
 }
 
-/** Notices beside the ways to pay: about an earlier transfer that may still arrive, and a hash that was refused. */
+/** Notices next to the ways to pay: about an earlier transfer that may still arrive, and a hash that was refused. */
 function Notices({ page, live }: { page: PayPage; live: Live }) {
   const { t } = useWords()
   const { submission } = live.status

@@ -1,6 +1,6 @@
 /**
  * The page in a frame on a merchant's site: which site may talk to it, and what it reports. The browser shows the page
- * in no other frame (`frame-ancestors`). Messages are checked again, as any window can send them.
+ * in no other frame (`frame-ancestors`). Messages are checked again, because any window can send them.
  */
 
 /** Whether the page is in a frame. */
@@ -14,7 +14,7 @@ let site: string | undefined
 let paid: string | undefined
 
 const say = (type: "ready" | "paid" | "close", id?: string): void => {
-  // Sent only to this origin: the site around the frame may have been replaced by another.
+  // Sent only to this origin, because another site may have replaced the one around the frame.
   if (site !== undefined)
     window.parent.postMessage({ type: `sluice:${type}`, ...(id === undefined ? {} : { id }) }, site)
 }
@@ -34,7 +34,7 @@ export function answerSite(allowedOrigins: readonly string[]): void {
   })
 }
 
-/** Notifies the site around the frame that this checkout or paywall was paid: at once, or after its greeting. */
+/** Notifies the site around the frame that this checkout or paywall was paid: immediately, or after its greeting. */
 export function notifyPaid(id: string): void {
   paid = id
   say("paid", id)

@@ -1,4 +1,4 @@
-/** What follows when nothing has to be paid now: waiting, or an end. */
+/** The content when nothing has to be paid now: waiting, or an end. */
 import { useEffect, useState } from "preact/hooks"
 import type { CheckoutPage, CheckoutStatus, PayPage, Reservation } from "../page-data.ts"
 import { short } from "../ui/amounts.ts"
@@ -95,7 +95,7 @@ function Reserved({ page, status, reservation, stage, wasOpen }: ReservedProps) 
   )
 }
 
-/** The transactions that moved an amount, one per line; nothing where there are none. */
+/** The transactions that moved an amount, one per line; nothing if there are none. */
 const Transactions = ({ page, txHashes }: { page: CheckoutPage; txHashes: readonly string[] }) =>
   txHashes.length > 0 ? (
     <dd class="hashes">
@@ -105,7 +105,7 @@ const Transactions = ({ page, txHashes }: { page: CheckoutPage; txHashes: readon
     </dd>
   ) : null
 
-/** The hash of a transaction, linked to the network's explorer where there is one. */
+/** The hash of a transaction, linked to the network's explorer if there is one. */
 function Transaction({ page, txHash }: { page: CheckoutPage; txHash: string }) {
   const { t } = useWords()
   const { explorer } = page.network
@@ -157,8 +157,8 @@ function Paid({ page, status, wasOpen }: { page: CheckoutPage; status: CheckoutS
 }
 
 /**
- * The way back to the merchant. It redirects after some seconds, unless the payer stays, is on the merchant's page
- * already, or has money here that waits for a decision.
+ * The way back to the merchant. It redirects after a few seconds, unless the payer stays, is already on the merchant's
+ * page, or has money here that waits for a decision.
  */
 function Return({ url, merchant, auto }: { url: string; merchant: string; auto: boolean }) {
   const { t } = useWords()

@@ -45,7 +45,7 @@ interface Props {
   done: () => void
 }
 
-/** The form. Each fault is beside its field, and the first one gets the focus. */
+/** The form. Each fault is next to its field, and the first one gets the focus. */
 export function Fields({ sessionId, names, done }: Props) {
   const { t } = useWords()
   const [answers, setAnswers] = useState<Record<string, string>>(() => recall(sessionId).answers ?? {})

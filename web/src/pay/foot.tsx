@@ -8,7 +8,7 @@ const toLanguage = (language: string): void => {
   location.replace(url)
 }
 
-/** The languages; nothing where there is only one. */
+/** The languages; nothing if there is only one. */
 export function Foot() {
   const { t, lang } = useWords()
   return (

@@ -1,4 +1,4 @@
-/** A payment link: starts a checkout for this visitor, and asks for the amount where the link leaves it open. */
+/** A payment link: starts a checkout for this visitor, and asks for the amount if the link leaves it open. */
 import { useCallback, useEffect, useState } from "preact/hooks"
 import type { CheckoutStatus, LinkPage } from "../page-data.ts"
 import { amountTyped } from "../ui/amounts.ts"
@@ -12,7 +12,7 @@ import { recall, remember } from "./store.ts"
 const keyOf = ({ slug }: LinkPage) => `link:${slug}`
 
 /**
- * The checkout that this visitor has started from a link with a fixed price, while it can be paid. Another visit then
+ * The checkout that this visitor has started from a link with a fixed price, while it can be paid. So another visit
  * starts no second one.
  */
 async function startedOf(page: LinkPage): Promise<string | undefined> {
@@ -25,7 +25,7 @@ async function startedOf(page: LinkPage): Promise<string | undefined> {
   return isOpen && !over && amount === page.amount ? sessionId : undefined
 }
 
-/** Calls `then` once somebody looks at the page: browsers run scripts of pages that they load ahead. */
+/** Calls `then` once somebody looks at the page, because browsers run scripts of pages that they preload. */
 function whenShown(then: () => void): () => void {
   if (!("prerendering" in document && document.prerendering)) then()
   else document.addEventListener("prerenderingchange", then, { once: true })

@@ -1,27 +1,27 @@
-/** The live state of a payment: a stream of events, or long-polls where a proxy holds the stream back. */
+/** The live state of a payment: a stream of events, or long-polls if a proxy buffers the stream. */
 
-/** A stream sends its first state at once. If it is silent for this long, something on the way holds it back. */
+/** A stream sends its first state immediately. If it is silent for this long, a proxy on the way is buffering it. */
 const SILENT_MS = 6_000
 /**
- * Later something arrives every ten seconds. After three times that, something on the way no longer passes the stream
- * on.
+ * After the first state, an event arrives every ten seconds. After three times that, a proxy no longer passes the
+ * stream on.
  */
 const DEAD_MS = 30_000
-/** A network that swallows packets answers nothing, not even an error. */
+/** A network that drops packets answers nothing, not even an error. */
 const ANSWER_MS = 10_000
 /** After this time without a state, the page may be out of date. A stream reconnects faster than that. */
 const LOST_MS = 10_000
 const RETRY_MS = 3_000
 const MAX_RETRY_MS = 24_000
 const WAIT_S = 25
-/** A proxy may ask for any pause; this is the longest that is respected. */
+/** A proxy may ask for any pause. This is the longest that is respected. */
 const MAX_WAIT_MS = 3_600_000
 /**
  * After its end a payment may still be paid twice or reversed. That is rare, so the page polls and holds no connection.
  */
 const LOOK_MS = 60_000
 
-/** Nothing can be learned now. `until` is when the page asks again, in milliseconds, where the server said so. */
+/** No state can be read now. `until` is when the page asks again, in milliseconds, if the server gave a time. */
 export interface Offline {
   until?: number
 }
@@ -31,31 +31,31 @@ interface Listener<T> {
   onOffline: (offline: Offline | undefined) => void
   /** Whether little more can happen after this state. */
   isOver: (state: T) => boolean
-  /** When the last state was heard, in milliseconds. */
+  /** When the last state arrived, in milliseconds. */
   heardAt: () => number
 }
 
-/** Receives what the stream or the polls learn. */
+/** Receives the states from the stream or the polls. */
 interface News<T> extends Pick<Listener<T>, "isOver"> {
   heard: (state: T) => void
-  /** Nothing was learned just now: the page may soon be out of date. */
+  /** No state arrived just now, so the page may soon be out of date. */
   lost: () => void
-  /** Nothing was learned, or will be, for longer than that. */
+  /** No state has arrived, or will arrive, for longer than that. */
   silent: (offline: Offline) => void
   signal: AbortSignal
 }
 
 /**
  * Follows `path` (its `/events`, or else its `/status`) until the returned function is called; `query` is added to
- * both. A hidden page follows nothing: browsers open six connections to a server, and the server a few streams to an
- * address.
+ * both. A hidden page follows nothing, because browsers open six connections to a server, and the server opens few
+ * streams to an address.
  */
 export function follow<T>(path: string, query: string, listener: Listener<T>): () => void {
   let ended: AbortController | undefined
   const turn = () => {
     ended?.abort()
     if (document.hidden) return
-    // What was learned before the page was hidden may be out of date: nobody is asked for money meanwhile.
+    // The state from before the page was hidden may be out of date, so nobody is asked for money meanwhile.
     if (Date.now() - listener.heardAt() > LOST_MS) listener.onOffline({})
     ended = new AbortController()
     open(path, query, newsFor(listener, ended.signal))
@@ -89,7 +89,7 @@ function newsFor<T>({ onState, onOffline, isOver }: Listener<T>, signal: AbortSi
       if (!signal.aborted) onOffline(offline)
     },
     heard: state => {
-      // It was asked for before the present follower began, which may have heard a newer one.
+      // It was requested before the current follower started, which may have received a newer one.
       if (signal.aborted) return
       stop()
       onOffline(undefined)
@@ -153,7 +153,7 @@ async function poll<T>(path: string, query: string, news: News<T>, firstMs: numb
       const response = await ask(address, waitS * 1_000 + ANSWER_MS, signal)
       if (response.status === 429) {
         const waitMs = waitOf(response)
-        // Too many pages of this network are open: ask less often, as all of them ask.
+        // Too many pages of this network are open, and they all ask, so ask less often.
         pauseMs = Math.max(waitMs, Math.min(2 * Math.max(pauseMs, RETRY_MS), MAX_RETRY_MS))
         if (waitMs > LOST_MS) silent({ until: Date.now() + waitMs })
         else lost()
@@ -163,7 +163,7 @@ async function poll<T>(path: string, query: string, news: News<T>, firstMs: numb
       const mark = response.headers.get("x-state") ?? ""
       const state: T = await response.json()
       heard(state)
-      // The server had no place to wait in, and answered at once.
+      // The server had no free place to wait, and answered immediately.
       const isSame = mark === known && Date.now() - askedAt < RETRY_MS
       pauseMs = isOver(state) ? LOOK_MS : mark === "" || isSame ? RETRY_MS : 0
       known = isOver(state) ? "" : mark
@@ -175,7 +175,7 @@ async function poll<T>(path: string, query: string, news: News<T>, firstMs: numb
   }
 }
 
-/** Milliseconds to wait before the next request, as the server asked for; 0 where it did not. */
+/** Milliseconds to wait before the next request, as the server asked; 0 if it did not. */
 function waitOf({ headers }: Response): number {
   const text = headers.get("retry-after") ?? ""
   const ms = /^\d+$/.test(text) ? Number(text) * 1_000 : Date.parse(text) - Date.now()
@@ -190,7 +190,7 @@ async function ask(address: string, ms: number, signal: AbortSignal): Promise<Re
   signal.addEventListener("abort", end)
   try {
     const response = await fetch(address, { signal: stop.signal })
-    // The whole body: a network can also stop in the middle.
+    // Reads the whole body, because a network can also stop in the middle.
     return new Response(await response.blob(), response)
   } finally {
     clearTimeout(timer)

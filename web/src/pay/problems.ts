@@ -30,12 +30,12 @@ const refusalWords: Record<string, keyof Catalogue> = {
   LINK_NOT_FOUND: "linkEndedWords",
 }
 
-/** Characters of a wallet's own words that are shown. */
+/** The most characters of a wallet's own message that are shown. */
 const LONGEST_PROBLEM = 300
 
 type Values = Record<string, string>
 
-/** Why a submitted hash is no payment. For a reason without words here, the server's own sentence. */
+/** Why a submitted hash is not a payment. For a reason without words here, it is the server's own sentence. */
 export function submissionProblem(t: Translate, reason: string | null, message: string, values: Values): string {
   const key = submissionWords[reason ?? ""]
   return key ? t(key, values) : message

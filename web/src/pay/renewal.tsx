@@ -1,11 +1,11 @@
-/** The subscription that a checkout begins or renews, and how to begin one at a paywall. */
+/** The subscription that a checkout starts or renews, and the way to start one at a paywall. */
 import type { CheckoutStatus, PaywallPage, Renewal } from "../page-data.ts"
 import { useWords } from "../ui/context.ts"
 import { momentOf } from "../ui/moments.ts"
 import { everyOf, periodOf, renewalMessage } from "./billing.ts"
 import { newTab } from "./embedded.ts"
 
-/** The days that an invoice is for, and when it is due. Nothing for a checkout that is no invoice yet. */
+/** The days that an invoice is for, and when it is due. Nothing for a checkout that is not an invoice yet. */
 export function InvoiceFacts({ status: { invoice } }: { status: CheckoutStatus }) {
   const { t, lang } = useWords()
   if (!invoice) return null
@@ -20,7 +20,7 @@ export function InvoiceFacts({ status: { invoice } }: { status: CheckoutStatus }
   )
 }
 
-/** The row of the days that are paid for. */
+/** The row with the paid days. */
 export function InvoicePeriod({ invoice }: { invoice: NonNullable<CheckoutStatus["invoice"]> }) {
   const { t, lang } = useWords()
   return (
@@ -47,7 +47,7 @@ export function ManageLink() {
   )
 }
 
-/** The other way to open a paywall, where it has one: a form, like the one for pages without a script. */
+/** The other way to open a paywall, if it has one: a form, like the one for pages without a script. */
 export function Subscribe({ page }: { page: PaywallPage }) {
   const { t, lang, local } = useWords()
   const { subscription, status } = page

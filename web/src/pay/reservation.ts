@@ -14,7 +14,7 @@ interface LedgerLine {
   txHashes: string[]
 }
 
-/** The amounts reserved, captured, released and refunded, without those that are zero; empty before a reservation. */
+/** The amounts reserved, captured, released and refunded, without any that are zero; empty before a reservation. */
 export function ledgerOf({ authorized, captured, left, released, refunded, moves }: Reservation): LedgerLine[] {
   const line = (name: keyof Catalogue, amount: string, kind?: Reservation["moves"][number]["kind"]) => ({
     name,
@@ -31,10 +31,10 @@ export function ledgerOf({ authorized, captured, left, released, refunded, moves
   return lines.filter(({ amount }) => !isZero(amount))
 }
 
-/** The words for the rest of a payment that was captured in part. */
+/** The words for the rest of a partly captured payment. */
 const restOf = { held: "takenPart", releasing: "takenReleasing", reclaimable: "takenTakeBack" } as const
 
-/** The transaction that takes back what is left, as a list of facts; empty before its time has come. */
+/** The transaction that takes back the rest, as a list of facts; empty before its time has come. */
 export const reclaimFacts = ({ phase, reclaim }: Reservation): { name: keyof Catalogue; value: string }[] =>
   phase === "reclaimable" && reclaim
     ? [
@@ -43,7 +43,7 @@ export const reclaimFacts = ({ phase, reclaim }: Reservation): { name: keyof Cat
       ]
     : []
 
-/** The heading and the sentence of a stage of such a payment; undefined where they are the same as for any checkout. */
+/** The heading and the sentence of a stage of such a payment; undefined if they are the same as for any checkout. */
 export function reservationMessage(
   t: Translate,
   page: PageBase,

@@ -1,4 +1,4 @@
-/** A payer claims money that waits: the signature of the wallet that paid says where it is to be returned to. */
+/** A payer claims waiting money: a signature of the wallet that paid names the address to return it to. */
 import { useState } from "preact/hooks"
 import type { ReturnPage } from "../page-data.ts"
 import { short } from "../ui/amounts.ts"

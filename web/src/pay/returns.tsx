@@ -1,10 +1,10 @@
-/** The links with which a payer says where money that waits is to be sent back to. */
+/** The links with which a payer says where to send waiting money. */
 import type { PageBase, WaitingMoney } from "../page-data.ts"
 import { useWords } from "../ui/context.ts"
 import { newTab } from "./embedded.ts"
 import { waitingMessage } from "./waiting.ts"
 
-/** One link, or a list where money of several payments waits; nothing where none does. */
+/** One link, or a list if money of several payments waits; nothing if none does. */
 export function Returns({ page, waiting }: { page: PageBase; waiting: readonly WaitingMoney[] }) {
   const { t, lang } = useWords()
   const linkOf = ({ paymentId }: WaitingMoney) => ({ href: `/return/${paymentId}?lang=${lang}`, target: newTab })

@@ -2,9 +2,9 @@
 import type { CheckoutStatus } from "../page-data.ts"
 
 /**
- * pay: nothing arrived. part: some of it arrived. sent: it was signed or submitted here, and is not seen yet.
+ * pay: nothing arrived. part: some of it arrived. sent: it was signed or submitted here, but is not seen yet.
  * confirming: all of it is seen. unknown: the network can't be read now. paused: nobody may pay now. reserving and
- * reserved: a payment that the merchant captures later. The others are final.
+ * reserved: a payment that the merchant captures later. The other stages are final.
  */
 export type Stage =
   | "pay"
@@ -21,15 +21,17 @@ export type Stage =
   | "paused"
   | "unknown"
 
-/** What this browser did for the payment. */
+/** The actions of this browser for the payment. */
 export interface Own {
   /** The hash of a transfer that was sent or submitted here. */
   txHash?: string | undefined
-  /** Whether it was sent so lately that the server may not know it yet. */
+  /** Whether it was sent so recently that the server may not know it yet. */
   isSending?: boolean
 }
 
-/** The stage of a checkout. A hash that somebody else submitted does not change it: anyone may submit anything. */
+/**
+ * The stage of a checkout. A hash that someone else submitted does not change it, because anyone may submit anything.
+ */
 export function stageOf(status: CheckoutStatus, own: Own): Stage {
   const ended = ends[status.status]
   if (ended) return ended
@@ -41,11 +43,11 @@ export function stageOf(status: CheckoutStatus, own: Own): Stage {
   const isOwn = submission !== null && own.txHash !== undefined && submission.txHash === own.txHash
   if (isOwn && submission.status === "verifying") return "sent"
   if (own.txHash !== undefined && own.isSending && submission === null) return "sent"
-  // While the network can't be read, nobody knows whether something arrived in time.
+  // While the network can't be read, nobody knows whether a payment arrived in time.
   if (status.over && isZero(status.arriving)) return status.stale ? "unknown" : "expired"
-  // A part is being confirmed, and what is sent now would come too late to complete it.
+  // A part is being confirmed, and a payment sent now would come too late to complete it.
   if (status.over) return "confirming"
-  // All of it arrived. Whether it counts is decided elsewhere.
+  // All of it arrived. Other code decides whether it counts.
   if (isAll) return "confirming"
   // A paywall that is switched off has no address.
   if (status.paused || status.payTo === undefined) return "paused"
@@ -77,15 +79,13 @@ export const isZero = (amount: string): boolean => !/[1-9]/.test(amount)
 /** Whether a payer is asked for money in this stage. */
 export const isPayable = (stage: Stage): boolean => stage === "pay" || stage === "part"
 
-/**
- * Whether little more can happen: money was captured, released or refunded, or the merchant will decide at some time.
- */
+/** Whether little more can happen: money was captured, released or refunded, or the merchant will decide later. */
 export const isSettled = ({ status, reservation, invoice }: CheckoutStatus): boolean =>
   status === "authorized"
     ? reservation?.capture === "manual" && reservation.phase === "held"
-    : // A subscription begins a moment after its first payment.
+    : // A subscription starts a moment after its first payment.
       invoice !== null && ["confirmed", "partially_refunded", "refunded", "voided"].includes(status)
 
-/** Whether this payer is done. A payment that is captured at once is not done before its capture. */
+/** Whether this payer is done. A payment that is captured immediately is not done before its capture. */
 export const isDone = (stage: Stage, { reservation }: CheckoutStatus): boolean =>
   stage === "paid" || (stage === "reserved" && reservation?.capture === "manual" && reservation.phase === "held")

@@ -9,7 +9,7 @@ export interface Memory {
   sendingAt?: number
   /** When the wallet answered with `txHash`, in milliseconds, until the server knows it. */
   sentAt?: number
-  /** When a signature was handed to the server and no answer came, in milliseconds. */
+  /** When a signature was sent to the server without an answer, in milliseconds. */
   signedAt?: number
   /** When the payer stopped waiting for a transfer, in milliseconds. It may still arrive. */
   givenUpAt?: number
@@ -26,10 +26,10 @@ export interface Memory {
   answered?: boolean
 }
 
-/** How long after a payment was handed to a wallet or to the server it may still appear, in milliseconds. */
+/** How long a payment may still appear after it was given to a wallet or to the server, in milliseconds. */
 const UNSURE_MS = 600_000
 
-/** Whether something was begun at this time, and may still have an effect that is not seen yet. */
+/** Whether something started at this time may still have an effect that is not visible yet. */
 export const isUnsure = (at: number | undefined): boolean => at !== undefined && Date.now() - at < UNSURE_MS
 
 const keyOf = (id: string) => `sluice:${id}`
@@ -55,7 +55,7 @@ export function remember(id: string, change: Partial<{ [K in keyof Memory]: Memo
   return JSON.parse(next)
 }
 
-/** Calls `changed` when another tab remembers something of this payment. Returns a function that ends it. */
+/** Calls `changed` when another tab stores something about this payment. Returns a function that stops it. */
 export function onOtherTab(id: string, changed: () => void): () => void {
   const listen = (event: StorageEvent) => {
     if (event.key === keyOf(id)) changed()

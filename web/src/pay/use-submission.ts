@@ -4,7 +4,7 @@ import type { CheckoutStatus, PayPage } from "../page-data.ts"
 import { Refusal, submitHash } from "./api.ts"
 import { type Memory, remember } from "./store.ts"
 
-/** The wait before the second try; each further one is twice as long. */
+/** The wait before the second try; each later wait is twice as long. */
 const AGAIN_MS = 5_000
 const MAX_AGAIN_MS = 60_000
 
@@ -12,13 +12,13 @@ interface Given {
   page: PayPage
   status: CheckoutStatus
   memory: Memory
-  /** Called when the server has taken the hash, or refused it for good. */
+  /** Called when the server has accepted the hash, or refused it for good. */
   changed: () => void
 }
 
 /**
- * Submits a hash that the server does not know, again and again: a reload, a server that could not be reached, or too
- * many requests of one address must not make the page forget a payment. Without it the transfer is still found, later.
+ * Submits a hash that the server does not know, repeatedly. The page must not forget a payment because of a reload, an
+ * unreachable server, or too many requests from one address. Without the hash the transfer is still found, but later.
  */
 export function useSubmission({ page, status, memory, changed }: Given): void {
   const { sessionId, submission } = status
@@ -52,7 +52,7 @@ export function useSubmission({ page, status, memory, changed }: Given): void {
       clearTimeout(timer)
     }
   }, [isUnknown, page, sessionId, txHash, payer, changed])
-  // From here on the server says what becomes of it.
+  // From here on the server reports its progress.
   const isKnown = txHash !== undefined && submission?.txHash === txHash && sentAt !== undefined
   useEffect(() => {
     if (!isKnown) return

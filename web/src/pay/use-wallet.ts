@@ -21,7 +21,7 @@ import type { Wallet } from "./wallets.ts"
 /** signature: the service sends the payment and pays the fee. transfer: the wallet does both. */
 export type Way = "signature" | "transfer"
 
-/** The step at which a payment with a wallet is. */
+/** The current step of a payment with a wallet. */
 type Step =
   | { at: "idle" }
   | { at: "connecting" }
@@ -33,7 +33,7 @@ type Step =
   | { at: "problem"; error: Error }
 
 const IDLE: Step = { at: "idle" }
-/** How long an attempt waits for the page to know its state again: half a minute. */
+/** How long an attempt waits for the page to know its state again: half a minute in total. */
 const PAUSE_MS = 250
 const MAX_PAUSES = 120
 
@@ -57,20 +57,20 @@ export interface Paying {
   changeNetwork: () => Promise<void>
   askFaucet: () => Promise<void>
   cancel: () => void
-  /** Whether the wallet was asked for money and has not answered, also by an attempt that was given up. */
+  /** Whether the wallet was asked for money and has not answered, even for an attempt that was given up. */
   isAsked: boolean
 }
 
 /** One attempt to pay. */
 interface Attempt {
-  /** Whether it was not given up, and the payment can be made now; waits while that is not known. */
+  /** Whether the attempt is still on, and the payment can be made now. It waits while that is unknown. */
   isOn: () => Promise<boolean>
-  /** Whether it was not given up. */
+  /** Whether the attempt is still on. */
   isLast: () => boolean
   show: (step: Step) => void
 }
 
-/** The payment with a wallet, and what can be done next. */
+/** The payment with a wallet, and the possible next actions. */
 export function useWallet({ page, status, payable, changed }: Options): Paying {
   const [step, setStep] = useState<Step>(IDLE)
   const [wallet, setWallet] = useState<Wallet>()
@@ -82,7 +82,7 @@ export function useWallet({ page, status, payable, changed }: Options): Paying {
   const now = useRef({ page, status, payable })
   now.current = { page, status, payable }
 
-  /** Runs a request for money, and counts it until the wallet has answered: also when the attempt was given up. */
+  /** Runs a request for money, and counts it until the wallet has answered, even if the attempt was given up. */
   const asking = async <T>(request: () => Promise<T>): Promise<T> => {
     setOpen(n => n + 1)
     try {
@@ -96,7 +96,7 @@ export function useWallet({ page, status, payable, changed }: Options): Paying {
     const number = ++tries.current
     const isLast = () => number === tries.current
     const isOn = async () => {
-      // What is not known for a moment, as after a phone has shown its wallet, is waited for.
+      // Waits for a state that is briefly unknown, for example after a phone has shown its wallet.
       for (let n = 0; n < MAX_PAUSES && isLast() && !now.current.payable; n++)
         await new Promise(resolve => setTimeout(resolve, PAUSE_MS))
       if (!isLast()) return false
@@ -121,7 +121,7 @@ export function useWallet({ page, status, payable, changed }: Options): Paying {
       const { provider } = chosen
       const { page } = now.current
       show({ at: "connecting" })
-      // A wallet may take minutes for each answer. Once the attempt is given up, it is asked for nothing more.
+      // A wallet may take minutes for each answer. Once the attempt is given up, it gets no more requests.
       const from = await accountOf(provider)
       if (!(await mine.isOn())) return
       setAccount(from)
@@ -151,17 +151,17 @@ export function useWallet({ page, status, payable, changed }: Options): Paying {
     const { sessionId } = now.current.status
     const terms = termsFor(now.current.status, from, due)
     const signed = await asking(() => signAuthorization(chosen.provider, from, due, terms))
-    // The attempt was given up meanwhile, so its signature is not used. While the page knows nothing, the server decides.
+    // The attempt was given up, so its signature is not used. While the page knows nothing, the server decides.
     if (!mine.isLast()) return
     mine.show({ at: "submitting" })
     try {
       await post("/api/pay/authorize", { sessionId, ...signed })
       remember(sessionId, { signedAt: undefined })
     } catch (error) {
-      // It may have been accepted. Until that is known, only the same authorization may be signed again. A clear refusal of
-      // that, such as too many requests, says nothing about the first time.
+      // It may have been accepted. Until that is known, only the same authorization may be signed again. A clear
+      // refusal of the repeat, such as too many requests, says nothing about the first try.
       if (error instanceof Refusal && error.isUnsure) remember(sessionId, { signedAt: Date.now() })
-      // Its nonce can't move money any more; the next attempt uses another.
+      // Its nonce can't move money any more, so the next attempt uses another one.
       if (error instanceof Refusal && error.code === "AUTHORIZATION_ALREADY_USED") remember(sessionId, { nonces: {} })
       throw error
     } finally {
@@ -174,11 +174,11 @@ export function useWallet({ page, status, payable, changed }: Options): Paying {
     const sendingAt = Date.now()
     remember(sessionId, { sendingAt, givenUpAt: undefined })
     changed()
-    /** Another request may have been made since, whose answer is still due. */
+    /** Another request may have been made since then, whose answer has not come yet. */
     const answered = () => (recall(sessionId).sendingAt === sendingAt ? { sendingAt: undefined } : {})
     try {
       const txHash = await asking(() => sendTransfer(chosen.provider, from, due))
-      // Also if the attempt was given up meanwhile: the money is on its way. `use-submission.ts` submits the hash.
+      // Also if the attempt was given up: the money is on its way. `use-submission.ts` submits the hash.
       remember(sessionId, { txHash, payer: from, sentAt: Date.now(), ...answered() })
       mine.show({ at: "submitting" })
     } catch (error) {
@@ -233,7 +233,7 @@ function dueOf({ token, network }: PayPage, status: CheckoutStatus): Due {
 
 /**
  * The other fields of an authorization. A reservation's nonce is computed from its terms, so every payer signs the same
- * one.
+ * nonce.
  */
 function termsFor({ sessionId, expiresAt, reservation }: CheckoutStatus, from: string, { value }: Due) {
   if (reservation?.terms) return reservation.terms

@@ -5,17 +5,17 @@ import { localAmount, short } from "../ui/amounts.ts"
 import { isPayable, type Stage } from "./stage.ts"
 
 /**
- * What the page offers to send back. While it asks for money, only what can't count towards it: the rest of what
- * arrived may still be completed.
+ * The money that the page offers to send back. While it asks for a payment, it offers only money that can't count
+ * towards that payment, because the rest may still be completed.
  */
 export function waitingIn({ waiting }: CheckoutStatus, stage: Stage): readonly WaitingMoney[] {
   if (isPayable(stage)) return waiting.filter(({ isAsked }) => !isAsked)
   return stage === "paid" || stage === "expired" || stage === "failed" ? waiting : []
 }
 
-/** The name of a token: its symbol, or its shortened address where it has none that can be shown. */
+/** The name of a token: its symbol, or its shortened address if it has no symbol that can be shown. */
 export const currencyShown = (currency: string): string => (currency.startsWith("0x") ? short(currency) : currency)
 
-/** One of several sums: how much, and from whom. */
+/** One of several sums: the amount and the sender. */
 export const waitingMessage = (t: Translate, language: string, { amount, currency, payer }: WaitingMoney): string =>
   t("waitingFrom", { amount: localAmount(amount, language), symbol: currencyShown(currency), address: short(payer) })

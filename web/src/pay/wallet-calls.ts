@@ -2,7 +2,7 @@
 import type { NetworkFacts, TokenFacts } from "../page-data.ts"
 import type { Provider } from "./wallets.ts"
 
-/** A fault of a wallet: refused by its user, busy with another request, or another. */
+/** A fault of a wallet: refused by its user, busy with another request, or something else. */
 export class WalletFault extends Error {
   readonly kind: "rejected" | "busy" | "other"
   constructor(kind: "rejected" | "busy" | "other", message: string) {
@@ -26,7 +26,7 @@ async function ask<T>(provider: Provider, method: string, params: unknown[] = []
   try {
     return (await provider.request({ method, params })) as T
   } catch (error) {
-    // Anything may be thrown, also nothing.
+    // Code may throw anything, even nothing.
     const { code, message = String(error), data } = (error ?? {}) as Fault
     const isRejected = REJECTED.includes(code) || REJECTED.includes(data?.originalError?.code)
     const kind = isRejected ? "rejected" : code === BUSY ? "busy" : "other"
@@ -49,7 +49,7 @@ export const isOnNetwork = async (provider: Provider, { chainId }: NetworkFacts)
 export const chainOf = async (provider: Provider): Promise<number> =>
   Number(await ask<string | number>(provider, "eth_chainId"))
 
-/** Switches the wallet to the network, and adds the network where the wallet does not know it. */
+/** Switches the wallet to the network, and adds the network if the wallet does not know it. */
 export async function switchTo(provider: Provider, network: NetworkFacts): Promise<void> {
   const chainId = `0x${network.chainId.toString(16)}`
   try {
@@ -81,7 +81,7 @@ export async function tokenBalance(provider: Provider, token: TokenFacts, accoun
   return BigInt(answer === "0x" ? 0 : answer)
 }
 
-/** Whether the account can pay the network's fee. Any ether counts, as wallets know the fee better. */
+/** Whether the account can pay the network's fee. Any ether counts, because wallets know the fee better. */
 export async function hasGas(provider: Provider, account: string): Promise<boolean> {
   return BigInt(await ask<string>(provider, "eth_getBalance", [account, "latest"])) > 0n
 }
@@ -95,8 +95,8 @@ export interface Due {
 }
 
 /**
- * Makes the wallet send a transfer; returns its hash. The request names the network: a wallet that was switched to
- * another one meanwhile refuses it. Throws where the wallet answers with anything but a hash: it may have been sent.
+ * Makes the wallet send a transfer; returns its hash. The request names the network, so a wallet that was switched to
+ * another one refuses it. Throws if the wallet answers with anything but a hash: the transfer may have been sent.
  */
 export async function sendTransfer(provider: Provider, from: string, due: Due): Promise<string> {
   const { token, chainId, payTo, value } = due
@@ -124,8 +124,8 @@ const fields = (...list: string[]) =>
   })
 
 /**
- * Makes the wallet sign an authorization of the amount; returns it with its signature. One to receive can only be used
- * by its recipient.
+ * Makes the wallet sign an authorization of the amount; returns it with its signature. Only its recipient can use an
+ * authorization to receive.
  */
 export async function signAuthorization(
   provider: Provider,

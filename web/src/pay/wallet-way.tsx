@@ -14,13 +14,13 @@ interface Props {
   wallets: Wallet[]
   paying: Paying
   way: Way
-  /** Undefined where there is no other way. */
+  /** Undefined if there is no other way. */
   setWay?: (way: Way) => void
 }
 
 /**
- * The wallets to choose from, or the current step of the payment with the chosen one. The button that began a step is gone
- * with it, so the focus moves to the step's words or, where there are none, to its first button.
+ * The wallets to choose from, or the current step of the payment with the chosen one. The button that started a step
+ * disappears with it. So the focus moves to the step's words or, if there are none, to its first button.
  */
 export function WalletWay(props: Props) {
   const { at } = props.paying.step

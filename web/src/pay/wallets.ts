@@ -28,7 +28,7 @@ const testWallet: Wallet = {
   },
 }
 
-/** Characters of a wallet's name that are shown. */
+/** The most characters of a wallet's name that are shown. */
 const LONGEST_NAME = 40
 
 interface Announcement {
@@ -43,7 +43,7 @@ export function useWallets(sandbox: boolean): Wallet[] {
     const add = (event: Event) => {
       const { info, provider } = (event as CustomEvent<Announcement>).detail ?? {}
       const { uuid: id, name: given, icon } = info ?? {}
-      // Anything may announce itself.
+      // Anything may announce itself as a wallet.
       if (typeof id !== "string" || typeof given !== "string" || typeof provider?.request !== "function") return
       const name = [...shown(given)].slice(0, LONGEST_NAME).join("")
       if (!name) return

@@ -1,4 +1,4 @@
-/** The ways to pay without a wallet in this browser: from a phone, and by hand. */
+/** The ways to pay without a wallet in this browser: from a phone, and manually. */
 import { useState } from "preact/hooks"
 import type { CheckoutStatus, PayPage } from "../page-data.ts"
 import { toUnits } from "../ui/amounts.ts"
@@ -21,19 +21,18 @@ type Code = "page" | "request" | "address"
 const requestOf = ({ token, network }: PayPage, status: CheckoutStatus): string =>
   `ethereum:${token.address}@${network.chainId}/transfer?address=${status.payTo}&uint256=${toUnits(status.missing, token.decimals)}`
 
-/** One code at a time: this page by default, the payment request or the plain address by choice. */
+/** One code at a time: this page by default, or the payment request or the plain address. */
 export function PhoneWay({ page, status }: Props) {
   const { t } = useWords()
   const [code, setCode] = useState<Code>("page")
   const { symbol } = page.token
   const request = requestOf(page, status)
-  // Without a query that others may have added to the URL: a code can hold 2,331 bytes, but only some hundred scan
-  // well.
+  // Without a query that may have been added to the URL. A code can hold 2,331 bytes, but only a few hundred scan well.
   const here = `${location.origin}${location.pathname}`
   const texts = { page: here, request, address: status.payTo ?? "" }
   const words = { page: t("scanPage"), request: t("scanWallet"), address: t("scanAddress") }
   const names = { page: t("qrPage"), request: t("qrRequest"), address: t("qrAddress") }
-  // What is reserved first is signed on this page: no wallet could make it as a transfer on its own.
+  // A reservation is signed on this page, because no wallet could make it as a plain transfer.
   if (status.reservation)
     return (
       <div class="stack">
@@ -64,7 +63,7 @@ export function PhoneWay({ page, status }: Props) {
   )
 }
 
-/** The values to send and where, each with a copy button, and a field for the hash. */
+/** The values to send and the address, each with a copy button, and a field for the hash. */
 export function ManualWay({ page, status, changed }: Props & { changed: () => void }) {
   const { t } = useWords()
   const { token, network } = page

@@ -9,14 +9,14 @@ import { invoiceMessage } from "./billing.ts"
 import { reservationMessage } from "./reservation.ts"
 import { isZero, type Stage } from "./stage.ts"
 
-/** A heading and a text. The heading is empty where the ways to pay need no explanation. */
+/** A heading and a text. The heading is empty if the ways to pay need no explanation. */
 export interface StageMessage {
   title: string
   text: string
   tone: "neutral" | "warn" | "wait" | "good" | "bad"
 }
 
-/** The heading and the sentence of a stage; times are in `zone`, or else in the reader's. */
+/** The heading and the sentence of a stage. Times are in `zone`, or else in the reader's. */
 export function wordsOf(t: Translate, page: PayPage, status: CheckoutStatus, stage: Stage, zone?: "UTC"): StageMessage {
   const shown = { ...status, stage, zone }
   return reservationMessage(t, page, shown) ?? invoiceMessage(t, page, shown) ?? transferMessage(t, page, status, stage)
@@ -36,7 +36,7 @@ function transferMessage(t: Translate, page: PayPage, status: CheckoutStatus, st
   }
   const { exception } = status
   const isReturned = !isZero(status.amountReturned ?? "0")
-  // What the merchant has to decide: this payer can only ask about it.
+  // The merchant has to decide this; the payer can only ask about it.
   const ask = (key: Parameters<Translate>[0]) => `${t(key, values)} ${t("askMerchant", values)}`
   switch (stage) {
     case "pay":
@@ -83,7 +83,7 @@ function transferMessage(t: Translate, page: PayPage, status: CheckoutStatus, st
         text: exception === "duplicate" ? ask("usedUp") : t("failedWords", values),
         tone: "bad",
       }
-    // Only for payments that are reserved first, which have words of their own.
+    // Only for payments that are reserved first, which have their own words.
     case "reserving":
     case "reserved":
     case "released":

@@ -38,7 +38,7 @@ async function signInWithWallet(): Promise<void> {
   await post("/api/console/session", { message: signed, signature })
 }
 
-/** What each button does, by its `data-does`. */
+/** The action of each button, by its `data-does`. */
 const acts: Record<string, (button: HTMLElement) => Promise<unknown>> = {
   wallet: signInWithWallet,
   sandbox: ({ dataset }) => post("/api/console/session", { merchantId: dataset.merchant }),
@@ -51,7 +51,7 @@ for (const button of document.querySelectorAll<HTMLButtonElement>("button[data-d
     show("")
     try {
       await acts[button.dataset.does ?? ""]?.(button)
-      // The server shows the page again, for whoever is signed in now.
+      // The server renders the page again, for the new session.
       location.reload()
     } catch (error) {
       show(error instanceof Error && error.message ? error.message : "That did not work. Try again.")

@@ -38,12 +38,10 @@ export interface Invoice {
   receiptUrl: string | null
 }
 
-/** How many are requested at a time. */
+/** How many subscriptions are requested at a time. */
 export const PAGE = 20
 
-/**
- * Signs in with a wallet, by a signature. It names the wallet's current network where the service knows that network.
- */
+/** Signs in with a wallet, by a signature. The message names the wallet's current network if the service knows it. */
 export async function signIn({ provider }: Wallet): Promise<Session> {
   const account = await accountOf(provider)
   const offer = await post<{ message: string; chainIds: number[] }>("/api/subscriptions/nonce", { address: account })
@@ -72,6 +70,6 @@ export const invoicesOf = (
 ): Promise<{ data: Invoice[]; total: number }> =>
   call("GET", `/api/subscriptions/${id}/invoices?limit=${PAGE}&offset=${offset}`, { token })
 
-/** Cancels a subscription at the end of the paid time, or withdraws that. */
+/** Cancels a subscription at the end of the paid time, or withdraws the cancellation. */
 export const change = ({ token }: Session, id: string, what: "cancel" | "resume"): Promise<Subscription> =>
   call("POST", `/api/subscriptions/${id}/${what}`, { token, body: {} })

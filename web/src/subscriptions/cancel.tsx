@@ -1,4 +1,4 @@
-/** Ending a subscription, on its subscriber's page. */
+/** Ends a subscription, on its subscriber's page. */
 import { useEffect, useRef, useState } from "preact/hooks"
 import { useWords } from "../ui/context.ts"
 import { momentOf } from "../ui/moments.ts"
@@ -12,7 +12,7 @@ interface Props {
   fail: (error: unknown) => void
 }
 
-/** Ends it at the end of the paid time, after a confirmation; or withdraws that. */
+/** Ends it at the end of the paid time, after a confirmation; or withdraws the cancellation. */
 export function Cancel({ session, subscription, change, fail }: Props) {
   const { t, lang } = useWords()
   const { id, product, paidUntil, cancelAtPeriodEnd, canResume } = subscription

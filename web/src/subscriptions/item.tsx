@@ -28,7 +28,7 @@ function badgeOf({ status, endsAt }: Subscription): [key: keyof Catalogue, tone:
   return endsAt === null ? ["subActive", "good"] : ["subEnding", "wait"]
 }
 
-/** Its name, its state, and what can be done. */
+/** Its name, its state, and the possible actions. */
 export function Item({ session, subscription, change, fail, heading }: Props) {
   const { t, lang, local } = useWords()
   const { id, product, merchant, openInvoice, status, cancelAtPeriodEnd, canResume } = subscription
@@ -71,7 +71,7 @@ export function Item({ session, subscription, change, fail, heading }: Props) {
   )
 }
 
-/** Until when it is paid, and what comes next. */
+/** The end of the paid time, and what comes next. */
 function Times({ subscription }: { subscription: Subscription }) {
   const { t, lang } = useWords()
   const { status, paidUntil, accessUntil, openInvoice, nextDueAt, endsAt } = subscription
@@ -106,7 +106,7 @@ const invoiceMessage: Record<Invoice["status"], keyof Catalogue> = {
   unpaid: "invoiceUnpaid",
 }
 
-/** The invoices, loaded when somebody asks for them. */
+/** The invoices, loaded on request. */
 function Invoices({ session, id, fail }: Pick<Props, "session" | "fail"> & { id: string }) {
   const { t, lang, local } = useWords()
   const [list, setList] = useState<{ data: Invoice[]; total: number }>()

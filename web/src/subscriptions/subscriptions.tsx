@@ -1,4 +1,4 @@
-/** A subscriber's page: a wallet signs in, sees what it has subscribed to, pays what is due, and cancels. */
+/** A subscriber's page: a wallet signs in, sees its subscriptions, pays due invoices, and cancels. */
 import { useEffect, useRef, useState } from "preact/hooks"
 import type { SubscriptionsPage } from "../page-data.ts"
 import { Refusal } from "../pay/api.ts"
@@ -26,7 +26,7 @@ export function Subscriptions({ page }: { page: SubscriptionsPage }) {
     setProblem("")
     try {
       const more = await listOf(by, known.length)
-      // A subscription that began meanwhile has shifted the others.
+      // A subscription that started meanwhile has shifted the others.
       const fresh = more.data.filter(({ id }) => !known.some(each => each.id === id))
       setList({ data: [...known, ...fresh], total: more.total })
     } catch (error) {

@@ -1,7 +1,7 @@
 /** Amounts for people. Pure; decimal text in and out, never a float. */
 
 /**
- * Formats an amount for a language. No digit is lost, because the text is formatted, not a number.
+ * Formats an amount for a language. No digit is lost, because it formats text instead of a number.
  *
  * @example localAmount("1234.50", "de") // "1.234,50"
  */
@@ -29,8 +29,8 @@ export function fromUnits(units: bigint, decimals: number): string {
 export const short = (text: string): string => `${text.slice(0, 6)}…${text.slice(-4)}`
 
 /**
- * Parses the amount that a payer typed, as decimal text. Undefined for anything that is not an amount above zero, and
- * for a thousand that elsewhere means one with three decimals (`1,000`, `1.000`).
+ * Parses the amount that a payer typed, as decimal text. Undefined for anything that is not an amount above zero. Also
+ * undefined for a thousand that means one with three decimals elsewhere (`1,000`, `1.000`).
  */
 export function amountTyped(text: string): string | undefined {
   if (/^[1-9]\d{0,2}[.,]\d{3}$/.test(text.trim())) return undefined

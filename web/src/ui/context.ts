@@ -1,4 +1,4 @@
-/** What every part of a page needs: its words, its language, and its facts. */
+/** The data that every part of a page needs: its words, its language, and its facts. */
 import { createContext } from "preact"
 import { useContext } from "preact/hooks"
 import type { Translate } from "../i18n/words.ts"

@@ -6,11 +6,11 @@ const SHOWN_MS = 2_000
 
 interface Props {
   name: string
-  /** What is copied. */
+  /** The value to copy. */
   value: string
-  /** What is shown, where it differs. */
+  /** The text to show, if it differs. */
   text?: string
-  /** Whether it is text from others, in any language. */
+  /** Whether it is text from other people, in any language. */
   isProse?: boolean
 }
 

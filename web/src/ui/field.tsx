@@ -6,11 +6,11 @@ interface Props {
   change: (value: string) => void
   /** What is wrong with it. */
   fault?: string | undefined
-  /** What it is for, shown while nothing is wrong. */
+  /** The purpose of the field, shown while nothing is wrong. */
   hint?: string
-  /** Whether the fault is announced when it appears, where the focus stays elsewhere. */
+  /** Whether the fault is announced when it appears, because the focus stays elsewhere. */
   announce?: boolean
-  /** Declared as the literal text: an input of a variable type has no props type of its own. */
+  /** Declared as the literal text, because an input of a variable type has no props type of its own. */
   type?: "text"
   name?: string
   class?: string

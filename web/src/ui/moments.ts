@@ -1,7 +1,7 @@
 /** Moments for people. Pure. */
 
 /**
- * Formats a moment with its day, in the reader's time zone. With `UTC`, in that zone, which is then named: a page
+ * Formats a moment with its day, in the reader's time zone. With `UTC`, it uses and names that zone, because a page
  * without a script can't know the reader's.
  *
  * @example momentOf("2026-01-31T12:00:00Z", "en", { zone: "UTC" }) // "Jan 31, 2026, 12:00 PM UTC"

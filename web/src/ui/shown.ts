@@ -1,4 +1,4 @@
-/** Makes text from others safe to show in a page. Pure: the server and the browser both use it. */
+/** Makes text from other people safe to show in a page. Pure: the server and the browser both use it. */
 
 /**
  * Control characters except tab and newline, and invisible characters except joiners and variants: marks and overrides
