@@ -28,7 +28,7 @@ interface Patience {
   everyMs: number
 }
 
-/** What the steps of connecting share. */
+/** The values that the steps of connecting share. */
 interface Connecting {
   db: Db
   settings: Settings
@@ -52,7 +52,7 @@ export async function connectNetworks(connecting: Connecting): Promise<Network[]
   return networks
 }
 
-/** Stores what a start found, for the next one. Call it once the database is known to be this installation's. */
+/** Stores the findings of a start, for the next one. Call it once the database is known to be this installation's. */
 export async function keepNetworks(db: Db, settings: Settings, networks: readonly Network[]): Promise<void> {
   for (const [n, network] of networks.entries()) {
     const wanted = settings.networks[n]

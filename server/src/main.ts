@@ -117,7 +117,7 @@ async function main(args: string[]): Promise<string | undefined> {
   return undefined
 }
 
-/** What the steps of a start share. */
+/** The values that the steps of a start share. */
 interface Start {
   given: Settings
   flags: { role: string; reset?: boolean | undefined }

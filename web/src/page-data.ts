@@ -4,7 +4,7 @@
  */
 import type { Language } from "./i18n/languages.ts"
 
-/** A network as people know it: its name, and what a wallet needs to add it. */
+/** A network as people know it: its name, and the data with which a wallet adds it. */
 export interface NetworkFacts {
   chainId: number
   title: string

@@ -1,4 +1,4 @@
-/** Paid answers, by payment: one that did not arrive is repeated to any request with the same payment. */
+/** Paid answers, by payment. An answer that did not arrive is repeated to any request with the same payment. */
 import type { Answer } from "./gate.ts"
 import { TOKEN_MS } from "./retry-token.ts"
 

@@ -1,6 +1,6 @@
 /** The words of the pages in English: the catalogue that defines all keys. `{name}` is replaced by a value. */
 export const en = {
-  // What is paid
+  // The payment
   payTo: "Pay {merchant}",
   payment: "Payment",
   onNetwork: "{symbol} on {network}",
@@ -311,7 +311,7 @@ export const en = {
   cancelDone: "It is canceled, and ends on {time}.",
   keepSubscription: "Continue this subscription",
 
-  // Where the money at an address can go
+  // The possible destinations of the money at an address
   moneyGoes: "Where this money can go",
   moneyGoesWords:
     "Money sent to this address on {network} can only be paid out as listed here. The address itself enforces this, and nobody can change it.",

@@ -36,7 +36,7 @@ const keyOf = (id: string) => `sluice:${id}`
 /** The page's own memory, for browsers that store nothing (private windows, blocked storage). */
 const fallback = new Map<string, string>()
 
-/** Returns what is remembered of a payment. */
+/** Returns the stored memory of a payment. */
 export function recall(id: string): Memory {
   try {
     return JSON.parse(localStorage.getItem(keyOf(id)) ?? fallback.get(id) ?? "{}")
@@ -45,7 +45,7 @@ export function recall(id: string): Memory {
   }
 }
 
-/** Changes what is remembered, and returns all of it. Undefined forgets a part. */
+/** Changes the stored memory, and returns all of it. Undefined forgets a part. */
 export function remember(id: string, change: Partial<{ [K in keyof Memory]: Memory[K] | undefined }>): Memory {
   const next = JSON.stringify({ ...recall(id), ...change })
   fallback.set(id, next)

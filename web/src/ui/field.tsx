@@ -4,7 +4,7 @@ interface Props {
   label: string
   value: string
   change: (value: string) => void
-  /** What is wrong with it. */
+  /** The fault of its value. */
   fault?: string | undefined
   /** The purpose of the field, shown while nothing is wrong. */
   hint?: string

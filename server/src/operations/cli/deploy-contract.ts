@@ -34,7 +34,7 @@ export interface Deployment {
   facts: string[]
   /** The highest price for a unit of gas, in wei. */
   cap: bigint
-  /** Where the signed transaction is kept until the contract is final. */
+  /** The file that keeps the signed transaction until the contract is final. */
   keptFile: string
   /** How long a transaction may stay unmined, in milliseconds. */
   patienceMs: number
@@ -42,7 +42,7 @@ export interface Deployment {
   confirm: (question: string) => Promise<boolean>
 }
 
-/** A signed transaction, as it is stored. */
+/** A signed transaction in its stored form. */
 interface Kept extends Fees {
   address: Address
   from: Address

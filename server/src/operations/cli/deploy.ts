@@ -63,7 +63,7 @@ const options = {
   yes: { type: "boolean" },
 } as const
 
-/** What the command needs from its environment. */
+/** The command's environment. */
 export interface Surroundings {
   env?: Record<string, string | undefined>
   say: (line: string) => void

@@ -57,7 +57,7 @@ interface RecoverableDeposit extends RecoveryTerms {
 
 type Flags = ReturnType<typeof parseCommandLine<{ options: typeof OPTIONS }>>["values"]
 
-/** What the command needs from its environment. */
+/** The command's environment. */
 export interface Surroundings {
   say: (line: string) => void
   /** How long a transaction may stay unmined, in milliseconds. */

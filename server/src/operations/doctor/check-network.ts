@@ -22,7 +22,7 @@ const AHEAD_MS = 15_000
 /** If the newest block is older than this, something is wrong: every network here makes a block every two seconds. */
 const OLD_MS = 120_000
 
-/** What the checks of a network need; `now` is the clock of this process. */
+/** The input of a network's checks; `now` is the clock of this process. */
 export interface NetworkCheck {
   settings: Settings
   network: NetworkSettings

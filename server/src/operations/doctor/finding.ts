@@ -8,7 +8,7 @@ export type Level = "ok" | "note" | "alarm" | "fault"
 
 /** One fact about an installation. */
 export interface Finding {
-  /** What was checked: settings, secrets, database, address, or the name of a network. */
+  /** The checked part: settings, secrets, database, address, or the name of a network. */
   part: string
   /** Which of the part's checks it was: a stable word for programs. */
   check: string
@@ -17,7 +17,7 @@ export interface Finding {
   message: string
   /** An endpoint's message, without anything that may be a key. It does not count when findings are compared. */
   said?: string
-  /** What the operator should do about it. It may name hosts and addresses, never secrets. */
+  /** The operator's next step. It may name hosts and addresses, never secrets. */
   todo?: string
   /** Whether the rounds of a running service raise this alarm themselves. */
   isWatched?: boolean

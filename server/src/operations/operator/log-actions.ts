@@ -16,7 +16,7 @@ export interface OperatorOrder {
 
 type Facts = Record<string, unknown>
 
-/** The effect of an action: what it changed, before and after. Amounts and nonces are stored as text. */
+/** The effect of an action: the values that it changed, before and after. Amounts and nonces are stored as text. */
 export interface Done {
   action: OperatorAction
   chainId: number

@@ -9,7 +9,7 @@ import { gunzip } from "node:zlib"
 import { readJsonIfThere, writeFileAtomic } from "../../platform/config/data-dir.ts"
 import { type AnvilRpc, quantity } from "./anvil-rpc.ts"
 
-/** Where problems of the chain are logged. */
+/** The log for problems of the chain. */
 export interface Log {
   info(o: object, msg: string): void
   warn(o: object, msg: string): void

@@ -28,7 +28,7 @@ const tokenAbi = parseAbi([
 /** An address without an owner, to ask an oracle a harmless question. */
 const NOBODY = "0x000000000000000000000000000000000000dEaD"
 
-/** What is the same at every endpoint of a chain. */
+/** The facts that are the same at every endpoint of a chain. */
 export type Facts = Pick<Network, "token" | "genesisHash">
 
 /**

@@ -27,7 +27,7 @@ export interface GoodSignature {
 }
 
 /**
- * What a signature is for. A `proof` is only read here, so an undeployed wallet may give it. A `transaction` contains
+ * The use of a signature. A `proof` is only read here, so an undeployed wallet may give it. A `transaction` contains
  * the signature, so its contract must exist.
  */
 type Use = "proof" | "transaction"

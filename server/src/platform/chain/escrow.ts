@@ -33,7 +33,7 @@ export interface PaymentInfo {
   /** The only account that may authorize, capture, void and refund. */
   operator: Address
   payer: Address
-  /** Gets what is captured. */
+  /** Gets the captured amount. */
   receiver: Address
   token: Address
   /**
@@ -92,8 +92,8 @@ const RECEIVE = [
 ] as const
 
 /**
- * Returns what the payer's wallet signs, in the token's domain: `ReceiveWithAuthorization` to the collector. The
- * signature is the last argument of {@link authorizeCall}.
+ * Returns the data for the payer's wallet to sign, in the token's domain: `ReceiveWithAuthorization` to the collector.
+ * The signature is the last argument of {@link authorizeCall}.
  */
 export const typedPayment = (
   { token, chainId }: Pick<NetworkInfo, "token" | "chainId">,
@@ -118,7 +118,7 @@ export const typedPayment = (
 export const authorizeCall = (info: PaymentInfo, amount: bigint, collector: Address, signature: Hex): Hex =>
   encodeFunctionData({ abi, functionName: "authorize", args: [info, amount, collector, signature] })
 
-/** Pays `amount` (base units) of what is held to the receiver, without a fee. May be repeated until nothing is held. */
+/** Pays `amount` (base units) of the held money to the receiver, without a fee. Can be repeated until none is held. */
 export function captureCall(version: EscrowVersion, info: PaymentInfo, amount: bigint): Hex {
   const functionName = "capture"
   return version === "v1.0"
@@ -137,7 +137,7 @@ export const reclaimCall = (info: PaymentInfo): Hex =>
 export const refundCall = (info: PaymentInfo, amount: bigint, refundCollector: Address): Hex =>
   encodeFunctionData({ abi, functionName: "refund", args: [info, amount, refundCollector, "0x"] })
 
-/** What a call makes the escrow do. `amount` is in base units; null for a void, which returns all that is held. */
+/** The effect of a call on the escrow. `amount` is in base units; null for a void, which returns all that is held. */
 export interface EscrowCall {
   kind: "authorize" | "capture" | "void" | "refund"
   info: PaymentInfo
@@ -158,7 +158,7 @@ export function readEscrowCall(data: Hex): EscrowCall | undefined {
   return undefined
 }
 
-/** What the chain stores about a payment. */
+/** The state that the chain stores about a payment. */
 export interface PaymentState {
   /** Stays true: the same terms can never be authorized again. */
   hasCollectedPayment: boolean
@@ -194,7 +194,7 @@ export const readTokenStore = (data: Hex): Address =>
   lower(decodeFunctionResult({ abi, functionName: "getTokenStore", data }))
 
 /**
- * What a log of an escrow says. Anyone can make a genuine escrow emit any of these for their own terms, and any
+ * The content of an escrow's log. Anyone can make a genuine escrow emit any of these for their own terms, and any
  * contract can emit the same. Believe an event only if `escrow` is the network's and `info.operator` and `collector`
  * are ours, or if `authId` belongs to one of our payments.
  */

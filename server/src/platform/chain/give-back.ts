@@ -35,7 +35,7 @@ export const giveBackData = (chainId: number, factory: Hex, message: GiveBack) =
     ...message,
   })
 
-/** What a contract reported in a transaction: an approver agreed that this money leaves a deposit. */
+/** A contract's report in a transaction: an approver agreed that this money leaves a deposit. */
 export interface GivenBack {
   /** The contract that reported it; believe only the deposit's own factory. */
   factory: Address

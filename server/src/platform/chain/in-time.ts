@@ -1,6 +1,6 @@
 /**
- * Asks several endpoints at once, and continues without the slow ones: a payment must not wait for the slowest of three
- * when two agree. An endpoint that was left behind is asked again only after its open answer has come.
+ * Asks several endpoints in parallel, and continues without the slow ones: a payment must not wait for the slowest of
+ * three when two agree. An endpoint that was left behind is asked again only after its open answer has come.
  */
 import { ask, type Endpoint } from "./endpoints.ts"
 import type { RpcCall, RpcResult } from "./rpc.ts"
@@ -99,6 +99,6 @@ export async function askAgreed(
 const sayTheSame = (a: readonly RpcResult[], b: readonly RpcResult[]): boolean =>
   JSON.stringify(a.map(factOf)) === JSON.stringify(b.map(factOf))
 
-/** What a result says. Error messages are left out, because each node words them differently. */
+/** The comparable part of a result. Error messages are left out, because each node words them differently. */
 const factOf = (result: RpcResult | undefined): unknown =>
   result?.ok ? { value: result.value } : { data: result?.data ?? null }

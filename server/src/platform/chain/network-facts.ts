@@ -1,4 +1,4 @@
-/** The facts of the networks that Sluice knows, and what is known about a served one without asking it. */
+/** The facts of the networks that Sluice knows, and the known facts of a served network. */
 import { invalid } from "../errors.ts"
 import { type EscrowDeployment, knownEscrows } from "./escrow-deployments.ts"
 import type { Address, Hash } from "./hex.ts"
@@ -75,7 +75,7 @@ export interface Token {
   version: string
 }
 
-/** What is known about a served network without asking it. Code inside a transaction gets only this. */
+/** The facts of a served network that need no question to it. Code inside a transaction gets only this. */
 export interface NetworkInfo {
   name: NetworkName
   chainId: number

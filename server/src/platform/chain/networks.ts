@@ -4,7 +4,7 @@ import type { EscrowDeployment } from "./escrow-deployments.ts"
 import type { Address } from "./hex.ts"
 import type { NetworkInfo, NetworkName } from "./network-facts.ts"
 
-/** What is needed to serve one network, as the operator sets it. */
+/** The settings that are needed to serve one network. */
 export interface NetworkSettings {
   name: NetworkName
   chainId: number

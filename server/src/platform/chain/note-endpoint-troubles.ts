@@ -62,12 +62,12 @@ interface Known extends Trouble {
   last_at: Date
 }
 
-/** What a round, or a call outside a round, showed about one endpoint. */
+/** The observation of one endpoint, in a round or in a call outside a round. */
 export interface Seen {
   position: number
   host: string
   kind: Kind
-  /** Raises an alarm at once; anything else must last. */
+  /** Raises an alarm immediately; anything else must last. */
   isPlain: boolean
   /** In the endpoint's words, for the log and the alarm. */
   answer?: string | undefined
@@ -98,7 +98,7 @@ export async function noteDissent(ctx: Context, chain: ReachableChain, dissent: 
   if (seen.length > 0) await noteSeen(ctx, chain, seen, await knownTroubles(ctx, chain))
 }
 
-/** Returns what a round showed about a network's endpoints. */
+/** Returns the round's observations of a network's endpoints. */
 export async function troublesIn(network: Network, quorum: Quorum): Promise<Seen[]> {
   const at = (position: number) => placeOf(network, position)
   return [
@@ -122,7 +122,7 @@ export async function troublesIn(network: Network, quorum: Quorum): Promise<Seen
   ]
 }
 
-/** Records what a round showed about a network's endpoints. Call it inside the transaction that records the round. */
+/** Records a round's observations of a network's endpoints. Call it inside the transaction that records the round. */
 export async function noteTroubles(ctx: TxContext, network: NetworkInfo, seen: readonly Seen[]): Promise<void> {
   const now = ctx.now()
   const known = await knownTroubles(ctx, network)
@@ -177,7 +177,7 @@ async function endTrouble(ctx: TxContext, network: NetworkInfo, { position, kind
     ctx.log.info({ network: network.name, reason: kind }, `no longer so: ${wordsOf(network, { position, kind })}`)
 }
 
-/** Returns what a person should check about endpoints, in words that anyone may read: without addresses. */
+/** Returns the problems of endpoints that a person should check, in words that anyone may read: without addresses. */
 export async function troubleMessages(ctx: Context): Promise<string[]> {
   const rows = await ctx.db
     .selectFrom("endpoint_troubles")

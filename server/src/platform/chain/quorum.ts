@@ -42,7 +42,7 @@ const MAX_LAG_BLOCKS = 5n
 /** Blocks that make a block final if the node does not report it: over an hour on every network served. */
 const FINAL_DEPTH = 2_000n
 
-/** What the voters of a round report together, and how to ask them more. */
+/** The joint reports of a round's voters, with the functions that ask them for more. */
 export interface Quorum extends QuorumView {
   /** Asks all voters for blocks and receipts that are not known yet, and for the blocks that those receipts name. */
   learn(heights: Iterable<bigint>, hashes: Iterable<Hash>): Promise<void>
@@ -57,7 +57,7 @@ export interface Quorum extends QuorumView {
   scan(token: Address, addresses: readonly Address[], from: bigint): Promise<bigint>
 }
 
-/** What the voters of a round have reported so far. It makes no calls. */
+/** The reports of a round's voters so far. It makes no calls. */
 export interface QuorumView {
   /** The highest block that a quorum has; the only voter's head if one of two endpoints answers. */
   head: bigint
@@ -165,7 +165,7 @@ export async function openQuorum(
   return quorumOf(endpoints, voters, slow, { askVoters, noteSettled: patience.note, signal })
 }
 
-/** What the unusable answers of endpoints said, by position, to end a sentence. */
+/** The messages of unusable answers, by endpoint position, to end a sentence. */
 function saidBy(endpoints: readonly Endpoint[]): string {
   const said = endpoints.flatMap((each, i) => (each.said === undefined ? [] : [`endpoint ${i + 1}: ${each.said}`]))
   return said.length > 0 ? ` (${said.join("; ")})` : ""
@@ -177,7 +177,7 @@ function saidBy(endpoints: readonly Endpoint[]): string {
  */
 const wide = new WeakSet<readonly Endpoint[]>()
 
-/** The endpoints to ask. It leaves out those that failed a moment ago, and those whose late answer is still to come. */
+/** The endpoints to ask: all except those that failed a moment ago, or still owe a late answer. */
 function dueEndpoints(endpoints: readonly Endpoint[], needed: number, isLong: boolean): readonly Endpoint[] {
   const ready = awake(endpoints)
   // The endpoints that failed recently may be the honest ones.
@@ -188,7 +188,7 @@ function dueEndpoints(endpoints: readonly Endpoint[], needed: number, isLong: bo
 
 interface Asking {
   askVoters(question: (voter: Voter) => Promise<() => void>): Promise<void>
-  /** Notes whether what was asked is settled by the endpoints that answered in time. */
+  /** Notes whether the endpoints that answered in time settled the question. */
   noteSettled(isSettled: boolean): void
   signal: AbortSignal
 }
@@ -262,7 +262,7 @@ function quorumOf(
   }
 }
 
-/** What the voters' reports so far say about a block, a transaction or a log. */
+/** The voters' verdicts so far on a block, a transaction or a log. */
 function verdictsOf(voters: readonly Voter[], endpoints: number) {
   const needed = votesNeeded(endpoints)
   const verdicts: Omit<QuorumView, Heads | "slow" | "judged" | "dissent"> = {
@@ -296,13 +296,13 @@ function verdictsOf(voters: readonly Voter[], endpoints: number) {
   return verdicts
 }
 
-/** What is known of the endpoints when a round starts. */
+/** The known facts about the endpoints when a round starts. */
 type Heads = "head" | "highest" | "finalized" | "voters" | "silent" | "behind"
 
 const finalizedBy = ({ finalized, head: { number } }: Voter): bigint =>
   finalized ?? (number > FINAL_DEPTH ? number - FINAL_DEPTH : 0n)
 
-/** Limited to what is agreed on: an endpoint that once named a block far ahead regains its vote afterwards. */
+/** Limited to the agreed value, so that an endpoint that once named a block far ahead regains its vote afterwards. */
 function rememberFinalized({ endpoint, finalized }: Voter, agreed: bigint): void {
   if (finalized === undefined) return
   const sure = finalized < agreed ? finalized : agreed

@@ -22,7 +22,7 @@ export async function hasReceiptAnchor(endpoints: readonly Endpoint[]): Promise<
   return answers.some(answer => answer?.[0]?.ok && /^0x[0-9a-f]{2}/i.test(`${answer[0].value}`))
 }
 
-/** What a call writes: a key, by its thumbprint in base64url, or roots that follow the last one written. */
+/** The content of a call: a key, by its thumbprint in base64url, or roots that follow the last one written. */
 export type Written = { key: string } | { prevRoot: Hash | null; roots: readonly Hash[] }
 
 /** Returns the calldata that writes for a factory, followed by the id of its payout (a UUID). */

@@ -13,8 +13,8 @@ const MAX_RECENT = 1_000
 const SIGNATURE_LENGTH = 132
 
 /**
- * Returns the address whose key made a signature (65 bytes: r, s, and v as 0, 1, 27 or 28) of a hash; undefined if no
- * key can have made it.
+ * Returns the address whose key signed a hash; undefined if no key can have made the signature. A signature has 65
+ * bytes: r, s, and v as 0, 1, 27 or 28.
  */
 export function recoverSigner(hash: Hex, signature: Hex): Address | undefined {
   if (signature.length !== SIGNATURE_LENGTH) return undefined

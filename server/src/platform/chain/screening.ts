@@ -1,4 +1,4 @@
-/** What is known about an address that may be sanctioned. */
+/** The known status of an address that may be sanctioned. */
 
 /** `unknown`: no source could be asked. A node that is down neither sanctions nor clears anyone. */
 export type Screening = "listed" | "clear" | "unknown"

@@ -8,7 +8,7 @@ import { privateKeyToAccount } from "viem/accounts"
 import { type Address, checksummed, type Hash, keccak } from "./hex.ts"
 import { recoverSigner } from "./recover.ts"
 
-/** What is signed: an EIP-1559 transaction, amounts in wei. */
+/** The transaction to sign: EIP-1559, amounts in wei. */
 export interface UnsignedTransaction {
   chainId: number
   nonce: number
@@ -80,8 +80,8 @@ const bytesOf = (transaction: UnsignedTransaction): Hex => serializeTransaction(
 export const unsignedHash = (transaction: UnsignedTransaction): Hash => keccak(bytesOf(transaction))
 
 /**
- * Has a transaction signed, and returns its bytes and its hash; throws a {@link SignerError} if the answer is not a
- * signature of exactly these bytes by the signer's wallet.
+ * Has a transaction signed, and returns its bytes and its hash. Throws a {@link SignerError} if the answer is not the
+ * wallet's signature of exactly these bytes.
  */
 export async function signTransaction(
   signer: Signer,

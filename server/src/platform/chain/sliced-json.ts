@@ -8,7 +8,7 @@
  */
 import { setImmediate as nextTurn } from "node:timers/promises"
 
-/** Bytes that are parsed at once; takes well under a millisecond. */
+/** Bytes that are parsed in one step, which takes well under a millisecond. */
 const SLICE_BYTES = 64 * 1024
 /** The longest stretch of work before other work gets a turn. */
 const TURN_MS = 8
@@ -36,7 +36,7 @@ class NotJson extends Error {}
 /** An array or object that is being read. */
 interface Frame {
   isArray: boolean
-  /** Where its bytes begin, its bracket included. */
+  /** The position of its opening bracket. */
   start: number
   /** The position after its last comma, or after its bracket. */
   member: number

@@ -10,14 +10,14 @@ const LAG_MS = 10_000
 interface State {
   /** Since when rounds have left something open; by `performance.now()`. */
   openSince: number | undefined
-  /** What the newest round has shown; undefined until it has asked something. */
+  /** The result of the newest round; undefined until it has asked something. */
   isSettled: boolean | undefined
 }
 
 export interface SlowEndpoints {
   /** Whether the slow endpoints are waited for in this round. */
   isLong: boolean
-  /** Notes whether a step has settled what was asked. */
+  /** Notes whether a step has settled the question. */
   note(isSettled: boolean): void
 }
 

@@ -1,6 +1,6 @@
 /** The declaration of a setting. */
 
-/** What the documentation says about a setting. */
+/** The documentation of a setting. */
 export interface Meaning {
   meaning: string
   /** The text used if the variable is not set. Without it, the setting is then undefined. */

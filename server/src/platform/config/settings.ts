@@ -110,7 +110,7 @@ export interface Settings {
   metricsHost: string
   metricsToken: string | undefined
   logLevel: string
-  /** Where traces are sent; undefined if nothing is traced. */
+  /** The receiver of traces; undefined if nothing is traced. */
   tracing: TracingSettings | undefined
   rpcPort: number
   webhooks: WebhookSettings

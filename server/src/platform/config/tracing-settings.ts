@@ -12,7 +12,7 @@ export interface TracingSettings {
   ratio: number
 }
 
-/** Where traces are sent; undefined if no endpoint is set. */
+/** The receiver of traces; undefined if no endpoint is set. */
 export function tracingSettings({ read }: SettingReader): TracingSettings | undefined {
   const settings = {
     protocol: read("OTEL_EXPORTER_OTLP_PROTOCOL"),

@@ -27,7 +27,7 @@ function textOf({ network, payoutWallet, relayWallet }: Wanted): string {
   return JSON.stringify([name, chainId, token, depositFactory, escrow, sanctionsOracle, payoutWallet, relayWallet])
 }
 
-/** Stores what a start found. */
+/** Stores the findings of a start. */
 export async function keepNetwork(db: Db, wanted: Wanted, { token, genesisHash, escrow }: Network): Promise<void> {
   const kept: Kept = { settings: textOf(wanted), facts: { token, genesisHash }, hasEscrow: escrow !== undefined }
   const value = JSON.stringify(kept)

@@ -203,7 +203,7 @@ function useOf(log: Logger) {
   }
 }
 
-/** Returns why the database at `url` can't serve reads for the one that `query` asks, in words; undefined if it can. */
+/** Returns why the database at `url` can't serve reads for the primary that `query` asks; undefined if it can. */
 export async function replicaFault(
   { url, maxLagMs }: { url: string; maxLagMs: number },
   query: (text: string) => Promise<Record<string, unknown>[]>,
@@ -242,7 +242,7 @@ function faultOf(answer: Answer, now: AskedPosition): string | undefined {
   return undefined
 }
 
-/** Keeps track of what the replica behind `watch` has replayed. */
+/** Tracks how far the replica behind `watch` has replayed. */
 function follow(watch: pg.Pool) {
   /** Its last answer, even if it may have lost part of that since then. */
   let answer: Answer | undefined

@@ -9,7 +9,7 @@ import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { readMigrations } from "./migrate.ts"
 
-/** Where `script/install` puts it: next to the packages, and removed with them. Operators' packages have none. */
+/** The folder of `script/install`: next to the packages, and removed with them. Operators' packages have none. */
 export const CACHE = fileURLToPath(new URL("../../../../node_modules/.cache/sluice", import.meta.url))
 
 /** The folder of the one with exactly this version's schema: its name depends on all migrations. */

@@ -20,7 +20,7 @@ export type SignInWay = Row<"sessions">["way"]
 export type PayoutState = Row<"payouts">["state"]
 /** Why a payout is held. `allowance` and `balance`: a refund whose merchant's wallet allows or holds too little. */
 export type HeldReason = NonNullable<Row<"payouts">["held_reason"]>
-/** What a node's answer to a broadcast means; the mapping is in `txmanager/broadcast-results.ts`. */
+/** The meaning of a node's answer to a broadcast; the mapping is in `txmanager/broadcast-results.ts`. */
 export type SendResult = NonNullable<Row<"transaction_attempts">["last_result"]>
 /** Calls of an escrow. */
 export type EscrowCallKind = Extract<PayoutKindName, "reserve" | "capture" | "void" | "refund">

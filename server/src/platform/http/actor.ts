@@ -1,4 +1,4 @@
-/** The actor of a request, for the audit log: its credential, and where the request came from. */
+/** The actor of a request, for the audit log: its credential, and the request's origin. */
 import type { FastifyRequest } from "fastify"
 import type { Actor } from "../actor.ts"
 import { plainAddress } from "../limits/buckets.ts"

@@ -20,7 +20,7 @@ export const polling = (ctx: Context, { ip }: Pick<FastifyRequest, "ip">) => ({
   holder: { name: addressGroup(ip), most: MAX_BY_ADDRESS },
 })
 
-/** How a request waits, and where. */
+/** The conditions and the place of a waiting request. */
 export interface Wait<T> {
   waitS: number
   places: Slots

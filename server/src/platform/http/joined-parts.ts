@@ -9,7 +9,7 @@ export interface JoinedParts {
    * large.
    */
   add(part: Uint8Array): boolean
-  /** Returns what was added since the last call; undefined for nothing. */
+  /** Returns the bytes added since the last call; undefined for none. */
   take(): Buffer | undefined
 }
 

@@ -23,7 +23,7 @@ export interface Limiter {
   isRefused(request: FastifyRequest): boolean
 }
 
-/** Rate limiting as a step of a request. `errorPage` makes what a browser gets instead of JSON. */
+/** Rate limiting as a step of a request. `errorPage` creates the page that a browser gets instead of JSON. */
 export function limiter({ settings, limits }: Pick<Context, "settings" | "limits">, errorPage?: ErrorPage): Limiter {
   /** By address: until when it is refused, by the monotonic clock. */
   const refused = new Map<string, number>()

@@ -6,7 +6,7 @@ import { CsvAnswer, csvQuery, sendCsv } from "./send-csv.ts"
 import { inData, type ListSource, sendList } from "./send-lists.ts"
 import { callingMerchant, type Server } from "./server.ts"
 
-/** What the document says about a route. */
+/** The documentation of a route. */
 interface Documented {
   operationId: string
   summary: string

@@ -1,4 +1,4 @@
-/** What the waiting requests of a process share: their reads, and their places. */
+/** The shared reads and places of a process's waiting requests. */
 import type { Context } from "../context.ts"
 import type { Wakes } from "../jobs/wake.ts"
 import { defaultBounds } from "./connections.ts"

@@ -26,7 +26,7 @@ export type RouteAccess = { by: "public" | "operator" | "wallet" | "person" | "b
 export interface MerchantAccess extends Needs {
   by: "member" | "key" | "optional key"
   name: RouteName
-  /** The scopes of which a key needs one, limited to those that a key can have. */
+  /** The scopes that open the route to a key, limited to those that a key can have. */
   scopes: readonly Scope[]
   /** Whether it counts its decisions under a member's limit, if the member has the right only up to a limit. */
   isCounted: boolean
@@ -150,7 +150,7 @@ const merchantRoutes: Record<RouteName, readonly [Right, Scope?]> = {
   "POST /x402/verify": ["catalog", "checkouts"],
   "POST /x402/settle": ["catalog", "checkouts"],
   "GET /x402/settlements/:from/:nonce": ["read", "checkouts"],
-  // What is sold
+  // Products
   "POST /api/console/paywalls": ["catalog", "catalog"],
   "GET /api/console/paywalls": ["read", "catalog"],
   "GET /api/console/paywalls/:id": ["read", "catalog"],
@@ -304,7 +304,7 @@ const counted: ReadonlySet<RouteName> = new Set([
 
 const isRead = (name: string): boolean => name.startsWith("GET ")
 
-/** The scopes of which a key needs one, limited to those that a key can have; none if a route is only for persons. */
+/** The scopes that open a route to a key, limited to those that a key can have; none if it is only for persons. */
 function scopesOf(name: RouteName, by: RouteAccess["by"], { right, scope }: Needs): Scope[] {
   if (scope === undefined) return []
   const isWide = scope !== "settings:read"

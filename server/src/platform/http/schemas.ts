@@ -72,7 +72,7 @@ export const HashText = Type.String({ examples: [`0x${"5f".repeat(32)}`] })
 /** Search text, as it was typed. */
 export const SearchText = Matching("^\\S(.{0,198}\\S)?$", "1 to 200 characters, neither the first nor the last a space")
 
-/** The filters of a list of what is sold. */
+/** The filters of catalog lists. */
 export const catalogFilters = {
   active: Type.Optional(Type.Boolean({ description: "Only what is switched on, or only what is not" })),
   q: Type.Optional(

@@ -9,7 +9,7 @@ import { boundedConnections, KEEP_ALIVE_MS, REQUEST_TIMEOUT_MS } from "./connect
 import type { Bounds } from "./held-connections.ts"
 
 export interface StartupServer {
-  /** What the start is waiting for, as a clause after "Not ready: ". */
+  /** Sets what the start is waiting for, as a clause after "Not ready: ". */
   setPhase(phase: string): void
   /** Frees the port for the API. Connections may be refused for the few milliseconds until the API listens. */
   close(): Promise<void>

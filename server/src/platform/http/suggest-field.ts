@@ -19,9 +19,9 @@ export function nearest(typed: string, known: readonly string[]): string | undef
 const letters = (name: string): string => name.toLowerCase().replaceAll(/[_-]/g, "")
 
 /**
- * How many insertions, deletions, replacements and swaps of neighbours turn `a` into `b`, changing no letter twice:
- * Damerau, "A technique for computer detection and correction of spelling errors", CACM 7 (1964), as "optimal string
- * alignment".
+ * How many insertions, deletions, replacements and swaps of neighbours turn `a` into `b`, changing no letter twice.
+ * This is "optimal string alignment": Damerau, "A technique for computer detection and correction of spelling errors",
+ * CACM 7 (1964).
  */
 export function distance(a: string, b: string): number {
   const rows: number[][] = [Array.from({ length: b.length + 1 }, (_, j) => j)]

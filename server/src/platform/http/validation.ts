@@ -5,7 +5,7 @@ import { type ErrorDetail, MAX_DETAILS } from "../errors.ts"
 import { wordsOfPattern } from "./schemas.ts"
 import { nearest } from "./suggest-field.ts"
 
-/** Reports all faults at once, each with the schema that it violates. */
+/** Reports all faults together, each with the schema that it violates. */
 const options: Options = { allErrors: true, verbose: true, useDefaults: true, removeAdditional: false, strict: false }
 const strictly = new Ajv({ ...options, coerceTypes: false })
 const leniently = new Ajv({ ...options, coerceTypes: true })

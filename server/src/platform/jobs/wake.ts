@@ -87,7 +87,7 @@ export async function openWakes(database: Pick<OpenDatabase, "db" | "listen" | "
       for (const each of listeners) each.missed()
     },
   })
-  /** What the next notification of each channel will name. */
+  /** The names for the next notification of each channel. */
   const asked = new Map<WakeChannel, Names>()
   // One notification serves all callers that requested it before it was sent.
   const notified = gather<WakeChannel, true>(async channels => {

@@ -27,8 +27,8 @@ const SLACK_MS = WINDOW_MS / 4
  * request. First, the limit of the bucket that is closest to its limit. Second, what remains of it, or -1 if the
  * request is refused. Third, the milliseconds until that bucket's oldest admission leaves the window.
  *
- * An entry consists of its time, the oldest time in the list and the list's length, both including this entry. So the
- * newest entry alone decides the usual request.
+ * An entry consists of its time, the oldest time in the list and the list's length, both including this entry. So for
+ * the usual request, reading the newest entry is enough.
  *
  * If Redis' clock was set back, a list's newest entry may be more than a window ahead. The list then counts as of this
  * request, and is rewritten: 12,000 entries in 5 ms.

@@ -1,5 +1,5 @@
 /**
- * Traces: what the service does for one payment, in all processes and over hours. Other code knows only this file.
+ * Traces: the service's work for one payment, in all processes and over hours. Other code knows only this file.
  * OpenTelemetry is behind `open-tracing.ts`, and is loaded only if a collector is set.
  */
 import type { TxContext } from "../context.ts"
@@ -23,7 +23,7 @@ export function continueTrace({ tracing }: Pick<Traceable, "tracing">, of: strin
   return of
 }
 
-/** What a row stores that serves several payments: a new trace that links theirs, or their trace if they share one. */
+/** The text for a row that serves several payments: a new trace that links theirs, or their trace if they share one. */
 export function joinTraces(ctx: Traceable, name: string, all: readonly (string | null)[]): string | null {
   const traces = new Map(all.flatMap(each => (each === null ? [] : [[traceIdOf(each), each]])))
   const [first] = traces.values()

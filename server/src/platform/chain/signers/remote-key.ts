@@ -7,7 +7,7 @@ import { type Address, parseAddress } from "../hex.ts"
 
 export type RemoteKind = "aws-kms" | "gcp-kms" | "web3signer"
 
-/** Where a key is: an ARN, the name of a key version, or the address of a Web3Signer. */
+/** The place of a key: an ARN, the name of a key version, or the address of a Web3Signer. */
 export interface RemoteKey {
   kind: RemoteKind
   name: string
