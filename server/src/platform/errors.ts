@@ -31,7 +31,7 @@ interface ErrorWords {
 export const MAX_DETAILS = 100
 /** Longer than the path of any known field. The names of unknown fields are the caller's, and may be 256 KB long. */
 const MAX_PATH = 200
-/** A caller invented any longer name. It is shown in `path`, but not repeated in the sentence. */
+/** Only a caller can have made up a longer name. It is shown in `path`, but not repeated in the sentence. */
 const LONGEST_SUBJECT = 100
 
 /** The fault as callers receive it: a whole sentence. If `message` is a clause, its subject is the field. */

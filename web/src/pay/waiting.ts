@@ -6,7 +6,7 @@ import { isPayable, type Stage } from "./stage.ts"
 
 /**
  * The money that the page offers to send back. While it asks for a payment, it offers only money that can't count
- * towards that payment, because the rest may still be completed.
+ * towards that payment: the rest of the payment may still arrive.
  */
 export function waitingIn({ waiting }: CheckoutStatus, stage: Stage): readonly WaitingMoney[] {
   if (isPayable(stage)) return waiting.filter(({ isAsked }) => !isAsked)

@@ -1,4 +1,4 @@
-/** `/sandbox/*`: a faucet, a buyer, a clock, blocks that come and go, and a webhook receiver. Only in the sandbox. */
+/** `/sandbox/*`: a faucet, a buyer, a clock, blocks and reorgs, and a webhook receiver. Only in the sandbox. */
 import { appendFile, readFile } from "node:fs/promises"
 import { Type } from "typebox"
 import { concat, encodeFunctionData, erc20Abi, isHex } from "viem"
@@ -118,7 +118,7 @@ function timeRoutes(app: Server, { chain, wallet, advance }: Parts): void {
   )
 }
 
-/** What a network does to a payment that it had shown already: the block of a transaction, and all after it, are no more. */
+/** Does what a network may do to a visible payment: it removes the block of a transaction and all later blocks. */
 function reorgRoute(app: Server, { chain, wallet }: Parts, inTurn: InTurn): void {
   const blockOf = (hash: Hex) =>
     wallet.getTransactionReceipt({ hash }).then(
@@ -135,7 +135,7 @@ function reorgRoute(app: Server, { chain, wallet }: Parts, inTurn: InTurn): void
         if (block === undefined) throw invalid("txHash", "must be the hash of a transaction in a block")
         const { number: final } = await wallet.getBlock({ blockTag: "finalized" })
         if (block <= final) throw invalid("txHash", "must be in a block that is not final yet: make the payment again")
-        // A block that is mined in between makes the depth too small.
+        // A block that is mined in between would make the depth too small.
         for (; block !== undefined; block = await blockOf(txHash))
           await chain.reorg(Number((await wallet.getBlockNumber()) - block) + 1)
         return { blockNumber: Number(await wallet.getBlockNumber()) }

@@ -160,8 +160,8 @@ function writeReader(ctx: Context): () => Promise<string | undefined> {
 }
 
 /**
- * Anyone may ask, without a limit. So all who ask within a second share one question to the database. A new question
- * waits until the previous one has ended.
+ * Anyone may ask, without a limit. So all who ask within a second share one question to the database. No new question
+ * starts while one is open.
  */
 function shared<T>(ctx: Context, ask: () => Promise<T>): () => Promise<T> {
   let asked: { at: number; isOpen: boolean; answer: Promise<T> } | undefined

@@ -20,7 +20,7 @@ export const payerName = (paywallId: string, payer: string | undefined): string 
 /** Postgres takes payloads of less than 8,000 bytes. Names are ASCII, and short. */
 const MAX_BYTES = 7_999
 const NAME = /^[\w/-]{1,200}$/
-/** Several thousand names. A wake-up with more names nothing, so that waiters do not depend on the number. */
+/** Several thousand names. A larger wake-up names nothing, so that waiters do not depend on the number. */
 const MAX_PAYLOADS = 8
 
 /** The payloads of a wake-up. */
