@@ -66,7 +66,9 @@ function read(): void {
 async function main(): Promise<void> {
   const option = (by: string) => ({ type: "string", default: by }) as const
   const { values } = parseArgs({ options: { n: option("200"), changes: option("10000"), seconds: option("60") } })
-  const [n, changes, seconds] = [Number(values.n), Number(values.changes), Number(values.seconds)]
+  const n = Number(values.n)
+  const changes = Number(values.changes)
+  const seconds = Number(values.seconds)
   const postgres = await startPostgres({ fsync: true })
   const anvil = await startAnvil({ slotsInAnEpoch: 10 })
   const issuer = await startIssuer()

@@ -97,7 +97,8 @@ it(`loses no event of a thousand, over kills of the command line and of the serv
 
     const all = new Set<string>()
     const statuses = new Set<string>()
-    let [deliveryId, eventId] = ["", ""]
+    let deliveryId = ""
+    let eventId = ""
     const readAll = async () => {
       statuses.clear()
       for (let after = ""; ; ) {
