@@ -46,14 +46,14 @@ export function receiptsOn(rig: PayoutRig) {
       return text
     },
     /** The answers to the seven questions: yes, no, or `-` for not checked. */
-    answers: async (holding: Holding | SavedReceipt | string, asked = nodes()): Promise<string> => {
+    answers: async (holding: Holding | SavedReceipt | string, asked = nodes(), factory?: string): Promise<string> => {
       const held =
         typeof holding === "string"
           ? readHolding(holding)
           : "receipts" in holding
             ? holding
             : readHolding(JSON.stringify(holding))
-      const { lines } = await verifyHolding(held, { nodes: asked })
+      const { lines } = await verifyHolding(held, { nodes: asked, factory })
       return lines.map(({ isSo }) => (isSo === undefined ? "-" : isSo ? "y" : "n")).join("")
     },
   }

@@ -108,6 +108,29 @@ describe("a payment's receipt", () => {
     expect(reversed?.body.reverses).toBe(rows[0]?.hash)
   })
 
+  it("that can't be made stops no other, and its reversal waits with it until it can", async () => {
+    const [shop, altered] = [await rig.sell(), await rig.sell()]
+    const bad = await rig.paid(altered, 1_000_000n)
+    const good = await rig.paid(shop, 2_000_000n)
+    const { db } = rig.service.ctx
+    await sql`update payments set status = 'reversed' where id = ${bad}`.execute(db)
+    const setSalt = (salt: string) =>
+      sql`update deposits set salt = ${salt} where id = ${altered.deposit.id}`.execute(db)
+    const made = async () => {
+      await round()
+      return (await receipts()).flatMap(({ root, type, seq }) => (root === null ? [] : { type, seq }))
+    }
+    await setSalt(`0x${"1".repeat(64)}`)
+    expect(await made()).toEqual([{ type: "payment", seq: 1 }])
+    expect((await receipts()).find(({ root }) => root !== null)?.about).toBe(good)
+    await setSalt(altered.deposit.salt)
+    expect(await made()).toEqual([
+      { type: "payment", seq: 2 },
+      { type: "payment", seq: 1 },
+      { type: "reversed", seq: 3 },
+    ])
+  })
+
   it("is neither lost nor doubled when two processes make batches at once", async () => {
     const shop = await rig.sell()
     for (let i = 0; i < 4; i++) await rig.paid(shop, 1_000_000n)

@@ -42,8 +42,9 @@ export async function receiptRound(ctx: Context, network: Network): Promise<numb
   await withLease(ctx.db, job, async () => {
     await storeBatches(ctx, network.chainId)
     await anchorAgain(ctx, network)
+    const unmade: Unmade = { after: 0n, about: new Set() }
     for (let isMore = true; isMore && !ctx.signal.aborted; ) {
-      isMore = await makeBatch(ctx, network)
+      isMore = await makeBatch(ctx, network, unmade)
       await storeBatches(ctx, network.chainId)
     }
     await anchorBatches(ctx, network)
@@ -51,13 +52,25 @@ export async function receiptRound(ctx: Context, network: Network): Promise<numb
   return batchMs
 }
 
+/**
+ * What this round could not make. It reads on after the last of them, so that they never fill a batch, and leaves out what
+ * is about the same payment: a reversal must not stand before what it reverses.
+ */
+interface Unmade {
+  after: bigint
+  about: Set<string>
+}
+
 /** Makes one batch of the receipts that are not signed, and writes it; returns whether there may be more. */
-async function makeBatch(ctx: Context, network: Network): Promise<boolean> {
-  const waiting = await waitingReceipts(ctx, network, RECEIPTS)
+async function makeBatch(ctx: Context, network: Network, unmade: Unmade): Promise<boolean> {
+  const waiting = await waitingReceipts(ctx, network, unmade.after, RECEIPTS)
   if (waiting.length === 0) return false
   const stored = await receiptKey(ctx, network)
   if (!(await mayKeySign(ctx, network, stored))) return false
-  const made = await sealAll(ctx, waiting, openKey(ctx, stored))
+  const { made, passed } = await sealAll(ctx, waiting, openKey(ctx, stored), unmade.about)
+  unmade.after = passed
+  const isMore = waiting.length === RECEIPTS || passed < (waiting.at(-1)?.n ?? passed)
+  if (made.length === 0) return isMore
   const file = new Uint8Array(made.reduce((sum, { bytes }) => sum + bytes.length, 0))
   for (const { bytes, offset } of made) file.set(bytes, offset)
   const tree = treeOf(file, keccak)
@@ -70,7 +83,7 @@ async function makeBatch(ctx: Context, network: Network): Promise<boolean> {
   // Nothing was locked until here. Where another process had one of these receipts too, or a merchant's next place, this
   // changes nothing, and the next round makes another.
   await inTransaction(ctx, ctx => write(ctx, { network, keyId: stored.id, root, file, placed }))
-  return waiting.length === RECEIPTS || made.length < waiting.length
+  return isMore
 }
 
 /** Lets the process do other work now and then: a receipt takes it a third of a millisecond, and others wait for it meanwhile. */
@@ -86,8 +99,16 @@ interface InBatch extends Made {
   bytes: Uint8Array
 }
 
-/** Signs and seals receipts in their order, as many as fit into a batch. */
-async function sealAll(ctx: TxContext, waiting: readonly Waiting[], key: SigningKey): Promise<InBatch[]> {
+/**
+ * Signs and seals receipts in their order, as many as fit into a batch; `passed` is the last that was looked at. One that
+ * can't be made stays, is logged, and stops no other: an alarm says that it waits.
+ */
+async function sealAll(
+  ctx: TxContext,
+  waiting: readonly Waiting[],
+  key: SigningKey,
+  unmade: Set<string>,
+): Promise<{ made: InBatch[]; passed: bigint }> {
   const heads = await headsOf(ctx, [...new Set(waiting.map(row => row.merchant_id))])
   const reversed = waiting.flatMap(({ type, about }) => (type === "reversed" ? [about] : []))
   const standing = await standingHashes(ctx, reversed)
@@ -96,26 +117,54 @@ async function sealAll(ctx: TxContext, waiting: readonly Waiting[], key: Signing
   const signed = { issuer: didOf(ctx), at: ctx.now() }
   const made: InBatch[] = []
   let offset = 0
+  let passed = 0n
   for (const row of waiting) {
+    passed = row.n
+    if (unmade.has(row.about)) continue
     const head = heads.get(row.merchant_id)
     const place = {
       seq: (head?.seq ?? 0) + 1,
       prev: head?.hash ?? null,
       reverses: row.type === "reversed" ? standing.get(row.about) : undefined,
     }
-    const facts = saltedFacts(row)
-    const one = makeSealed(bodyOf(row, place, terms, { ...signed, facts: facts.map(factHash) }), facts, key)
-    const bytes = padded(one.jwe)
-    if (bytes.length > RECEIPT_BYTES)
-      throw new Error(`the receipt ${row.n} about ${row.about} has ${bytes.length} bytes`)
-    if (offset + bytes.length > BYTES) break
-    made.push({ ...one, row, seq: place.seq, offset, bytes })
-    offset += bytes.length
+    const one = trySeal(ctx, row, () => {
+      const facts = saltedFacts(row)
+      return makeSealed(bodyOf(row, place, terms, { ...signed, facts: facts.map(factHash) }), facts, key)
+    })
+    if (!one) {
+      unmade.add(row.about)
+      continue
+    }
+    if (offset + one.bytes.length > BYTES) {
+      passed = made.at(-1)?.row.n ?? 0n
+      break
+    }
+    made.push({ ...one, row, seq: place.seq, offset })
+    offset += one.bytes.length
     heads.set(row.merchant_id, { seq: place.seq, hash: one.hash })
     if (row.type !== "reversed") standing.set(row.about, one.hash)
     await yieldAt(made.length)
   }
-  return made
+  return { made, passed }
+}
+
+/** The receipts that this process has logged, once each: a round is a matter of seconds. */
+const logged = new Set<string>()
+
+/** A sealed receipt with its padded bytes; undefined, and logged, where what is written of it makes none. */
+function trySeal(ctx: TxContext, { n, about }: Waiting, make: () => Made): (Made & { bytes: Uint8Array }) | undefined {
+  try {
+    const made = make()
+    const bytes = padded(made.jwe)
+    if (bytes.length > RECEIPT_BYTES) throw new Error(`it has ${bytes.length} bytes`)
+    return { ...made, bytes }
+  } catch (error) {
+    const todo =
+      "Its payment is settled. Report the error as a fault of the service; the receipt is made once it can be."
+    if (!logged.has(`${n} ${about}`)) ctx.log.error({ err: error, about, todo }, "a receipt can't be made; others are")
+    logged.add(`${n} ${about}`)
+    return undefined
+  }
 }
 
 function placedOf(

@@ -18,10 +18,11 @@ function fieldsOf(name: "metadata" | "answers", prefix: string) {
     union all select ${prefix}::text, ${object}::text, 1 where ${many}`
 }
 
-/** The receipts of a network that wait, in the order in which they were written, at most `limit`. */
+/** The receipts of a network that wait behind `after`, in the order in which they were written, at most `limit`. */
 export async function waitingReceipts(
   ctx: TxContext,
   { chainId, token }: { chainId: number; token: { address: Address; decimals: number } },
+  after: bigint,
   limit: number,
 ): Promise<Waiting[]> {
   // Metadata is read as text: its numbers may have more digits than JavaScript's.
@@ -35,7 +36,7 @@ export async function waitingReceipts(
         union all ${fieldsOf("metadata", "metadata")}
         union all ${fieldsOf("answers", "answer")}) f where f.value is not null) as facts
     from receipts r left join tokens t on t.chain_id = r.chain_id and t.address = r.token
-    where r.chain_id = ${chainId} and r.root is null order by r.n limit ${limit}`.execute(ctx.db)
+    where r.chain_id = ${chainId} and r.root is null and r.n > ${after} order by r.n limit ${limit}`.execute(ctx.db)
   return rows
 }
 

@@ -8,6 +8,7 @@ import type { Context } from "../../platform/context.ts"
 import { setupAlarms } from "../../platform/metrics.ts"
 import { checkBackup } from "./check-backup.ts"
 import { checkRates } from "./check-rates.ts"
+import { checkReceipts } from "./check-receipts.ts"
 import { alarmText, type Finding, isBad } from "./finding.ts"
 import { checkAgain } from "./run-checks.ts"
 
@@ -38,6 +39,7 @@ export function standingAlarms(ctx: Context, isServing: boolean): StandingAlarms
       // Checked for an embedded database too, which only its own service can ask.
       ...(await checkBackup(settings, ask)),
       ...(await checkRates(settings, ask)),
+      ...(await checkReceipts(ask)),
     ]
     if (signal.aborted) return
     const bad = found.filter(each => isBad(each) && !each.isWatched)

@@ -15,6 +15,7 @@ import { checkEscrow } from "./check-escrow.ts"
 import { checkMail } from "./check-mail.ts"
 import { checkContracts, checkNetworkState } from "./check-network.ts"
 import { checkRates } from "./check-rates.ts"
+import { checkReceiptAnchor, checkReceipts } from "./check-receipts.ts"
 import { checkRedis } from "./check-redis.ts"
 import { checkReplica } from "./check-replica.ts"
 import { checkSecretKey } from "./check-secret-key.ts"
@@ -50,10 +51,11 @@ export async function checkAll(
     ["DATABASE_URL", "DATABASE_REPLICA_URL"].some(name => faulty.has(name)) ? [] : checkReplica(settings, query),
     ...settings.networks.flatMap(network => {
       const check = { settings, network, now, signal, faulty }
-      return [checkNetworkState(check), checkContracts(check), checkEscrow(check)]
+      return [checkNetworkState(check), checkContracts(check), checkEscrow(check), checkReceiptAnchor(check)]
     }),
     ["DATABASE_URL", "BACKUP_MAX_AGE"].some(name => faulty.has(name)) ? [] : checkBackup(settings, query),
     ["DATABASE_URL", "RATES"].some(name => faulty.has(name)) ? [] : checkRates(settings, query),
+    faulty.has("DATABASE_URL") || !query ? [] : checkReceipts(query),
     faulty.has("BASE_URL") ? [] : checkBaseUrl(settings, signal).then(found => [found]),
     faulty.has("BASE_URL") ? [] : checkCertificate(settings, now, signal),
     faulty.has("OIDC_ISSUER") ? [] : checkIssuer(settings),
@@ -71,7 +73,10 @@ export async function checkAgain(installation: Installation, isServing: boolean)
     checkSecrets(settings),
     checkDatabase(settings, query, now),
     checkSecretKey(settings, query, true),
-    ...settings.networks.map(network => checkNetworkState({ settings, network, now, signal, faulty: new Set() })),
+    ...settings.networks.flatMap(network => {
+      const check = { settings, network, now, signal, faulty: new Set<string>() }
+      return [checkNetworkState(check), checkReceiptAnchor(check)]
+    }),
     isServing ? checkBaseUrl(settings, signal).then(found => [found]) : [],
     isServing ? checkCertificate(settings, now, signal) : [],
   ])

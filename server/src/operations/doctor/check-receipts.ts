@@ -1,0 +1,49 @@
+/** Checks that receipts are made: nothing else notices, as no payment waits for them. */
+// I/O: asks the database and the endpoints, also before the service starts, when there is no context.
+import { askAny, newEndpoint } from "../../platform/chain/endpoints.ts"
+import { networkSetting } from "../../platform/chain/network-facts.ts"
+import { anchorDeployment } from "../../platform/chain/receipt-anchor.ts"
+import type { RpcResult } from "../../platform/chain/rpc.ts"
+import type { Query } from "./check-database.ts"
+import type { NetworkCheck } from "./check-network.ts"
+import { type Finding, fine } from "./finding.ts"
+
+/** Longer than a key needs to be final on any network. */
+const WAIT_S = 3_600
+
+/** Finds receipts that have waited for more than an hour; no findings where the database can't be asked. */
+export async function checkReceipts(query: Query): Promise<Finding[]> {
+  const part = "database"
+  const check = "receipts"
+  try {
+    const [there] = await query("select to_regclass('receipts') is not null as installed")
+    if (!there?.installed) return []
+    // By `receipts_waiting`. Beyond a thousand it is all the same.
+    const [row] = await query(`select count(*)::int as n from (select from receipts
+      where root is null and settled_at < now() - make_interval(secs => ${WAIT_S}) limit 1000) late`)
+    if (Number(row?.n) === 0) return [fine(part, check, "receipts are made")]
+    const message = `${row?.n} receipts have waited for more than an hour; their payments are settled`
+    const todo =
+      "The log says why: `a receipt can't be made`, `receipts wait`, or an error of a round. They are made once they can be."
+    return [{ part, check, level: "alarm", message, todo }]
+  } catch {
+    // That the database can't be asked is a finding of its own.
+    return []
+  }
+}
+
+/** Finds a network without the contract that receipts are written to; no findings with RECEIPT_ANCHOR=off. */
+export async function checkReceiptAnchor({ network, settings, signal, faulty }: NetworkCheck): Promise<Finding[]> {
+  const { name: part, rpcUrls } = network
+  const check = "receipt_anchor"
+  if (settings.receipts.anchorMs === undefined || faulty.has(networkSetting("RPC", part))) return []
+  const calls = [{ method: "eth_getCode", params: [anchorDeployment.address, "finalized"] }]
+  const endpoints = rpcUrls.map(url => newEndpoint(part, url))
+  const [code] = await askAny(endpoints, calls, signal).catch((): RpcResult[] => [])
+  // The findings about the endpoints say why.
+  if (!code?.ok) return []
+  if (code.value !== "0x") return [fine(part, check, "the contract that receipts are written to is there")]
+  const message = "there is no contract that receipts are written to, so they wait: nobody could verify who signed them"
+  const todo = `Run \`sluice deploy --contract receipt-anchor --network ${part}\`, or set RECEIPT_ANCHOR=off.`
+  return [{ part, check, level: "alarm", message, todo }]
+}
