@@ -3,10 +3,12 @@
  * receipts:oracle`, which installs them into this folder alone. Throws at the first difference.
  */
 import { generateKeyPairSync, hash, randomBytes, randomInt } from "node:crypto"
-import { MemData } from "@0gfoundation/0g-ts-sdk"
+import { calculatePrice, MemData, type MerkleTree, Uploader } from "@0gfoundation/0g-ts-sdk"
 import canonicalize from "canonicalize"
 import { compactDecrypt, compactVerify, importJWK } from "jose"
 import { factHash, makeSealed, saltedFacts } from "../../server/src/ledger/receipts/receipt.ts"
+import { provenBytes, segmentOf, segmentsOf } from "../../server/src/ledger/receipts/zerog/segments.ts"
+import { feeOf, submissionOf } from "../../server/src/ledger/receipts/zerog/submission.ts"
 import { canonical, open, type PublicKey, type ReceiptBody, readReceipt, thumbprint } from "../../verify/src/format.ts"
 import { CHUNK, pathOf, rootOf, rootOfPart, treeOf } from "../../verify/src/merkle.ts"
 
@@ -25,13 +27,50 @@ function sizeOf(i: number): number {
   return i % 10 === 0 ? randomInt(1, 1_500_000) : randomInt(1, 40_000)
 }
 
+/** What is asked of the contract, field by field, and what is paid. */
+async function compareSubmission(bytes: Uint8Array, tree: ReturnType<typeof treeOf>): Promise<void> {
+  const submitter = `0x${"ab".repeat(20)}` as const
+  const [theirs, fault] = await new MemData(bytes).createSubmission("0x", submitter)
+  if (fault) throw fault
+  const ours = submissionOf(tree, bytes.length, submitter)
+  const text = (of: unknown) => JSON.stringify(of, (_, value) => (typeof value === "bigint" ? Number(value) : value))
+  // Field by field: the SDK writes `height` first.
+  const fieldsOf = ({ data, submitter }: typeof ours) =>
+    text([data.length, data.tags, data.nodes.map(({ root, height }) => [root, height]), submitter])
+  const what = `the submission of ${bytes.length} bytes`
+  same(what, fieldsOf(ours), fieldsOf(theirs as unknown as typeof ours))
+  same(`the fee of ${what}`, feeOf(ours, 7n), calculatePrice(theirs as never, 7n))
+}
+
+/** Each segment as its uploader sends it. */
+async function compareSegments(
+  bytes: Uint8Array,
+  tree: ReturnType<typeof treeOf>,
+  theirTree: MerkleTree,
+): Promise<void> {
+  const { getSegment } = Uploader.prototype
+  const root = rootOf(tree) as `0x${string}`
+  for (let index = 0; index < segmentsOf(bytes.length); index++) {
+    const [, theirs, fault] = await getSegment(new MemData(bytes), theirTree, index)
+    if (fault) throw fault
+    const ours = segmentOf(bytes, tree, index)
+    const what = `segment ${index} of ${bytes.length} bytes`
+    same(what, JSON.stringify(ours), JSON.stringify(theirs))
+    const proven = provenBytes(theirs, { root, size: bytes.length, index }, keccak)
+    same(`the proven bytes of ${what}`, proven && Buffer.from(proven).toString("base64"), ours.data)
+  }
+}
+
 for (let i = 0; i < SIZES; i++) {
   const size = sizeOf(i)
   const bytes = randomBytes(size)
   const [theirs, fault] = await new MemData(bytes).merkleTree()
   if (fault) throw fault
+  if (!theirs) throw new Error("the SDK makes no tree")
   const tree = treeOf(bytes, keccak)
-  same(`the root of ${size} bytes`, rootOf(tree), theirs?.rootHash())
+  await compareSubmission(bytes, tree)
+  await compareSegments(bytes, tree, theirs)
+  same(`the root of ${size} bytes`, rootOf(tree), theirs.rootHash())
   const whole = Math.floor(size / CHUNK)
   if (whole === 0) continue
   const from = randomInt(whole)
@@ -64,5 +103,5 @@ for (let i = 0; i < RECEIPTS; i++) {
   same("the canonical JSON of what was read", canonical((await readReceipt(jws)).body), canonicalize(body))
 }
 process.stdout.write(
-  `${SIZES} roots are those of 0G's SDK, and ${RECEIPTS} receipts are read by jose and canonicalize.\n`,
+  `${SIZES} files have the root, the submission, the fee and the segments of 0G's SDK, and ${RECEIPTS} receipts are read by jose and canonicalize.\n`,
 )

@@ -31,6 +31,11 @@ export function treeOf(file: Uint8Array, hash: Hasher = keccak256): Tree {
   for (let i = 0; i < chunks; i++) leaves.push(hash(padded.subarray(i * CHUNK, (i + 1) * CHUNK)))
   const empty = hash(new Uint8Array(CHUNK))
   while (leaves.length < leavesOf(chunks)) leaves.push(empty)
+  return levelsOf(leaves, hash)
+}
+
+/** The tree above these leaves, with them. */
+export function levelsOf(leaves: readonly Uint8Array[], hash: Hasher): Tree {
   const levels = [leaves]
   for (let level = leaves; level.length > 1; ) {
     const above: Uint8Array[] = []
