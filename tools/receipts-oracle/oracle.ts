@@ -3,12 +3,19 @@
  * receipts:oracle`, which installs them into this folder alone. Throws at the first difference.
  */
 import { generateKeyPairSync, hash, randomBytes, randomInt } from "node:crypto"
-import { calculatePrice, MemData, type MerkleTree, Uploader } from "@0gfoundation/0g-ts-sdk"
+import { mkdtempSync, readFileSync, rmSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { calculatePrice, factories, Indexer, MemData, type MerkleTree, Uploader } from "@0gfoundation/0g-ts-sdk"
 import canonicalize from "canonicalize"
+import { JsonRpcProvider, Wallet } from "ethers"
 import { compactDecrypt, compactVerify, importJWK } from "jose"
 import { factHash, makeSealed, saltedFacts } from "../../server/src/ledger/receipts/receipt.ts"
 import { provenBytes, segmentOf, segmentsOf } from "../../server/src/ledger/receipts/zerog/segments.ts"
-import { feeOf, submissionOf } from "../../server/src/ledger/receipts/zerog/submission.ts"
+import { feeOf, flowAbi, submissionOf } from "../../server/src/ledger/receipts/zerog/submission.ts"
+import { uploadFile } from "../../server/src/ledger/receipts/zerog/upload-file.ts"
+import { startAnvil } from "../../server/test/anvil.ts"
+import { PRICE, startZerog, zerogContracts } from "../../server/test/zerog.ts"
 import { canonical, open, type PublicKey, type ReceiptBody, readReceipt, thumbprint } from "../../verify/src/format.ts"
 import { CHUNK, pathOf, rootOf, rootOfPart, treeOf } from "../../verify/src/merkle.ts"
 
@@ -102,6 +109,60 @@ for (let i = 0; i < RECEIPTS; i++) {
   same("the canonical JSON", new TextDecoder().decode(payload), canonicalize(body))
   same("the canonical JSON of what was read", canonical((await readReceipt(jws)).body), canonicalize(body))
 }
+/** 0G's own software against the local 0G of the tests: what it uploads we prove, and what we upload it downloads. */
+async function compareWithLocal(): Promise<void> {
+  same("the bytecode of Flow", zerogContracts.flow, factories.FixedPriceFlow__factory.bytecode)
+  const anvil = await startAnvil()
+  const zerog = await startZerog(anvil)
+  const folder = mkdtempSync(join(tmpdir(), "receipts-oracle-"))
+  // The SDK writes dozens of lines, with nothing to switch them off.
+  // biome-ignore lint/suspicious/noConsole: it is what is silenced.
+  const told = console.log
+  // biome-ignore lint/suspicious/noConsole: as above.
+  console.log = () => {}
+  try {
+    const { rpcUrl, client, accounts } = anvil
+    const key = "0xac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80"
+    const signer = new Wallet(key, new JsonRpcProvider(rpcUrl))
+    const indexer = new Indexer(zerog.indexer)
+    const ctx = { settings: { mode: "sandbox" }, signal: new AbortController().signal } as never
+    for (const [i, chunks] of [3, 1_500, 2_100].entries()) {
+      const bytes = randomBytes(chunks * CHUNK)
+      const tree = treeOf(bytes, keccak)
+      const root = rootOf(tree) as `0x${string}`
+      if (i === 1) {
+        const [, fault] = await indexer.upload(new MemData(bytes), rpcUrl, signer as never)
+        if (fault) throw fault
+        const uploads = zerog.nodes.map(node => node.uploads).join()
+        same("what 0G uploaded is proven", (await uploadFile(ctx, zerog.indexer, bytes)).state, "stored")
+        same("and nothing is sent again", zerog.nodes.map(node => node.uploads).join(), uploads)
+      } else {
+        const submission = submissionOf(tree, bytes.length, accounts[0].address)
+        const value = feeOf(submission, PRICE)
+        await client.writeContractSync({
+          address: zerog.flow,
+          abi: flowAbi,
+          functionName: "submit",
+          args: [submission],
+          value,
+        })
+        same("our upload", (await uploadFile(ctx, zerog.indexer, bytes)).state, "stored")
+      }
+      const path = join(folder, `${i}`)
+      const fault = await indexer.download(root, path, true)
+      if (fault) throw fault
+      same(`the download of ${bytes.length} bytes`, readFileSync(path).toString("base64"), bytes.toString("base64"))
+    }
+  } finally {
+    // biome-ignore lint/suspicious/noConsole: as above.
+    console.log = told
+    zerog.stop()
+    await anvil.stop()
+    rmSync(folder, { recursive: true })
+  }
+}
+
+await compareWithLocal()
 process.stdout.write(
   `${SIZES} files have the root, the submission, the fee and the segments of 0G's SDK, and ${RECEIPTS} receipts are read by jose and canonicalize.\n`,
 )
