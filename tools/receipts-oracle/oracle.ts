@@ -118,7 +118,6 @@ async function compareWithLocal(): Promise<void> {
   // The SDK writes dozens of lines, with nothing to switch them off.
   // biome-ignore lint/suspicious/noConsole: it is what is silenced.
   const told = console.log
-  // biome-ignore lint/suspicious/noConsole: as above.
   console.log = () => {}
   try {
     const { rpcUrl, client, accounts } = anvil
@@ -154,7 +153,6 @@ async function compareWithLocal(): Promise<void> {
       same(`the download of ${bytes.length} bytes`, readFileSync(path).toString("base64"), bytes.toString("base64"))
     }
   } finally {
-    // biome-ignore lint/suspicious/noConsole: as above.
     console.log = told
     zerog.stop()
     await anvil.stop()
