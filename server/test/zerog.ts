@@ -27,7 +27,7 @@ const marketAbi = parseAbi([
   "function setPricePerSector(uint256 pricePerSector)",
 ])
 /** Takes whatever is sent and called. */
-const REWARD: Address = `0x${"5e".repeat(20)}`
+const REWARD = `0x${"5e".repeat(20)}` as Address
 /** Longer than any test: an epoch that ends needs the hashes of blocks that are long gone. */
 const BLOCKS_PER_EPOCH = 1_000_000n
 export const PRICE = 30_733_644_962n
@@ -71,7 +71,7 @@ export async function startZerog(anvil: Anvil, shards = 2) {
       seq: Number(args.submissionIndex),
       start: Number(args.startPos),
       size: Number(args.submission?.length),
-      root: rootOfNodes((args.submission?.nodes ?? []).map(({ root }) => root)),
+      root: rootOfNodes((args.submission?.nodes ?? []).map(({ root }) => root as Hash)),
     }))
   const nodes = await Promise.all(
     Array.from({ length: shards }, (_, shardId) => startNode({ shardId, numShard: shards }, contracts.flow, files)),
@@ -102,7 +102,7 @@ export async function startZerog(anvil: Anvil, shards = 2) {
 
 /** Each node is the left half of all that is left. */
 const rootOfNodes = (roots: readonly Hash[]): Hash =>
-  roots.reduceRight((right, left) => keccak256(concatHex([left, right])))
+  roots.reduceRight((right, left) => keccak256(concatHex([left, right])) as Hash)
 
 const keccak = (bytes: Uint8Array): Uint8Array => hash("keccak-256", bytes, "buffer")
 

@@ -122,7 +122,7 @@ export const columnTypes: Record<string, string> = {
 
   "transactions.id": "string",
   "transactions.merchant_id": "string",
-  "transactions.type": `"payment" | "agent" | Exclude<PayoutKindName, "authorize" | "settle" | "batch" | "reserve" | "anchor">`,
+  "transactions.type": `"payment" | "agent" | Exclude<PayoutKindName, "authorize" | "settle" | "batch" | "reserve" | "anchor" | "store">`,
   "transactions.status": `Payments["status"] | Payouts["state"] | CheckoutSessions["status"]`,
   "transactions.exception": `Payments["exception"]`,
   "transactions.chain_id": "number",

@@ -18,7 +18,7 @@ export interface InFlight {
   isUnsignedLong: boolean
   /** When the oldest signed one was signed, or became assigned again after a reorg. */
   since: Date | null
-  /** The most that the gas of all of them may cost, in wei. */
+  /** What all of them may cost and send, in wei, without the fee for data. */
   wei: bigint
   /** How many times the data fee has to be paid, as `dataParts` counts it. */
   parts: bigint
@@ -30,7 +30,7 @@ export async function inFlight(ctx: TxContext, wallet: Row<"wallets">): Promise<
     /* named: in_flight */ select count(distinct i.id)::int as n, min(greatest(i.updated_at, first.signed_at)) filter (where first.hash is not null) as since,
       count(*) filter (where a.raw is null)::int as unsigned,
       coalesce(bool_or(a.raw is null and a.created_at < clock_timestamp() - ${UNSIGNED_MS}::int * interval '1 millisecond'), false) as "isUnsignedLong",
-      coalesce(sum(a.gas * a.max_fee), 0) as wei,
+      coalesce(sum(a.gas * a.max_fee + i.value), 0)::numeric(78,0) as wei,
       coalesce(sum(${dataPartsOf}), 0) as parts
     from payouts i cross join lateral (select * from transaction_attempts where payout_id = i.id order by n desc limit 1) a
       left join lateral (select b.hash, b.signed_at from transaction_attempts b where b.payout_id = i.id and b.raw is not null

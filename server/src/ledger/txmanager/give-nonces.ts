@@ -12,6 +12,7 @@ import type { Row } from "../../platform/db/schema.ts"
 import { lockBudgets } from "./check-gas-budget.ts"
 import { isContractRelay, lockTotals } from "./check-total-budget.ts"
 import { type InFlight, inFlight } from "./count-in-flight.ts"
+import { lowGas } from "./hold-payouts.ts"
 import type { Judged, LaneInfo, Payout, Verdict } from "./lane.ts"
 import { toSign, type Unsigned } from "./load-unsigned-attempts.ts"
 import { lockWallet } from "./lock-wallet.ts"
@@ -21,8 +22,6 @@ import { BATCH_GAS_OF_CALL, groupIntoTransactions, writeBatches } from "./write-
 /** How many unmined transactions a wallet may have, because nodes keep few per sender. */
 export const MAX_IN_FLIGHT = 16
 const DETAIL_LENGTH = 200
-/** How long a payout is held while the wallet has no gas. */
-const LOW_GAS_WAIT_MS = 30_000
 
 /** How long a call waits for the real cost of calls in flight: about a block. */
 const IN_FLIGHT_WAIT_MS = 2_000
@@ -45,8 +44,9 @@ interface Given {
   judged: Judged[]
 }
 
-/** SQL: whether a payout's money is reserved in its deposit's book, it moves none, or its deadline has not passed. */
-export const isSignable = (ctx: TxContext) => sql<boolean>`(reserved or kind = 'anchor' or relay_by > ${ctx.now()})`
+/** SQL: whether a payout's money is reserved in its deposit's book, it moves none of a deposit's, or it is a relay before its deadline. */
+export const isSignable = (ctx: TxContext) =>
+  sql<boolean>`(reserved or kind in ('anchor', 'store') or relay_by > ${ctx.now()})`
 
 /**
  * Assigns nonces to approved payouts that may still be paid, while gas, budgets and the wallet's in-flight limit have
@@ -170,11 +170,11 @@ async function fitBudgets(
     if (outdated.has(payout.id)) return { kind: "skip" }
     const gas = gasOf(payout) + (mayShare(payout) ? BATCH_GAS_OF_CALL : 0n)
     const most = gas * fees.maxFee + dataParts(payout.data) * dataFee
-    if (wei < most) return lowGas(wallet)
+    if (wei < most + payout.value) return lowGas(wallet)
     if (!totals.holds(payout, most)) return unlessBusy(lane.overTotal(payout), flying.n > 0 || wei < before)
     if (!budgets.take(payout, most)) return unlessBusy(lane.overBudget(payout), budgets.isBusy(payout.merchant_id))
     totals.take(payout, most)
-    wei -= most
+    wei -= most + payout.value
     return { kind: "sign" }
   }
   return payouts.map(payout => ({ payout, verdict: judge(payout) }))
@@ -186,13 +186,6 @@ async function fitBudgets(
  */
 const unlessBusy = (verdict: Verdict, isBusy: boolean): Verdict =>
   isBusy && verdict.kind === "cancel" ? { kind: "wait", ms: IN_FLIGHT_WAIT_MS } : verdict
-
-const lowGas = ({ lane }: Row<"wallets">): Verdict => ({
-  kind: "hold",
-  reason: "low_gas",
-  detail: `the ${lane} wallet has too little for gas`,
-  waitMs: LOW_GAS_WAIT_MS,
-})
 
 /**
  * Assigns the wallet's next nonces to payouts. One statement writes the nonces, the unsigned attempts and the wallet's

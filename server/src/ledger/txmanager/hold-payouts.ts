@@ -2,11 +2,14 @@
 import type { Address } from "../../platform/chain/hex.ts"
 import { listedBy } from "../../platform/chain/screen-addresses.ts"
 import type { Context } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
 import type { Hold, Payout } from "./lane.ts"
 
 const DETAIL_LENGTH = 200
 /** How long a payout is held while its merchant's budget is spent; the next turn computes the real wait. */
 const BUDGET_WAIT_MS = 30_000
+/** How long a payout is held while the wallet has no gas. */
+const LOW_GAS_WAIT_MS = 30_000
 
 /** Holds a payout while its merchant's gas budget is spent. */
 export const OVER_BUDGET: Hold = {
@@ -15,6 +18,14 @@ export const OVER_BUDGET: Hold = {
   detail: "the merchant's gas budget of a day is spent",
   waitMs: BUDGET_WAIT_MS,
 }
+
+/** Holds a payout while its wallet has too little for its gas and for what it sends. */
+export const lowGas = ({ lane }: Row<"wallets">): Hold => ({
+  kind: "hold",
+  reason: "low_gas",
+  detail: `the ${lane} wallet has too little for gas`,
+  waitMs: LOW_GAS_WAIT_MS,
+})
 
 /** Holds a payout with a party on a sanctions list. */
 export const holdListed = async (ctx: Context, { recipient }: Payout, party: Address): Promise<Hold> => ({

@@ -8,6 +8,7 @@ import type { Hash } from "../../platform/chain/hex.ts"
 import { RELEASE_GAS } from "../../platform/chain/release-call.ts"
 import { unsignedHash } from "../../platform/chain/signer.ts"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
+import { kindOf } from "../../platform/db/by-kind.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import { chainClock } from "../../platform/jobs/chain-clock.ts"
@@ -93,7 +94,7 @@ function isElsewhere(ctx: Context, lane: Lane, wallet: Row<"wallets">, row: Unsi
 function faultIn(attempt: Unsigned, { lane }: Row<"wallets">): string | undefined {
   const { empty, gas, own_gas } = attempt
   if (attempt.lane !== lane) return "it is for another wallet"
-  if (!empty && attempt.value !== 0n) return "it sends ether"
+  if (!empty && attempt.value !== 0n && !kindOf(attempt).sendsEther) return "it sends ether"
   if (gas > (empty ? EMPTY_GAS : (own_gas ?? RELEASE_GAS))) return "its gas is more than its call takes"
   return undefined
 }

@@ -19,6 +19,7 @@ export interface WaitingAlarm {
 const halted: Record<LaneName, string> = {
   payout: "payouts wait, and nothing can be sold on this network, until `sluice wallet resume`",
   relay: "no authorization is carried out until `sluice wallet resume`",
+  storage: "receipts are kept here alone until `sluice wallet resume`",
 }
 /** The active alarms on each process's networks. */
 const on = new WeakMap<Context["chain"], Set<string>>()

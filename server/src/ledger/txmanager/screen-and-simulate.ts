@@ -12,6 +12,7 @@ import { hexNumber, type RpcCall, type RpcResult } from "../../platform/chain/rp
 import { screen } from "../../platform/chain/screen-addresses.ts"
 import type { Context } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
+import { lowGas } from "./hold-payouts.ts"
 import type { Judged, Lane, Payout, Verdict } from "./lane.ts"
 import { agreedTrial, askEach, failedTrial, reportDisagreement, type Trial } from "./simulate-on-each.ts"
 import { gasOf } from "./unsigned-attempt.ts"
@@ -160,18 +161,21 @@ async function simulateAlone(
   ctx: Context,
   lane: Lane,
   wallet: Row<"wallets">,
-  payouts: readonly Payout[],
+  all: readonly Payout[],
   terms: TrialFunds,
 ): Promise<Judged[]> {
-  if (payouts.length === 0) return []
+  // Nodes simulate no call that sends more than there is, and say so in words of their own.
+  const poor = all.filter(({ value }) => value > terms.balance)
+  const payouts = poor.length === 0 ? all : all.filter(({ value }) => value <= terms.balance)
+  const judged: Judged[] = poor.map(payout => ({ payout, verdict: lowGas(wallet) }))
+  if (payouts.length === 0) return judged
   const calls = payouts.map(payout =>
-    trialCall(wallet, { to: payout.to_address, data: payout.data, gas: gasOf(payout) }, terms),
+    trialCall(wallet, { ...payout, to: payout.to_address, gas: gasOf(payout) }, terms),
   )
   const reads = lane.arrivalReads(payouts)
   const answers = await askEach(lane.chain, [...calls, ...reads.values()], ctx.signal)
   const held = new Map([...reads.keys()].map((id, i) => [id, answers.map(results => results?.[calls.length + i])]))
   const unseen = held.size > 0 ? await lane.unseenAt(ctx, held) : new Set<bigint>()
-  const judged: Judged[] = []
   const outcomes = payouts.map((payout, i) => {
     const trials = answers.flatMap(results => trialOf(results?.[i]))
     return { payout, trials, agreed: agreedTrial(lane.chain, trials)?.[0] }
@@ -199,11 +203,21 @@ async function simulateAlone(
 
 const trialCall = (
   { address: from }: Row<"wallets">,
-  { to, data, gas }: { to: Address; data: Hex; gas: bigint },
+  { to, data, gas, value = 0n }: { to: Address; data: Hex; gas: bigint; value?: bigint },
   { fees, balance }: TrialFunds,
 ): RpcCall => ({
   method: "eth_call",
-  params: [{ from, to, data, gas: hexNumber(gas), ...trialFees(fees, gas, balance) }, "latest"],
+  params: [
+    {
+      from,
+      to,
+      data,
+      gas: hexNumber(gas),
+      ...(value > 0n ? { value: hexNumber(value) } : {}),
+      ...trialFees(fees, gas, balance - value),
+    },
+    "latest",
+  ],
 })
 
 /** Returns one endpoint's result; empty if the endpoint itself failed. */

@@ -121,6 +121,7 @@ const consequences: Record<Row<"payouts">["kind"], string> = {
   void: CALLED,
   refund: "the refund has failed: its merchant may ask for another.",
   anchor: "nothing moves, and what it would have written to the chain of receipts is written by another.",
+  store: "nothing is paid for, and another call has 0G keep the same receipts.",
 }
 
 /** The newest attempt of the lowest nonce that is not yet known to be in a block. */

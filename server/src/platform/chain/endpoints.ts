@@ -3,12 +3,12 @@
  * accepts, its highest finalized block, and when it failed. Kept in memory, and learned again after a restart.
  */
 import { backoffMs } from "../backoff.ts"
-import type { NetworkName } from "./network-facts.ts"
+import type { ChainName } from "./network-facts.ts"
 import { batch, MAX_ENTRIES, type RpcCall, RpcError, type RpcResult } from "./rpc.ts"
 
 export interface Endpoint {
   url: string
-  network: NetworkName
+  network: ChainName
   /** Its place in the setting, from 1. */
   position: number
   /** Milliseconds until an exchange is given up; 10,000 by default. */
@@ -54,7 +54,7 @@ const USELESS_MS = 4_000
 /** Useless answers are forgotten after this time without one. */
 const USELESS_KEPT_MS = 600_000
 
-export const newEndpoint = (network: NetworkName, url: string, position = 1): Endpoint => ({
+export const newEndpoint = (network: ChainName, url: string, position = 1): Endpoint => ({
   url,
   network,
   position,

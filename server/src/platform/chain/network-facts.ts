@@ -52,6 +52,8 @@ export const networkFacts: Record<
 }
 
 export type NetworkName = keyof typeof networkFacts
+/** A network, or the chain of 0G's storage. */
+export type ChainName = NetworkName | "0g"
 export const networkNames = Object.keys(networkFacts) as [NetworkName, ...NetworkName[]]
 
 /** The name of a setting that exists once per network, such as RPC_BASE_SEPOLIA. */

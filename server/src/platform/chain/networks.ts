@@ -2,7 +2,7 @@
 import type { Endpoint } from "./endpoints.ts"
 import type { EscrowDeployment } from "./escrow-deployments.ts"
 import type { Address } from "./hex.ts"
-import type { NetworkInfo, NetworkName } from "./network-facts.ts"
+import type { ChainName, NetworkInfo, NetworkName } from "./network-facts.ts"
 
 /** The settings that are needed to serve one network. */
 export interface NetworkSettings {
@@ -23,8 +23,10 @@ export interface Network extends NetworkInfo {
   endpoints: readonly Endpoint[]
 }
 
-/** A chain that can be asked. A wallet needs no more to send transactions there. */
-export type ReachableChain = Pick<Network, "name" | "chainId" | "endpoints">
+/** A chain that can be asked. A wallet needs no more to send transactions there; nothing is sold on `0g`. */
+export interface ReachableChain extends Pick<Network, "chainId" | "endpoints"> {
+  name: ChainName
+}
 
 /** The served networks; the first is the default. */
 export interface Chain {

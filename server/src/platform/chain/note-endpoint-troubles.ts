@@ -141,7 +141,7 @@ export async function noteTroubles(ctx: TxContext, network: NetworkInfo, seen: r
 
 async function noteSeen(
   ctx: TxContext,
-  network: Pick<NetworkInfo, "name" | "chainId" | "endpoints">,
+  network: ReachableChain,
   seen: readonly Seen[],
   known: readonly Known[],
 ): Promise<Trouble[]> {

@@ -1,5 +1,5 @@
 /** Finds the name of a contract's error in a node's message about a failed call. Pure. */
-import { decodeErrorResult, type Hex } from "viem"
+import { decodeErrorResult, type Hex, parseAbiItem } from "viem"
 import {
   authCaptureEscrowAbi,
   authCaptureEscrowV10Abi,
@@ -8,8 +8,9 @@ import {
   refundCollectorAbi,
 } from "./abi.ts"
 
-/** The errors of the factory, and of the escrow in both versions with its collectors. */
+/** The errors of the factory, of the escrow in both versions with its collectors, and of 0G's contract. */
 const abi = [
+  parseAbiItem("error NotEnoughFee(uint256 price, uint256 sectors, uint256 paid)"),
   ...depositFactoryAbi,
   ...authCaptureEscrowAbi,
   ...authCaptureEscrowV10Abi,

@@ -139,9 +139,20 @@ export interface MailSettings {
   alarmsTo: string | undefined
 }
 
+/** How 0G is reached. */
+export interface ZerogSettings {
+  chainId: number
+  rpcUrls: string[]
+  /** Its contract. */
+  flow: Address
+  indexer: string
+}
+
 /** How receipts are kept. */
 interface ReceiptSettings {
-  /** How long receipts are collected for one file. */
+  /** 0G, where files are stored too; undefined: they are in `dataDir` alone. */
+  zerog?: ZerogSettings | undefined
+  /** How long receipts are gathered for one file. */
   batchMs: number
   /** How often roots are written to the chain; undefined: never. */
   anchorMs: number | undefined

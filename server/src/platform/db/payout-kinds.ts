@@ -4,8 +4,11 @@
  * `payouts.kind`; `txmanager/new-kind.test.ts` adds one.
  */
 
-/** The two queues, each with its own wallet: payouts out of deposits, and calls that payers or merchants asked for. */
-export type LaneName = "payout" | "relay"
+/**
+ * The queues, each with its own wallet: payouts out of deposits, calls that payers or merchants asked for, and what has 0G
+ * keep receipts.
+ */
+export type LaneName = "payout" | "relay" | "storage"
 
 /** A kind of payout. An omitted flag is false. */
 export interface PayoutKind {
@@ -49,6 +52,8 @@ export interface PayoutKind {
   isReservation?: true
   /** It may take money that waits for the merchant's decision, using the approval in its calldata. */
   hasApproval?: true
+  /** Its call is paid with its wallet's ether, as much as its row says. No other kind sends any. */
+  sendsEther?: true
   /** The gas limit of a call that a key signed; with any other limit, a contract wallet signed it. */
   gasOfKey?: bigint
 }
@@ -107,6 +112,18 @@ export const payoutKinds = {
   refund: { ...ofMerchant, moneyOf: "merchant", turn: "refund" },
   /** Writes the roots of receipts, or their signing key, to the chain. Its merchant is the one with the first root. */
   anchor: { ...outOfDeposit, moneyOf: "nobody", budget: "free", afterRevert: "error" },
+  /** Has 0G keep a file of receipts. Its gas is the money of another chain, so it counts in no budget and no total. */
+  store: {
+    lane: "storage",
+    moneyOf: "nobody",
+    waits: "recipient",
+    budget: "free",
+    gasTimes: 1n,
+    prepaid: "each",
+    turn: undefined,
+    afterRevert: "error",
+    sendsEther: true,
+  },
 } as const satisfies Record<string, PayoutKind>
 
 export type PayoutKindName = keyof typeof payoutKinds

@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. 2f8a6332d1efc413c9f02dc5f15043141d4849be168bfd5e4ae5ac58469d1c33
+// Made from schema.sql by `npm run schema`; do not edit. 4538c4c692a3b94df1cd82527dfd5e2cfcdb184b4f7197d6e4e6e0de452f97cb
 import type { PublicKey } from "../../../../verify/src/format.ts";
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
@@ -1181,7 +1181,7 @@ interface Payouts {
    * Its 16 bytes end the calldata, so that payouts can be found on the chain again.
    */
   id: string;
-  kind: "share" | "sweep" | "return" | "authorize" | "settle" | "batch" | "reserve" | "capture" | "void" | "refund" | "anchor";
+  kind: "share" | "sweep" | "return" | "authorize" | "settle" | "batch" | "reserve" | "capture" | "void" | "refund" | "anchor" | "store";
   /**
    * Set by a trigger, from the kind.
    */
@@ -1423,7 +1423,19 @@ interface ReceiptBatches {
    */
   root: Hash;
   size: number;
+  /**
+   * The newest call that has 0G keep it; null where it is in no other store than ours.
+   */
+  storage_id: string | null;
+  /**
+   * Its number among all files of 0G.
+   */
+  storage_seq: bigint | null;
   stored_at: Date | null;
+  /**
+   * When 0G's nodes had proven that they have it.
+   */
+  uploaded_at: Date | null;
 }
 
 interface ReceiptKeys {
@@ -1988,7 +2000,7 @@ interface Transactions {
   status: Payments["status"] | Payouts["state"] | CheckoutSessions["status"];
   token: Address;
   tx_hash: Hash | null;
-  type: "payment" | "agent" | Exclude<PayoutKindName, "authorize" | "settle" | "batch" | "reserve" | "anchor">;
+  type: "payment" | "agent" | Exclude<PayoutKindName, "authorize" | "settle" | "batch" | "reserve" | "anchor" | "store">;
 }
 
 interface TransactionTerms {
@@ -2080,7 +2092,7 @@ interface Wallets {
   /**
    * Relays never queue behind payouts: each lane has a wallet, a loop and a limit of its own.
    */
-  lane: Generated<"payout" | "relay">;
+  lane: Generated<"payout" | "relay" | "storage">;
   lease_until: Date | null;
   next_nonce: bigint;
   run_at: Date;

@@ -1352,22 +1352,23 @@ create table payouts (
   constraint payouts_check7 check (state <> 'reverted'::text or not succeeded),
   constraint payouts_check8 check ((kind = 'share'::text) = (share is not null and percent_e4 is not null and payment_id is not null)),
   constraint payouts_data_check check (data ~ '^0x[0-9a-f]+$'::text),
-  constraint payouts_deposit check (deposit_id is not null or (kind = any (array['settle'::text, 'batch'::text, 'anchor'::text])) or escrow_id is not null),
+  constraint payouts_deposit check (deposit_id is not null or (kind = any (array['settle'::text, 'batch'::text, 'anchor'::text, 'store'::text])) or escrow_id is not null),
   constraint payouts_escrow check ((escrow_id is not null) = (kind = any (array['reserve'::text, 'capture'::text, 'void'::text, 'refund'::text]))),
   constraint payouts_gas_check check (gas > 0),
   constraint payouts_gas_cost_known check ((gas_cost is null) = (gas_cost_at is null) and (gas_cost is null or tx_hash is not null)),
   constraint payouts_held_reason_check check (held_reason = any (array['short'::text, 'sanctions'::text, 'simulation'::text, 'low_gas'::text, 'reverted'::text, 'gas_budget'::text, 'allowance'::text, 'balance'::text])),
-  constraint payouts_kind_check check (kind = any (array['share'::text, 'sweep'::text, 'return'::text, 'authorize'::text, 'settle'::text, 'batch'::text, 'reserve'::text, 'capture'::text, 'void'::text, 'refund'::text, 'anchor'::text])),
+  constraint payouts_kind_check check (kind = any (array['share'::text, 'sweep'::text, 'return'::text, 'authorize'::text, 'settle'::text, 'batch'::text, 'reserve'::text, 'capture'::text, 'void'::text, 'refund'::text, 'anchor'::text, 'store'::text])),
   constraint payouts_lane check (lane =
 case
     when kind = any (array['authorize'::text, 'settle'::text, 'batch'::text, 'reserve'::text, 'capture'::text, 'void'::text, 'refund'::text]) then 'relay'::text
+    when kind = 'store'::text then 'storage'::text
     else 'payout'::text
 end),
   constraint payouts_nonce_by_state check ((state = any (array['queued'::text, 'held'::text, 'cancelled'::text])) = (nonce is null and batch_id is null) or kind = 'return'::text and state = 'final'::text and nonce is null),
   constraint payouts_relay_whole check ((lane = 'relay'::text) = (relay_by is not null) and (kind = any (array['authorize'::text, 'settle'::text, 'reserve'::text])) = (payer is not null) and (num_nonnulls(payer, auth_nonce, auth_digest) = any (array[0, 3]))),
   constraint payouts_reserved check (
 case
-    when lane = 'relay'::text or kind = 'anchor'::text then not reserved
+    when lane = 'relay'::text or (kind = any (array['anchor'::text, 'store'::text])) then not reserved
     else reserved or (state = any (array['held'::text, 'cancelled'::text]))
 end),
   constraint payouts_return_of check (kind <> 'return'::text or payment_id is not null),
@@ -1652,16 +1653,26 @@ create table receipt_batches (
   created_at timestamp with time zone not null,
   -- The call that writes its root to the chain.
   anchor_id uuid,
+  -- The newest call that has 0G keep it; null where it is in no other store than ours.
+  storage_id uuid,
+  -- Its number among all files of 0G.
+  storage_seq bigint,
+  -- When 0G's nodes had proven that they have it.
+  uploaded_at timestamp with time zone,
   constraint receipt_batches_pkey primary key (root),
   constraint receipt_batches_kept check (bytes is not null or stored_at is not null),
+  constraint receipt_batches_uploaded check ((storage_seq is null) = (uploaded_at is null) and (uploaded_at is null or storage_id is not null)),
   constraint receipt_batches_anchor_id_fkey foreign key (anchor_id) references payouts(id),
   constraint receipt_batches_key_id_fkey foreign key (key_id) references receipt_keys(id),
-  constraint receipt_batches_prev_root_fkey foreign key (prev_root) references receipt_batches(root)
+  constraint receipt_batches_prev_root_fkey foreign key (prev_root) references receipt_batches(root),
+  constraint receipt_batches_storage_id_fkey foreign key (storage_id) references payouts(id)
 );
 create index receipt_batches_in_order on receipt_batches using btree (chain_id, n desc);
 create index receipt_batches_not_anchored on receipt_batches using btree (chain_id, n) where anchor_id is null;
 create index receipt_batches_not_stored on receipt_batches using btree (n) where stored_at is null;
+create index receipt_batches_not_uploaded on receipt_batches using btree (n) where uploaded_at is null;
 create index receipt_batches_of_anchor on receipt_batches using btree (anchor_id) where anchor_id is not null;
+create index receipt_batches_of_storage on receipt_batches using btree (storage_id) where storage_id is not null;
 
 -- The keys that sign receipts, one for each network and factory. They are published for ever.
 create table receipt_keys (
@@ -2349,7 +2360,7 @@ create table wallets (
   constraint wallets_chain_id_address_key unique (chain_id, address),
   constraint wallets_check check ((status = 'halted'::text) = (halted_reason is not null)),
   constraint wallets_checked_part check ((checked_to is null) = (checked_position is null)),
-  constraint wallets_lane_check check (lane = any (array['payout'::text, 'relay'::text])),
+  constraint wallets_lane_check check (lane = any (array['payout'::text, 'relay'::text, 'storage'::text])),
   constraint wallets_next_nonce_check check (next_nonce >= 0),
   constraint wallets_status_check check (status = any (array['active'::text, 'halted'::text]))
 );
@@ -3583,8 +3594,8 @@ create or replace function set_lane()
  language plpgsql
 AS $function$
 begin
-  new.lane := case when new.kind in ('authorize', 'settle', 'batch', 'reserve', 'capture', 'void', 'refund')
-    then 'relay' else 'payout' end;
+  new.lane := case when new.kind in ('authorize', 'settle', 'batch', 'reserve', 'capture', 'void', 'refund') then 'relay'
+    when new.kind = 'store' then 'storage' else 'payout' end;
   return new;
 end $function$;
 

@@ -42,6 +42,7 @@ const nouns: Record<Kind, string> = {
   void: "release",
   refund: "refund",
   anchor: "note of receipts",
+  store: "storage of receipts",
 }
 
 /** What it does, once it has: "… was sent to 0x…". */
@@ -67,6 +68,8 @@ function doneWords({ kind, amount, recipient }: PayoutFacts): string {
       return `${amount} was refunded to ${recipient}`
     case "anchor":
       return "Receipts were written to the chain"
+    case "store":
+      return "0G was paid to keep receipts"
   }
 }
 

@@ -192,6 +192,7 @@ const payoutWords: Record<Row<"payouts">["kind"], string> = {
   void: "release from escrow",
   refund: "refund",
   anchor: "note of receipts",
+  store: "storage of receipts",
 }
 
 function payoutEntries(payout: Row<"payouts">, { money }: StoryRows): TimelineEntry[] {

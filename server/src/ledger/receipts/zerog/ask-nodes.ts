@@ -2,11 +2,11 @@
 import { isIP } from "node:net"
 import type { Hash } from "../../../platform/chain/hex.ts"
 import { post } from "../../../platform/chain/post.ts"
-import type { TxContext } from "../../../platform/context.ts"
+import type { Context } from "../../../platform/context.ts"
 import { isPublicAddress } from "../../../platform/net/public-address.ts"
 import type { Segment } from "./segments.ts"
 
-type Asking = Pick<TxContext, "settings" | "signal">
+type Asking = Pick<Context, "settings" | "signal">
 
 const TIMEOUT_MS = 15_000
 /** A segment in base64 with its proof takes 350 KB. */

@@ -5,7 +5,7 @@
 import { hash } from "node:crypto"
 import { rootOf, treeOf } from "../../../../../verify/src/merkle.ts"
 import type { Hash } from "../../../platform/chain/hex.ts"
-import type { TxContext } from "../../../platform/context.ts"
+import type { Context } from "../../../platform/context.ts"
 import {
   type FileInfo,
   fileInfo,
@@ -28,7 +28,7 @@ export type Upload = { state: "stored"; seq: number } | { state: "pending" | "fa
 
 /** Uploads a file and reads it back with proofs, from a second node too where two have the same segments. Never rejects for what a node does. */
 export async function uploadFile(
-  ctx: Pick<TxContext, "settings" | "signal">,
+  ctx: Pick<Context, "settings" | "signal">,
   indexer: string,
   file: Uint8Array,
 ): Promise<Upload> {

@@ -1,0 +1,18 @@
+/** 0G's chain and network as a process knows them. */
+import { newEndpoint } from "../../../platform/chain/endpoints.ts"
+import type { Address } from "../../../platform/chain/hex.ts"
+import type { ReachableChain } from "../../../platform/chain/networks.ts"
+import type { ZerogSettings } from "../../../platform/config/settings.ts"
+
+/** Where files are kept: the chain, its `Flow` contract, and the indexer that names the nodes. */
+export interface Storage {
+  chain: ReachableChain
+  flow: Address
+  indexer: string
+}
+
+export const storageOf = ({ chainId, rpcUrls, flow, indexer }: ZerogSettings): Storage => ({
+  chain: { name: "0g", chainId, endpoints: rpcUrls.map((url, i) => newEndpoint("0g", url, i + 1)) },
+  flow,
+  indexer,
+})
