@@ -19,6 +19,9 @@ import { renewDeposits } from "./ledger/deposits/move-deposits.ts"
 import { sweepDue } from "./ledger/payouts/make-payouts.ts"
 import { ratesRound } from "./ledger/rates/fetch-rates.ts"
 import { receiptRound } from "./ledger/receipts/make-batches.ts"
+import { storageOf } from "./ledger/receipts/zerog/storage.ts"
+import { storageLane } from "./ledger/receipts/zerog/storage-lane.ts"
+import { storageRound } from "./ledger/receipts/zerog/store-on-0g.ts"
 import { checkBooks } from "./ledger/reconciliation/check-books.ts"
 import { reconcileRound } from "./ledger/reconciliation/reconcile.ts"
 import { watchOutflows } from "./ledger/reconciliation/watch-outflows.ts"
@@ -78,6 +81,7 @@ export function loopsOf(ctx: SellingContext): Loop<SellingContext>[] {
   ])
   return [
     ...ofNetworks,
+    ...storageLoops(ctx),
     notifyPaid,
     ...escrows,
     subscriptions,
@@ -151,7 +155,24 @@ const receiptLoop = ({ settings: { receipts } }: Context, network: Network): Loo
   round: ctx => receiptRound(ctx, network),
 })
 
-/** The comparisons run separately from the payout rounds, so that a failing one does not delay payouts. */
+/** With RECEIPT_STORE=0g: the wallet that pays there, and what uploads. */
+function storageLoops({ settings }: Context): Loop<SellingContext>[] {
+  const { storageSigner, receipts } = settings
+  if (!receipts.zerog || !storageSigner) return []
+  const storage = storageOf(receipts.zerog)
+  const lane = storageLane(storage, storageSigner)
+  return [
+    { name: "storage", wokenBy: "payouts", gapMs: PAYOUT_GAP_MS, round: ctx => payoutRound(ctx, lane) },
+    {
+      name: "uploads",
+      wokenBy: "payments",
+      gapMs: receipts.batchMs,
+      round: ctx => storageRound(ctx, storage, storageSigner.address),
+    },
+  ]
+}
+
+/** The comparisons run apart from the payout rounds, so that a failing one does not delay payouts. */
 function bookLoops({ settings: { payoutSigner } }: Context, network: Network): Loop<SellingContext>[] {
   const wallet = payoutSigner?.address
   const reconcile: Loop<SellingContext> = {

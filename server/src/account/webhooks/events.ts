@@ -80,6 +80,17 @@ const checkout = Type.Object({
       { description: "`txHash` is null if the share's transaction was not mined within five minutes" },
     ),
   ),
+  zeroG: Type.Optional(
+    Type.Object(
+      {
+        storageUri: Described(Type.String(), "`0g://`, the root, and where in its file the receipt is"),
+        storageRoot: HashText,
+        storageTxHash: Described(HashText, "The transaction on 0G's chain; it may not be mined yet"),
+        anchorTxHash: Described(Nullable(HashText), "The transaction that wrote the root to the payment's chain"),
+      },
+      { description: "Where the receipt is in 0G's storage; only if its operator uses that, and it was known in time" },
+    ),
+  ),
 })
 
 /** A reversal of a payment, a reservation or a refund. */

@@ -3,6 +3,7 @@ import type { Address, Hash } from "../../platform/chain/hex.ts"
 import type { PaymentException } from "../../platform/db/columns.ts"
 import type { Row, SessionStatus } from "../../platform/db/schema.ts"
 import type { Share } from "../payouts/share.ts"
+import type { ZeroG } from "../receipts/zerog/zerog-of.ts"
 import type { NumberedTable } from "./number-events.ts"
 
 /** A session, or a paywall's payment, which events report as a session. */
@@ -27,6 +28,8 @@ export interface CheckoutNotice {
   payerInfo: Record<string, string> | null
   /** One for each share; null without a split. */
   splits: Share[] | null
+  /** Where its receipt is in 0G's storage; undefined where it is not, or not yet. */
+  zeroG?: ZeroG | undefined
   callbackUrl: string | null
   traceparent: string | null
   /** The token of the amounts, unless it is the settlement token. */

@@ -109,6 +109,7 @@ async function dataOf(ctx: TxContext, network: NetworkInfo, notice: CheckoutNoti
     ...(notice.customerEmail === null ? {} : { customerEmail: notice.customerEmail }),
     ...(notice.payerInfo === null ? {} : { payerInfo: notice.payerInfo }),
     ...(notice.splits === null ? {} : { splits: notice.splits }),
+    ...(notice.zeroG === undefined ? {} : { zeroG: notice.zeroG }),
     ...(notice.refundId === undefined ? {} : { refundId: notice.refundId }),
   }
 }

@@ -1,10 +1,14 @@
-/** Notifies merchants of payments once their shares are mined, at most five minutes after the payment was confirmed. */
+/**
+ * Notifies merchants of payments once their shares are mined, at the latest five minutes after the payment was confirmed;
+ * and with `RECEIPT_STORE=0g` once the transaction is signed that stores its receipt, at the latest after `RECEIPT_WAIT`.
+ */
 import { sql } from "kysely"
 import { type NetworkInfo, networkOf } from "../../platform/chain/network-facts.ts"
 import { inTransaction } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { columnsOf } from "../../platform/db/whole-rows.ts"
 import { isSplit, sharesOf, sharesSettled } from "../payouts/queries.ts"
+import { zerogOf } from "../receipts/zerog/zerog-of.ts"
 import type { CheckoutNotice } from "./checkout-notice.ts"
 import { notifyCheckout } from "./notify-checkout.ts"
 import { exceptionOf, type SellingContext, type SellingTx, sellableOf } from "./sellable.ts"
@@ -24,12 +28,25 @@ export async function notifyPaid(ctx: SellingTx, network: NetworkInfo, paymentId
     .select(columnsOf("payments"))
     .where("id", "=", paymentId)
     .executeTakeFirstOrThrow()
-  if (!(await isSplit(ctx, paymentId))) return await notify(ctx, network, payment, null)
-  const notifyBy = new Date(ctx.now().getTime() + WAIT_FOR_SHARES_MS)
+  const hasShares = await isSplit(ctx, paymentId)
+  const waitMs = hasShares ? WAIT_FOR_SHARES_MS : storageWaitMs(ctx)
+  if (waitMs === 0 || (payment.agent && !hasShares)) return await notify(ctx, network, payment, null)
+  const notifyBy = new Date(ctx.now().getTime() + waitMs)
   await ctx.db.updateTable("payments").set({ notify_by: notifyBy }).where("id", "=", paymentId).execute()
 }
 
-/** Emits the payments whose shares are settled or whose waiting time has ended; returns how many still wait. */
+/** How long an event waits for the transaction that stores its receipt; 0 where receipts are stored here alone. */
+const storageWaitMs = ({ settings: { receipts } }: Pick<SellingTx, "settings">): number =>
+  receipts.zerog ? (receipts.waitMs ?? 0) : 0
+
+/** Whether nothing is to be waited for: the shares are settled, and the receipt's storage is known or took too long. */
+async function isComplete(ctx: SellingTx, { id, updated_at }: Row<"payments">): Promise<boolean> {
+  if ((await isSplit(ctx, id)) && !(await sharesSettled(ctx, id))) return false
+  const until = updated_at.getTime() + storageWaitMs(ctx)
+  return until <= ctx.now().getTime() || (await zerogOf(ctx, id)) !== undefined
+}
+
+/** Emits the payments whose shares are settled and whose receipts are stored, or whose time is over; returns how many still wait. */
 export async function notifyDuePayments(ctx: SellingContext): Promise<number> {
   const waiting = await ctx.db
     .selectFrom("payments")
@@ -53,7 +70,7 @@ export async function notifyDuePayments(ctx: SellingContext): Promise<number> {
         .executeTakeFirst()
       if (!payment?.notify_by) return 0
       const reversed = payment.status !== "granted"
-      if (!reversed && payment.notify_by > ctx.now() && !(await sharesSettled(ctx, id))) return 0
+      if (!reversed && payment.notify_by > ctx.now() && !(await isComplete(ctx, payment))) return 0
       const splits = !reversed && (await isSplit(ctx, id)) ? await sharesOf(ctx, id) : null
       if (!reversed) await notify(ctx, networkOf(ctx.chain, payment.chain_id), payment, splits)
       await ctx.db.updateTable("payments").set({ notify_by: null }).where("id", "=", id).execute()
@@ -82,7 +99,9 @@ async function notify(
 ): Promise<void> {
   // An agent's payment sends no event: the agent got its answer.
   if (payment.agent) return
-  await notifyCheckout(ctx, network, "paid", { ...(await describe(ctx, payment)), status: "confirmed", splits })
+  const zeroG = storageWaitMs(ctx) === 0 ? undefined : await zerogOf(ctx, payment.id)
+  const notice = { ...(await describe(ctx, payment)), status: "confirmed" as const, splits }
+  await notifyCheckout(ctx, network, "paid", { ...notice, zeroG })
 }
 
 const describe = (ctx: SellingTx, payment: Row<"payments">) =>

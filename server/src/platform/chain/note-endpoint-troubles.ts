@@ -141,7 +141,7 @@ export async function noteTroubles(ctx: TxContext, network: NetworkInfo, seen: r
 
 async function noteSeen(
   ctx: TxContext,
-  network: ReachableChain,
+  network: Pick<NetworkInfo, "chainId" | "endpoints"> & Pick<ReachableChain, "name">,
   seen: readonly Seen[],
   known: readonly Known[],
 ): Promise<Trouble[]> {

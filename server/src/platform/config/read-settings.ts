@@ -103,7 +103,7 @@ export function examineSettings(given: Record<string, string | undefined> = proc
     rpcPort: read("RPC_PORT"),
     webhooks: webhookSettings(reader, mode),
     originTimeoutMs: read("ORIGIN_TIMEOUT"),
-    receipts: { batchMs: read("RECEIPT_BATCH"), anchorMs: read("RECEIPT_ANCHOR") },
+    receipts: receiptSettings(reader),
     invoiceAheadMs: read("INVOICE_AHEAD"),
   }
   settings.secretFiles.push(...fromFiles.files)
@@ -113,7 +113,7 @@ export function examineSettings(given: Record<string, string | undefined> = proc
 
 /** Names that start like settings; variables with other names belong to other programs. */
 const LIKE_A_SETTING =
-  /^(RPC|DEPOSIT_FACTORY|ESCROW|REFUND_COLLECTOR|SANCTIONS|PAYOUT|RECEIPT|RELAY|WEBHOOK|LIMIT|OIDC|METRICS|GAS_BUDGET|SANDBOX)_/
+  /^(RPC|DEPOSIT_FACTORY|ESCROW|REFUND_COLLECTOR|SANCTIONS|PAYOUT|RECEIPT|RELAY|WEBHOOK|ZEROG|LIMIT|OIDC|METRICS|GAS_BUDGET|SANDBOX)_/
 
 function unknownIn(env: Record<string, string | undefined>, networks: readonly NetworkSettings[]): string[] {
   const parts = Object.keys(networkSettingsTable)
@@ -154,6 +154,18 @@ function mailSettingsOf({ env, read, faults }: SettingReader): Settings["mail"] 
   if (env.SMTP_URL && !env.MAIL_FROM) faults.push("MAIL_FROM must be set, as SMTP_URL is: mails need a sender")
   if (alarmsTo !== undefined && !env.SMTP_URL) faults.push("MAIL_ALARMS needs SMTP_URL")
   return url === undefined || from === undefined ? undefined : { url, from, alarmsTo }
+}
+
+function receiptSettings({ env, read, faults }: SettingReader): Settings["receipts"] {
+  const common = { batchMs: read("RECEIPT_BATCH"), anchorMs: read("RECEIPT_ANCHOR"), waitMs: read("RECEIPT_WAIT") }
+  const [rpcUrls, flow, indexer] = [read("ZEROG_RPC"), read("ZEROG_FLOW"), read("ZEROG_INDEXER")]
+  const chainId = read("ZEROG_CHAIN_ID")
+  if (read("RECEIPT_STORE") !== "0g") return common
+  for (const name of ["ZEROG_RPC", "ZEROG_FLOW", "ZEROG_INDEXER"])
+    if (!env[name]) faults.push(`${name} must be set, as RECEIPT_STORE is 0g`)
+  if (!["ZEROG_PRIVATE_KEY", "ZEROG_KEYSTORE", "ZEROG_SIGNER"].some(name => env[name]))
+    faults.push("ZEROG_PRIVATE_KEY must be set, or ZEROG_KEYSTORE or ZEROG_SIGNER, as RECEIPT_STORE is 0g")
+  return { ...common, zerog: rpcUrls && flow && indexer ? { chainId, rpcUrls, flow, indexer } : undefined }
 }
 
 function replicaSettings({ env, read, faults }: SettingReader): Settings["replica"] {

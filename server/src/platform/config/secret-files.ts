@@ -18,6 +18,7 @@ const secretSettings = [
   "OIDC_CLIENT_SECRET",
   "PAYOUT_PRIVATE_KEY",
   "RELAY_PRIVATE_KEY",
+  "ZEROG_PRIVATE_KEY",
   "METRICS_TOKEN",
   "OTEL_EXPORTER_OTLP_HEADERS",
 ] as const satisfies (keyof typeof settingsTable)[]

@@ -263,6 +263,40 @@ export const settingsTable = {
     fallback: "off",
     parse: offOrDuration(1, 30 * 86_400),
   },
+  RECEIPT_STORE: {
+    meaning:
+      "where these files are kept: file, in DATA_DIR; or 0g, there and in 0G's storage, where they outlive this service. With 0g, ZEROG_RPC, ZEROG_INDEXER, ZEROG_FLOW and a key must be set; what was kept before is stored there too",
+    fallback: "file",
+    parse: oneOf("file", "0g"),
+  },
+  RECEIPT_WAIT: {
+    meaning:
+      "with RECEIPT_STORE=0g: how long checkout.session.completed waits for the transaction that stores its receipt, and is sent without zeroG then",
+    fallback: "10s",
+    parse: durationWithin(0, 300),
+  },
+  ZEROG_RPC: {
+    meaning: "the addresses of nodes of 0G's chain, comma-separated",
+    parse: listOf(httpUrl),
+  },
+  ZEROG_CHAIN_ID: { meaning: "the number of 0G's chain", fallback: "16661", parse: whole(1, 2 ** 31 - 1) },
+  ZEROG_FLOW: { meaning: "the address of 0G's Flow contract there", parse: address },
+  ZEROG_INDEXER: { meaning: "the address of 0G's indexer, which names its storage nodes", parse: httpUrl },
+  ZEROG_PRIVATE_KEY: {
+    meaning: "the key of the wallet that pays for storage on 0G's chain; what is lost with it is what it holds",
+    parse: privateKey,
+  },
+  ZEROG_KEYSTORE: { meaning: "a file with that key, encrypted, instead of the key itself", parse: text },
+  ZEROG_KEYSTORE_PASSWORD_FILE: {
+    meaning: "a file with the password of that file",
+    live: "only its owner can read it",
+    parse: text,
+  },
+  ZEROG_SIGNER: {
+    meaning: "where that key is kept instead, in the same form as PAYOUT_SIGNER",
+    live: "https, or a private address",
+    parse: parseRemoteWallet,
+  },
   INVOICE_AHEAD: {
     meaning: "how long before a subscription's next period its invoice is created; for short periods, half a period",
     fallback: "3d",

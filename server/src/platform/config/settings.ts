@@ -94,6 +94,8 @@ export interface Settings {
   /** Signs for the relay wallet; undefined: no authorization is relayed. */
   relaySigner: Signer | undefined
   relayWallet: Address | undefined
+  /** Signs for the wallet that pays 0G for storage. */
+  storageSigner?: Signer | undefined
   /** The files that hold keys and passwords, each with the setting that names it. */
   secretFiles: SecretFile[]
   /** Wallets of the service itself; a merchant's payout address can't be one of them. */
@@ -152,6 +154,8 @@ export interface ZerogSettings {
 interface ReceiptSettings {
   /** 0G, where files are stored too; undefined: they are in `dataDir` alone. */
   zerog?: ZerogSettings | undefined
+  /** How long an event waits for the transaction that stores its receipt there. */
+  waitMs?: number
   /** How long receipts are gathered for one file. */
   batchMs: number
   /** How often roots are written to the chain; undefined: never. */

@@ -16,7 +16,7 @@ const OTHERS = 0o077
 
 /** The settings of a wallet; a setting that is not set is undefined. */
 interface KeySettings {
-  wallet: "PAYOUT" | "RELAY"
+  wallet: "PAYOUT" | "RELAY" | "ZEROG"
   key: Signer | undefined
   keystore: string | undefined
   passwordFile: string | undefined
@@ -33,7 +33,7 @@ interface KeySettings {
 export function walletSettings({ env, read, faults }: SettingReader, mode: Mode) {
   const kmsEndpoint = read("KMS_ENDPOINT")
   const remotes = new Map<string, KeySettings["remote"]>()
-  const signerOf = (wallet: "PAYOUT" | "RELAY"): Signer | undefined => {
+  const signerOf = (wallet: KeySettings["wallet"]): Signer | undefined => {
     const remote = read(`${wallet}_SIGNER`)
     remotes.set(wallet, remote)
     const { signer, faults: found } = walletSigner({
@@ -50,6 +50,7 @@ export function walletSettings({ env, read, faults }: SettingReader, mode: Mode)
   }
   const payoutSigner = signerOf("PAYOUT")
   const relaySigner = signerOf("RELAY")
+  const storageSigner = signerOf("ZEROG")
   const keys = (wallet: "PAYOUT" | "RELAY") => remotes.get(wallet)?.key
   faults.push(...keysTogether(keys("PAYOUT"), keys("RELAY"), env.KMS_ENDPOINT))
   const walletOf = (wallet: "PAYOUT" | "RELAY", signer: Signer | undefined): Address | undefined => {
@@ -60,9 +61,9 @@ export function walletSettings({ env, read, faults }: SettingReader, mode: Mode)
   }
   const payoutWallet = walletOf("PAYOUT", payoutSigner)
   const relayWallet = walletOf("RELAY", relaySigner)
-  const serviceWallets = [payoutWallet, relayWallet].filter(wallet => wallet !== undefined)
+  const serviceWallets = [payoutWallet, relayWallet, storageSigner?.address].filter(wallet => wallet !== undefined)
   const secretFiles = FILES_WITH_SECRETS.flatMap(setting => (env[setting] ? [{ setting, path: env[setting] }] : []))
-  return { payoutSigner, payoutWallet, relaySigner, relayWallet, serviceWallets, secretFiles }
+  return { payoutSigner, payoutWallet, relaySigner, relayWallet, storageSigner, serviceWallets, secretFiles }
 }
 
 /** Faults of two remote keys together. */
@@ -86,6 +87,8 @@ const FILES_WITH_SECRETS = [
   "PAYOUT_KEYSTORE_PASSWORD_FILE",
   "RELAY_KEYSTORE",
   "RELAY_KEYSTORE_PASSWORD_FILE",
+  "ZEROG_KEYSTORE",
+  "ZEROG_KEYSTORE_PASSWORD_FILE",
 ] as const satisfies (keyof typeof settingsTable)[]
 
 /**

@@ -10,6 +10,7 @@ import { receiptsOn } from "../../../../test/receipts.ts"
 import { signerOf } from "../../../../test/signer.ts"
 import { PRICE, startZerog } from "../../../../test/zerog.ts"
 import type { Row } from "../../../platform/db/schema.ts"
+import { notifyDuePayments } from "../../settlement/notify-paid.ts"
 import { payoutRound } from "../../txmanager/run-round.ts"
 import { type Storage, storageOf } from "./storage.ts"
 import { storageLane } from "./storage-lane.ts"
@@ -23,10 +24,12 @@ let storage: Storage
 let receipts: ReturnType<typeof receiptsOn>
 const dataDir = mkdtempSync(join(tmpdir(), "receipts-"))
 beforeAll(async () => {
-  rig = await startPayoutRig({ dataDir, receipts: { batchMs: 1_000, anchorMs: undefined } })
   anvil = await startAnvil({ chainId: CHAIN_ID })
   zerog = await startZerog(anvil)
-  storage = storageOf({ chainId: CHAIN_ID, rpcUrls: [anvil.rpcUrl], flow: zerog.flow, indexer: zerog.indexer })
+  const settings = { chainId: CHAIN_ID, rpcUrls: [anvil.rpcUrl], flow: zerog.flow, indexer: zerog.indexer }
+  storage = storageOf(settings)
+  const receiptSettings = { batchMs: 1_000, anchorMs: undefined, waitMs: 10_000, zerog: settings }
+  rig = await startPayoutRig({ dataDir, receipts: receiptSettings })
   receipts = receiptsOn(rig)
 })
 afterAll(async () => {
@@ -148,5 +151,43 @@ describe("a file of receipts", () => {
     rig.service.advance(60_000)
     await carryOut()
     expect(await calls()).toMatchObject([{ state: "final" }])
+  })
+})
+
+describe("checkout.session.completed", () => {
+  const completed = async () => {
+    await notifyDuePayments(rig.service.ctx as never)
+    const events = db().selectFrom("events").select("body").where("type", "=", "checkout.session.completed")
+    return (await events.execute()).map(({ body }) => JSON.parse(body).data.zeroG)
+  }
+
+  it("waits for the transaction that stores its receipt to be signed, and names it", async () => {
+    await batched()
+    expect(await completed()).toEqual([])
+    await round()
+    expect(await completed()).toEqual([])
+    await payoutRound(rig.service.ctx, lane())
+    const [call] = await calls()
+    const [{ root, byte_offset, byte_length } = { root: "", byte_offset: 0, byte_length: 0 }] = await db()
+      .selectFrom("receipts")
+      .selectAll()
+      .execute()
+    expect(await completed()).toEqual([
+      {
+        storageUri: `0g://${root}?o=${byte_offset}&l=${byte_length}`,
+        storageRoot: root,
+        storageTxHash: call?.tx_hash,
+        anchorTxHash: null,
+      },
+    ])
+    expect(call?.tx_hash).toMatch(/^0x/)
+  })
+
+  it("goes without it after RECEIPT_WAIT", async () => {
+    await batched()
+    rig.service.advance(9_000)
+    expect(await completed()).toEqual([])
+    rig.service.advance(1_000)
+    expect(await completed()).toEqual([undefined])
   })
 })

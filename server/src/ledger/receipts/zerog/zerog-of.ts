@@ -1,0 +1,35 @@
+/** Where the receipt of a payment is in 0G's storage, as events say it. SQL only. */
+import { sql } from "kysely"
+import type { Hash } from "../../../platform/chain/hex.ts"
+import type { TxContext } from "../../../platform/context.ts"
+
+/** The field `zeroG` of an event. */
+export interface ZeroG {
+  storageUri: string
+  storageRoot: Hash
+  /** Of the transaction that is signed; where its fee is raised, another of the same nonce may be mined. */
+  storageTxHash: Hash
+  /** Null until it is mined, and where roots are not written to the payment's chain. */
+  anchorTxHash: Hash | null
+}
+
+/** Undefined until the transaction is signed that has 0G keep the payment's newest receipt. */
+export async function zerogOf(ctx: TxContext, paymentId: string): Promise<ZeroG | undefined> {
+  const { rows } = await sql<{
+    root: Hash | null
+    offset: number
+    length: number
+    stored: Hash | null
+    anchored: Hash | null
+  }>`
+    select r.root, r.byte_offset as offset, r.byte_length as length, (select i.tx_hash from payouts i where i.id = b.anchor_id) as anchored,
+      coalesce((select i.tx_hash from payouts i where i.id = b.storage_id), (select a.hash from transaction_attempts a
+        where a.payout_id = b.storage_id and a.hash is not null order by a.n desc limit 1)) as stored
+    from receipts r left join receipt_batches b on b.root = r.root
+    where r.about = ${paymentId} and r.type = 'payment' order by r.n desc limit 1`.execute(ctx.db)
+  const [row] = rows
+  const { root, offset, length, stored, anchored } = row ?? { root: null, stored: null }
+  if (root === null || stored === null) return undefined
+  const storageUri = `0g://${root}?o=${offset}&l=${length}`
+  return { storageUri, storageRoot: root, storageTxHash: stored, anchorTxHash: anchored }
+}
