@@ -55,7 +55,9 @@ export async function alarmMessages(ctx: Context, alarms: readonly WaitingAlarm[
   const held = await sql<{ chain_id: number; held_reason: HeldReason; n: number }>`
     select chain_id, held_reason, count(*)::int as n from payouts where state = 'held'
     group by 1, 2 order by 1, 2`.execute(ctx.db)
-  return networks.flatMap(({ name, chainId }) => {
+  const { zerog } = ctx.settings.receipts
+  const chains = [...networks, ...(zerog ? [{ name: "0g", chainId: zerog.chainId }] : [])]
+  return chains.flatMap(({ name, chainId }) => {
     const reasons = held.rows.filter(row => row.chain_id === chainId)
     const total = reasons.reduce((sum, { n }) => sum + n, 0)
     const list = reasons.map(({ held_reason, n }) => `${n} ${held_reason}`).join(", ")

@@ -4,6 +4,7 @@ import { askAny, newEndpoint } from "../../platform/chain/endpoints.ts"
 import { networkSetting } from "../../platform/chain/network-facts.ts"
 import { anchorDeployment } from "../../platform/chain/receipt-anchor.ts"
 import type { RpcResult } from "../../platform/chain/rpc.ts"
+import type { Settings } from "../../platform/config/settings.ts"
 import type { Query } from "./check-database.ts"
 import type { NetworkCheck } from "./check-network.ts"
 import { type Finding, fine } from "./finding.ts"
@@ -11,25 +12,41 @@ import { type Finding, fine } from "./finding.ts"
 /** Longer than a key needs to be final on any network. */
 const WAIT_S = 3_600
 
-/** Finds receipts that have waited for more than an hour; no findings where the database can't be asked. */
-export async function checkReceipts(query: Query): Promise<Finding[]> {
-  const part = "database"
-  const check = "receipts"
+const part = "database"
+
+/** Finds receipts, and their files, that have waited for more than an hour; no findings where the database can't be asked. */
+export async function checkReceipts({ receipts }: Pick<Settings, "receipts">, query: Query): Promise<Finding[]> {
   try {
     const [there] = await query("select to_regclass('receipts') is not null as installed")
     if (!there?.installed) return []
-    // By `receipts_waiting`. Beyond a thousand it is all the same.
-    const [row] = await query(`select count(*)::int as n from (select from receipts
-      where root is null and settled_at < now() - make_interval(secs => ${WAIT_S}) limit 1000) late`)
-    if (Number(row?.n) === 0) return [fine(part, check, "receipts are made")]
-    const message = `${row?.n} receipts have waited for more than an hour; their payments are settled`
-    const todo =
-      "The log says why: `a receipt can't be made`, `receipts wait`, or an error of a round. They are made once they can be."
-    return [{ part, check, level: "alarm", message, todo }]
+    return [await waitingReceipts(query), ...(receipts.zerog ? [await waitingFiles(query)] : [])]
   } catch {
     // That the database can't be asked is a finding of its own.
     return []
   }
+}
+
+async function waitingReceipts(query: Query): Promise<Finding> {
+  const check = "receipts"
+  // By `receipts_waiting`. Beyond a thousand it is all the same.
+  const [row] = await query(`select count(*)::int as n from (select from receipts
+    where root is null and settled_at < now() - make_interval(secs => ${WAIT_S}) limit 1000) late`)
+  if (Number(row?.n) === 0) return fine(part, check, "receipts are made")
+  const message = `${row?.n} receipts have waited for more than an hour; their payments are settled`
+  const todo =
+    "The log says why: `a receipt can't be made`, `receipts wait`, or an error of a round. They are made once they can be."
+  return { part, check, level: "alarm", message, todo }
+}
+
+async function waitingFiles(query: Query): Promise<Finding> {
+  const check = "receipt_files"
+  // By `receipt_batches_not_uploaded`.
+  const [row] = await query(`select count(*)::int as n from (select from receipt_batches
+    where uploaded_at is null and created_at < now() - make_interval(secs => ${WAIT_S}) limit 1000) late`)
+  if (Number(row?.n) === 0) return fine(part, check, "0G has the files of receipts")
+  const message = `${row?.n} files of receipts have waited for more than an hour to be stored by 0G; they are in DATA_DIR`
+  const todo = "Is the storage wallet empty or halted? If not, the log says what 0G's nodes answer."
+  return { part, check, level: "alarm", message, todo }
 }
 
 /** Finds a network without the contract that receipts are written to; no findings with RECEIPT_ANCHOR=off. */

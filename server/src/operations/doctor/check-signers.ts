@@ -7,11 +7,15 @@ import { type Finding, fine } from "./finding.ts"
 
 /** The findings about each remote signer; none about a key in this process. */
 export async function checkSigners(
-  { payoutSigner, relaySigner }: Pick<Settings, "payoutSigner" | "relaySigner">,
+  { payoutSigner, relaySigner, storageSigner }: Pick<Settings, "payoutSigner" | "relaySigner" | "storageSigner">,
   signal: AbortSignal,
 ): Promise<Finding[]> {
-  const signers = [{ lane: "payout", signer: payoutSigner } as const, { lane: "relay", signer: relaySigner } as const]
-  const found = signers.map(async ({ lane, signer }): Promise<Finding[]> => {
+  const signers = [
+    { lane: "payout", setting: "PAYOUT_SIGNER", signer: payoutSigner },
+    { lane: "relay", setting: "RELAY_SIGNER", signer: relaySigner },
+    { lane: "storage", setting: "ZEROG_SIGNER", signer: storageSigner },
+  ]
+  const found = signers.map(async ({ lane, setting, signer }): Promise<Finding[]> => {
     if (!signer?.remote) return []
     const part = "secrets"
     const check = `${lane}_signer`
@@ -30,7 +34,7 @@ export async function checkSigners(
         message: isWrong
           ? `the ${lane} wallet's signer does not sign for the wallet, so its transactions wait`
           : `the ${lane} wallet's signer does not sign, so its transactions wait`,
-        todo: `It ${words}. docs/operators/operations.md ("Keys in a KMS") says what ${signer.remote} needs; check ${lane.toUpperCase()}_SIGNER.`,
+        todo: `It ${words}. docs/operators/operations.md ("Keys in a KMS") says what ${signer.remote} needs; check ${setting}.`,
       },
     ]
   })

@@ -39,7 +39,7 @@ export function standingAlarms(ctx: Context, isServing: boolean): StandingAlarms
       // Checked for an embedded database too, which only its own service can ask.
       ...(await checkBackup(settings, ask)),
       ...(await checkRates(settings, ask)),
-      ...(await checkReceipts(ask)),
+      ...(await checkReceipts(settings, ask)),
     ]
     if (signal.aborted) return
     const bad = found.filter(each => isBad(each) && !each.isWatched)

@@ -55,7 +55,7 @@ export async function checkAll(
     }),
     ["DATABASE_URL", "BACKUP_MAX_AGE"].some(name => faulty.has(name)) ? [] : checkBackup(settings, query),
     ["DATABASE_URL", "RATES"].some(name => faulty.has(name)) ? [] : checkRates(settings, query),
-    faulty.has("DATABASE_URL") || !query ? [] : checkReceipts(query),
+    faulty.has("DATABASE_URL") || !query ? [] : checkReceipts(settings, query),
     faulty.has("BASE_URL") ? [] : checkBaseUrl(settings, signal).then(found => [found]),
     faulty.has("BASE_URL") ? [] : checkCertificate(settings, now, signal),
     faulty.has("OIDC_ISSUER") ? [] : checkIssuer(settings),

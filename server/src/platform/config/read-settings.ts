@@ -235,6 +235,9 @@ const webhookSettings = ({ read }: SettingReader, mode: Mode): WebhookSettings =
 /** Faults of the settings as a whole, in addition to the faults of single settings that `reader` found. */
 function faultsTogether(settings: Settings, { env, faults }: SettingReader): string[] {
   const { mode, payoutWallet, relayWallet } = settings
+  const { zerog } = settings.receipts
+  if (zerog && settings.networks.some(({ chainId }) => chainId === zerog.chainId))
+    faults.push("ZEROG_CHAIN_ID must be the number of 0G's chain, and is that of a network where payments are made")
   const keySetting = (wallet: "PAYOUT" | "RELAY") =>
     [`${wallet}_SIGNER`, `${wallet}_KEYSTORE`].find(name => env[name]) ?? `${wallet}_PRIVATE_KEY`
   const keySettings = { payout: keySetting("PAYOUT"), relay: keySetting("RELAY") }
