@@ -22,6 +22,7 @@ export const nounsWithContext: Record<string, string> = {
   "server/src/ledger/txmanager/lane.ts": "an interface, whose functions take a context",
   "server/src/ledger/payouts/payout-lane.ts": "implements the interface of `lane.ts`",
   "server/src/ledger/relays/relay-lane.ts": "implements the interface of `lane.ts`",
+  "server/src/ledger/receipts/zerog/storage-lane.ts": "implements the interface of `lane.ts`",
   "server/src/ledger/settlement/sellable.ts": "an interface, whose functions take a context",
   "server/src/products/proxy/payments.ts": "an interface, whose functions take a context",
 }

@@ -109,7 +109,8 @@ describe("a payment's receipt", () => {
   })
 
   it("that can't be made stops no other, and its reversal waits with it until it can", async () => {
-    const [shop, altered] = [await rig.sell(), await rig.sell()]
+    const shop = await rig.sell()
+    const altered = await rig.sell()
     const bad = await rig.paid(altered, 1_000_000n)
     const good = await rig.paid(shop, 2_000_000n)
     const { db } = rig.service.ctx

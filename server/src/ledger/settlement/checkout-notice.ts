@@ -3,7 +3,7 @@ import type { Address, Hash } from "../../platform/chain/hex.ts"
 import type { PaymentException } from "../../platform/db/columns.ts"
 import type { Row, SessionStatus } from "../../platform/db/schema.ts"
 import type { Share } from "../payouts/share.ts"
-import type { ZeroG } from "../receipts/zerog/zerog-of.ts"
+import type { ZeroG } from "../receipts/zerog/read-place.ts"
 import type { NumberedTable } from "./number-events.ts"
 
 /** A session, or a paywall's payment, which events report as a session. */

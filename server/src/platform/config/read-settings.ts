@@ -158,7 +158,9 @@ function mailSettingsOf({ env, read, faults }: SettingReader): Settings["mail"] 
 
 function receiptSettings({ env, read, faults }: SettingReader): Settings["receipts"] {
   const common = { batchMs: read("RECEIPT_BATCH"), anchorMs: read("RECEIPT_ANCHOR"), waitMs: read("RECEIPT_WAIT") }
-  const [rpcUrls, flow, indexer] = [read("ZEROG_RPC"), read("ZEROG_FLOW"), read("ZEROG_INDEXER")]
+  const rpcUrls = read("ZEROG_RPC")
+  const flow = read("ZEROG_FLOW")
+  const indexer = read("ZEROG_INDEXER")
   const chainId = read("ZEROG_CHAIN_ID")
   if (read("RECEIPT_STORE") !== "0g") return common
   for (const name of ["ZEROG_RPC", "ZEROG_FLOW", "ZEROG_INDEXER"])

@@ -42,6 +42,25 @@ describe("readSettings", () => {
       expect(text).not.toContain("7f3a7f3a")
   })
 
+  it("stores receipts with 0G only where its chain and a key are named, and that chain is no other network", () => {
+    const zerog = {
+      RECEIPT_STORE: "0g",
+      ZEROG_RPC: "https://one.example,https://two.example",
+      ZEROG_FLOW: `0x${"ab".repeat(20)}`,
+      ZEROG_INDEXER: "https://indexer.example",
+      ZEROG_PRIVATE_KEY: `0x${"7f3b".repeat(16)}`,
+    }
+    const { receipts, storageSigner, serviceWallets } = readSettings(zerog)
+    expect(receipts.zerog).toMatchObject({ chainId: 16_661, rpcUrls: zerog.ZEROG_RPC.split(",") })
+    expect(serviceWallets).toContain(storageSigner?.address)
+    expect(readSettings({ ...zerog, RECEIPT_STORE: "file" }).receipts.zerog).toBe(undefined)
+    for (const name of ["ZEROG_RPC", "ZEROG_FLOW", "ZEROG_INDEXER", "ZEROG_PRIVATE_KEY"])
+      expect(faultsOf({ ...zerog, [name]: "" })).toEqual([expect.stringMatching(`^${name} must be set`)])
+    expect(faultsOf({ ...liveEnv, ...zerog, ZEROG_CHAIN_ID: "8453" })).toEqual([
+      expect.stringMatching("^ZEROG_CHAIN_ID must be"),
+    ])
+  })
+
   it("reads several networks, the first is the default", () => {
     const settings = readSettings({
       ...liveEnv,

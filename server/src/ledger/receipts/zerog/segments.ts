@@ -59,7 +59,7 @@ export function provenBytes(
   hash: Hasher,
 ): Uint8Array | undefined {
   const { data, proof } = (given ?? {}) as { data?: unknown; proof?: { lemma?: unknown; path?: unknown } }
-  const [lemma, path] = [proof?.lemma, proof?.path]
+  const { lemma, path } = proof ?? {}
   if (typeof data !== "string" || !Array.isArray(lemma) || !Array.isArray(path)) return undefined
   const bytes = new Uint8Array(Buffer.from(data, "base64"))
   const from = index * CHUNKS

@@ -12,10 +12,10 @@ import { withLease } from "../../../platform/jobs/claim.ts"
 import { dueNow } from "../../../platform/jobs/due-now.ts"
 import { askEach } from "../../txmanager/simulate-on-each.ts"
 import { readBatch } from "../store-batches.ts"
+import { uploadFile } from "./send-file.ts"
 import type { Storage } from "./storage.ts"
 import { storeData, storeFee } from "./store-call.ts"
 import { flowAbi } from "./submission.ts"
-import { uploadFile } from "./upload-file.ts"
 
 const LEASE_MS = 120_000
 /** How many files a round pays for, and uploads. */

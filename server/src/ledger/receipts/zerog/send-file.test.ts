@@ -5,8 +5,8 @@ import { rootOf, treeOf } from "../../../../../verify/src/merkle.ts"
 import { type Anvil, revertOf, startAnvil } from "../../../../test/anvil.ts"
 import { PRICE, startZerog } from "../../../../test/zerog.ts"
 import type { Address } from "../../../platform/chain/hex.ts"
+import { uploadFile } from "./send-file.ts"
 import { feeOf, flowAbi, submissionOf } from "./submission.ts"
-import { uploadFile } from "./upload-file.ts"
 
 let anvil: Anvil
 let zerog: Awaited<ReturnType<typeof startZerog>>

@@ -1,0 +1,63 @@
+/** Declares the settings of receipts, and of 0G's storage. */
+import { parseRemoteWallet } from "../chain/signers/remote-key.ts"
+import type { Setting } from "./setting.ts"
+import {
+  address,
+  durationWithin,
+  httpUrl,
+  listOf,
+  offOrDuration,
+  oneOf,
+  privateKey,
+  text,
+  whole,
+} from "./setting-values.ts"
+
+/** A part of the table of settings. */
+export const receiptSettings = {
+  RECEIPT_BATCH: {
+    meaning: "how long receipts are collected before they are signed together and stored as one file",
+    fallback: "5s",
+    parse: durationWithin(1, 3_600),
+  },
+  RECEIPT_ANCHOR: {
+    meaning:
+      "how often the roots of these files are written to the chain of their payments, such as 1h. The payout wallet writes them to the contract of `sluice deploy --contract receipt-anchor`. off: never, and receipts can't be verified without asking this service",
+    fallback: "off",
+    parse: offOrDuration(1, 30 * 86_400),
+  },
+  RECEIPT_STORE: {
+    meaning:
+      "where these files are kept: file, in DATA_DIR; or 0g, there and in 0G's storage, where they outlive this service. With 0g, ZEROG_RPC, ZEROG_INDEXER, ZEROG_FLOW and a key must be set; what was kept before is stored there too",
+    fallback: "file",
+    parse: oneOf("file", "0g"),
+  },
+  RECEIPT_WAIT: {
+    meaning:
+      "with RECEIPT_STORE=0g: how long checkout.session.completed waits for the transaction that stores its receipt, and is sent without zeroG then",
+    fallback: "10s",
+    parse: durationWithin(0, 300),
+  },
+  ZEROG_RPC: {
+    meaning: "the addresses of nodes of 0G's chain, comma-separated",
+    parse: listOf(httpUrl),
+  },
+  ZEROG_CHAIN_ID: { meaning: "the number of 0G's chain", fallback: "16661", parse: whole(1, 2 ** 31 - 1) },
+  ZEROG_FLOW: { meaning: "the address of 0G's Flow contract there", parse: address },
+  ZEROG_INDEXER: { meaning: "the address of 0G's indexer, which names its storage nodes", parse: httpUrl },
+  ZEROG_PRIVATE_KEY: {
+    meaning: "the key of the wallet that pays for storage on 0G's chain; what is lost with it is what it holds",
+    parse: privateKey,
+  },
+  ZEROG_KEYSTORE: { meaning: "a file with that key, encrypted, instead of the key itself", parse: text },
+  ZEROG_KEYSTORE_PASSWORD_FILE: {
+    meaning: "a file with the password of that file",
+    live: "only its owner can read it",
+    parse: text,
+  },
+  ZEROG_SIGNER: {
+    meaning: "where that key is kept instead, in the same form as PAYOUT_SIGNER",
+    live: "https, or a private address",
+    parse: parseRemoteWallet,
+  },
+} as const satisfies Record<string, Setting<unknown>>
