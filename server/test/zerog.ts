@@ -33,7 +33,7 @@ const BLOCKS_PER_EPOCH = 1_000_000n
 export const PRICE = 30_733_644_962n
 
 /** Deploys both contracts; each is its own implementation, so `initialize` is called once, by whoever comes first. */
-export async function deployFlow({ client }: Anvil): Promise<{ flow: Address; market: Address }> {
+async function deployFlow({ client }: Anvil): Promise<{ flow: Address; market: Address }> {
   const flow = await deploy(client, setupAbi, zerogContracts.flow, [0n])
   const market = await deploy(client, [], zerogContracts.market)
   await client.setCode({ address: REWARD, bytecode: "0x00" })
@@ -53,7 +53,7 @@ export async function deployFlow({ client }: Anvil): Promise<{ flow: Address; ma
 }
 
 /** What a node does wrong. */
-export type NodeFault = "down" | "stale" | "other bytes" | "half" | undefined
+type NodeFault = "down" | "stale" | "other bytes" | "half" | undefined
 
 interface Filed {
   seq: number
