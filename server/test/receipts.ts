@@ -5,6 +5,7 @@ import type { SavedReceipt } from "../../verify/src/format.ts"
 import { openNode } from "../../verify/src/rpc.ts"
 import { receiptRound } from "../src/ledger/receipts/make-batches.ts"
 import { receiptLines, savedAbout } from "../src/ledger/receipts/read-receipts.ts"
+import { payoutIdOf } from "../src/platform/ids.ts"
 import type { PayoutRig } from "./payouts.ts"
 
 /** The rounds and files of a rig. */
@@ -32,6 +33,31 @@ export function receiptsOn(rig: PayoutRig) {
       await carryOut()
       await round()
       await carryOut()
+    },
+    /** What of the console shows the merchant "shop" one of the service's own calls: nothing ever should. */
+    ownCallsShown: async (): Promise<string[]> => {
+      const calls = ctx.db.selectFrom("payouts").select(["id", "tx_hash", "recipient"])
+      const own = await calls.where("kind", "in", ["anchor", "store"]).execute()
+      if (own.length === 0) throw new Error("the service has made no call of its own")
+      const lists =
+        "transactions transactions.csv payouts payouts.csv reports/books.csv reports/payouts.csv overview health"
+      const paths = own.flatMap(({ id, tx_hash, recipient }) => [
+        `timeline/${payoutIdOf(id)}`,
+        `payouts/${payoutIdOf(id)}`,
+        `transactions?q=${payoutIdOf(id)}`,
+        ...[payoutIdOf(id), tx_hash, recipient].flatMap(q => (q ? [`search?q=${q}`] : [])),
+      ])
+      const shown: string[] = []
+      for (const path of [...lists.split(" "), ...paths]) {
+        const { status, body } = await service.call("GET", `/api/console/${path}`, undefined, { as: "shop" })
+        const text = JSON.stringify(body)
+        const isFound = own.some(
+          ({ id, tx_hash }) => text.includes(payoutIdOf(id)) || (tx_hash && text.includes(tx_hash)),
+        )
+        if (status === 200 && (isFound || /"(anchor|store)"|,(anchor|store),/.test(text))) shown.push(path)
+        if (![200, 404].includes(status)) throw new Error(`${path} answers ${status}: ${text}`)
+      }
+      return shown
     },
     /** The newest file of a payment. */
     saved: async (about: string): Promise<SavedReceipt> => {

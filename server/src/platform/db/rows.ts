@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. 4538c4c692a3b94df1cd82527dfd5e2cfcdb184b4f7197d6e4e6e0de452f97cb
+// Made from schema.sql by `npm run schema`; do not edit. 5eca5b000e77b81b6f7ffbd61a1b66e3f2c3fb9ec96fba22fc170e3117d11aa6
 import type { PublicKey } from "../../../../verify/src/format.ts";
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";

@@ -2718,7 +2718,7 @@ create view transactions as
             'payouts'::text,
             i.id,
             i.deposit_id,
-            i.lane = 'payout'::text
+            i.lane = 'payout'::text and i.kind <> 'anchor'::text
            from payouts i
         union all
          select s.id,

@@ -8,6 +8,7 @@ import { amountFormatter } from "../../platform/chain/format-amounts.ts"
 import { type Address, type Hash, parseAddress, parseHash } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
+import { kindsThat } from "../../platform/db/by-kind.ts"
 import { beginning } from "../../platform/db/catalog-conditions.ts"
 import { payoutIdOf, rowIdOf } from "../../platform/ids.ts"
 import { AmountError, parseAmount } from "../../platform/money/amount.ts"
@@ -44,6 +45,8 @@ type Part = RawBuilder<unknown>
 type Parts = ReturnType<typeof partsOf>
 
 const limited = sql.raw(`limit ${MAX_MATCHES}`)
+/** The service's own calls, such as what is written of receipts: its row names a merchant, who has nothing of it. */
+const ofNobody = kindsThat(({ moneyOf }) => moneyOf === "nobody")
 
 /** SQL: one query per kind of object; `where` filters its table. */
 function partsOf(merchantId: string) {
@@ -62,7 +65,8 @@ function partsOf(merchantId: string) {
         from checkout_sessions ${own(where)} ${newest})`,
     // Unordered: a value that all of a merchant's payouts share, such as its address, would sort them all.
     payout: (where: Part, matched: Part) =>
-      sql`(${columns("payout", matched)}, chain_id, token::text as token, amount::numeric(78,0) as amount, kind as label from payouts ${own(where)} ${limited})`,
+      sql`(${columns("payout", matched)}, chain_id, token::text as token, amount::numeric(78,0) as amount, kind as label from payouts
+        ${own(sql`${where} and kind not in ${ofNobody}`)} ${limited})`,
     refund: (where: Part, matched: Part) =>
       sql`(${columns("refund", matched)}, ${none}, status as label from refunds ${own(where)} ${newest})`,
     subscription: (where: Part, matched: Part) =>
