@@ -16,7 +16,7 @@ function walletText(wallet: Wallet): string {
   const count = (n: string | null) => n ?? "unknown"
   const waiting = Object.entries(wallet.waiting).map(([name, n]) => `${name} ${n}`)
   const reported = chain
-    ? `the chain has ${count(chain.latest)}, final ${count(chain.finalized)}; gas ${count(chain.gas)} ETH; base fee ` +
+    ? `the chain has ${count(chain.latest)}, final ${count(chain.finalized)}; gas ${count(chain.gas)} ${wallet.lane === "storage" ? "0G" : "ETH"}; base fee ` +
       `${count(chain.baseFeeGwei)} gwei; final block ${chain.finalizedBlock}`
     : "the chain can't be reached"
   const compared = wallet.booksComparedTo === null ? "" : `; books compared to block ${wallet.booksComparedTo}`

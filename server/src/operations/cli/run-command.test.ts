@@ -35,6 +35,7 @@ const commands = [
   "invite",
   "merchant",
   "rates",
+  "receipts",
   "reencrypt",
   "wallet",
   "signer",

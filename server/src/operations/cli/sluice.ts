@@ -5,6 +5,8 @@
 
 interface Command {
   does: string
+  /** Subcommands of merchants, who have a command of the same name. */
+  merchants?: readonly string[]
   load: () => Promise<{ run: () => Promise<void> }>
 }
 
@@ -17,6 +19,11 @@ const commands: Record<string, Command> = {
   invite: { does: "lets somebody become a merchant", load: () => import("./invite.ts") },
   merchant: { does: "changes how many requests a merchant may make", load: () => import("./limit-merchant.ts") },
   rates: { does: "reads a file with the rates of currencies", load: () => import("./import-rates.ts") },
+  receipts: {
+    does: "cost, migrate: what 0G's storage of receipts costs, and when it has all of them",
+    merchants: ["list", "export"],
+    load: () => import("./receipts.ts"),
+  },
   reencrypt: {
     does: "encrypts all secrets with SECRET_KEY, when that is changed",
     load: () => import("./reencrypt.ts"),
@@ -50,14 +57,16 @@ ${ofMerchants.join(" ")}
  */
 export async function run(): Promise<void> {
   const [name = "--help"] = process.argv.splice(2, 1)
-  const command = Object.hasOwn(commands, name) ? commands[name] : undefined
+  const found = Object.hasOwn(commands, name) ? commands[name] : undefined
+  const command = found?.merchants?.some(each => process.argv.includes(each, 2)) ? undefined : found
   if (!command) {
     const { commandTable } = await import("../../../../cli/src/commands.ts")
-    const ofMerchants = Object.keys(commandTable()).filter(each => !Object.hasOwn(commands, each))
+    const operators = Object.keys(commands).filter(each => !commands[each]?.merchants)
+    const ofMerchants = Object.keys(commandTable()).filter(each => !operators.includes(each))
     if (["--help", "-h", "help"].includes(name)) return void process.stdout.write(usageOf(ofMerchants))
     if (ofMerchants.includes(name)) {
       const { runCli } = await import("../../../../cli/src/run.ts")
-      return await runCli([name, ...process.argv.slice(2)], Object.keys(commands))
+      return await runCli([name, ...process.argv.slice(2)], operators)
     }
     process.stderr.write(`There is no command ${name}.\nRun \`sluice --help\` for the list of them.\n`)
     process.exitCode = 2

@@ -1,11 +1,8 @@
-/** `sluice wallet`: shows an operator the service's wallets and acts on them, through the running service. */
-import { request } from "node:http"
-import { readDataDir } from "../../platform/config/data-dir.ts"
+/** `sluice wallet`: shows an operator the service's wallets and acts on them, by requests to the running service. */
 import { gweiForm, hashForm, nonceForm, payoutIdForm } from "../operator/argument-forms.ts"
-import { socketPath } from "../operator/socket.ts"
-import { operatorName } from "./operator-name.ts"
+import { askService, plain } from "./ask-service.ts"
 import { heldText, logText, walletsText } from "./print-wallets.ts"
-import { Failure, parseCommandLine, runCommand, UsageError } from "./run-command.ts"
+import { parseCommandLine, runCommand, UsageError } from "./run-command.ts"
 
 const usage = `Shows, halts and repairs the wallets that the running service pays from.
 
@@ -27,7 +24,7 @@ const usage = `Shows, halts and repairs the wallets that the running service pay
                                           retries all held payouts now, or those held for one reason
   sluice wallet cancel PAYOUT --reason R  cancels a payout that has no nonce; its money stays in its deposit
 
-  WALLET             payout, relay, or an address; with --network N where there are several
+  WALLET             payout, relay, storage, or an address; with --network N where there are several, 0g of the storage
   --books-compared   you have compared what left the deposits so far with the payouts
   --nothing-paid     you have made sure that no other earlier transaction of the wallet paid a payout that waits here
   --json             the service's answer as JSON
@@ -36,9 +33,6 @@ const usage = `Shows, halts and repairs the wallets that the running service pay
 It needs the DATA_DIR of the service and permission to open admin.sock in it. docs/operators/wallet.md says when to use what.
 Exits with 0 when it was done, 1 when it was refused, 2 for a wrong command line, 3 when the service can't be reached.
 `
-
-/** The exit code if no service answers on the socket. */
-const UNREACHABLE = 3
 
 const options = {
   network: { type: "string" },
@@ -188,10 +182,8 @@ function checkForms({ takes, needsReason }: Command, given: string[], flags: Fla
  * throws an Error with the service's message, or a {@link UsageError} if that is about an argument.
  */
 async function call(command: Command, path: string, body: object | undefined): Promise<Record<string, unknown>> {
-  const socket = socketPath(readDataDir())
-  const { status, text } = await exchange(socket, path, body && JSON.stringify({ ...body, by: operatorName() }))
-  const answer = JSON.parse(text)
-  if (status < 300) return answer
+  const { status, answer } = await askService(path, body)
+  if (status < 300) return answer as Record<string, unknown>
   const details: { path: string; message: string }[] = answer.details ?? []
   if (answer.error !== "VALIDATION_ERROR" || details.length === 0) throw new Error(answer.message)
   throw new UsageError(details.map(fault => asArgument(fault, command)).join("\n"))
@@ -203,38 +195,6 @@ function asArgument({ path, message }: { path: string; message: string }, { take
   const flag = path === "maxFeeGwei" ? "--max-fee" : `--${path}`
   return message.replaceAll(`\`${path}\``, takes.includes(positional) ? positional : flag)
 }
-
-function exchange(socketPath: string, path: string, body?: string): Promise<{ status: number; text: string }> {
-  return new Promise((resolve, reject) => {
-    const sent = request(
-      {
-        socketPath,
-        path,
-        method: body === undefined ? "GET" : "POST",
-        headers: body === undefined ? {} : { "content-type": "application/json" },
-      },
-      async response => {
-        let text = ""
-        for await (const chunk of response) text += chunk
-        resolve({ status: response.statusCode ?? 0, text })
-      },
-    )
-    sent.once("error", (error: NodeJS.ErrnoException) =>
-      reject(
-        new Failure(
-          error.code === "EACCES"
-            ? `You may not open ${socketPath}. Run this as the user of the service.`
-            : `No service answers at ${socketPath} (${error.code}). Is it running, with this DATA_DIR?`,
-          UNREACHABLE,
-        ),
-      ),
-    )
-    sent.end(body)
-  })
-}
-
-/** A contract's reason for a failure can be any text. It must not move the cursor or colour other output. */
-const plain = (text: string): string => text.replace(/(?!\n)\p{C}/gu, "\ufffd")
 
 /** Runs the command with the arguments of the process. */
 export const run = (): Promise<void> => runCommand("wallet", main, { clean: plain })

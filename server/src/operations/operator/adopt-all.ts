@@ -7,7 +7,7 @@ import { sql } from "kysely"
 import { USED_BEFORE } from "../../ledger/txmanager/lock-wallet.ts"
 import { ask, awake } from "../../platform/chain/endpoints.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
-import type { Network } from "../../platform/chain/networks.ts"
+import type { ReachableChain } from "../../platform/chain/networks.ts"
 import type { Quorum } from "../../platform/chain/quorum.ts"
 import { readLogs, transfersOf } from "../../platform/chain/read-logs.ts"
 import { hexNumber } from "../../platform/chain/rpc.ts"
@@ -17,7 +17,7 @@ import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { adopt } from "./adopt.ts"
-import { findWallet, refused, servedNetwork, type WalletNamed } from "./find-wallet.ts"
+import { chainToAsk, findWallet, networkAt, refused, type WalletNamed } from "./find-wallet.ts"
 import type { OperatorOrder } from "./log-actions.ts"
 import { listed, observeWallet, unknownNonces } from "./observe-wallet.ts"
 
@@ -26,8 +26,8 @@ export async function adoptAll(ctx: Context, asked: WalletNamed & OperatorOrder)
   const wallet = await findWallet(ctx, asked)
   if (wallet.status !== "halted")
     throw refused("Transactions are adopted while their wallet is halted. Run `sluice wallet halt` first.")
-  const network = servedNetwork(ctx, wallet.chain_id)
-  const { state, quorum } = await observeWallet(ctx, network, wallet)
+  const chain = chainToAsk(ctx, wallet.chain_id)
+  const { state, quorum } = await observeWallet(ctx, chain, wallet)
   const count = state.agreedFinalized
   if (count === undefined)
     throw refused("Too few endpoints report how many final transactions the wallet has: try again.")
@@ -46,15 +46,15 @@ export async function adoptAll(ctx: Context, asked: WalletNamed & OperatorOrder)
     }
   }
   for (let nonce = await firstUnknown(ctx, wallet, begin, count); nonce !== undefined; ) {
-    const number = await blockOfNonce(ctx, network, wallet, nonce, from, quorum.finalized)
+    const number = await blockOfNonce(ctx, chain, wallet, nonce, from, quorum.finalized)
     if (number === undefined) {
-      for (const hash of await releasesSince(ctx, network, wallet, nonce, quorum)) await take(hash, "")
+      for (const hash of await releasesSince(ctx, chain, wallet, nonce, quorum)) await take(hash, "")
       break
     }
-    for (const { hash, nonce: used } of await sentIn(ctx, network, wallet, number))
+    for (const { hash, nonce: used } of await sentIn(ctx, chain, wallet, number))
       if ((await unknownNonces(ctx, wallet, used, used + 1n)).includes(used)) await take(hash, `nonce ${used}, `)
     from = number
-    const after = (await countAt(ctx, network, wallet, number)) ?? nonce + 1n
+    const after = (await countAt(ctx, chain, wallet, number)) ?? nonce + 1n
     nonce = await firstUnknown(ctx, wallet, after > nonce ? after : nonce + 1n, count)
   }
   const rest = await unknownNonces(ctx, wallet, begin, count)
@@ -97,7 +97,7 @@ async function firstNonce(ctx: Context, wallet: Row<"wallets">): Promise<bigint>
  */
 async function blockOfNonce(
   ctx: Context,
-  network: Network,
+  chain: ReachableChain,
   wallet: Row<"wallets">,
   nonce: bigint,
   from: bigint,
@@ -107,7 +107,7 @@ async function blockOfNonce(
   let high = to
   while (low < high) {
     const middle = (low + high) / 2n
-    const count = await countAt(ctx, network, wallet, middle)
+    const count = await countAt(ctx, chain, wallet, middle)
     if (count === undefined) return undefined
     if (count > nonce) high = middle
     else low = middle + 1n
@@ -123,7 +123,7 @@ async function blockOfNonce(
  */
 async function releasesSince(
   ctx: Context,
-  network: Network,
+  chain: ReachableChain,
   wallet: Row<"wallets">,
   nonce: bigint,
   quorum: Quorum,
@@ -139,7 +139,7 @@ async function releasesSince(
   const fromBlock = last ?? wallet.checked_number ?? 0n
   for (let after: Address | undefined = "0x" as Address; after !== undefined; ) {
     const addresses: Address[] = await addressesAfter(ctx, wallet.chain_id, after)
-    left.push(...(await leftFrom(ctx, network, addresses, fromBlock, quorum)))
+    left.push(...(await leftFrom(ctx, chain, addresses, fromBlock, quorum)))
     after = addresses.length < ADDRESSES_AT_ONCE ? undefined : addresses.at(-1)
   }
   left.sort((a, b) => Number(a.blockNumber - b.blockNumber) || a.logIndex - b.logIndex)
@@ -170,16 +170,23 @@ async function addressesAfter(ctx: Context, chainId: number, after: Address): Pr
   return rows.map(({ address }) => address)
 }
 
-/** The transfers from these addresses, by the first endpoint that has all logs. */
+const TOO_OLD =
+  "No endpoint reports the wallet's transactions at old blocks, nor all logs since: nodes keep the state of recent blocks " +
+  "only. Try again, give an archive node in the settings, or adopt each transaction by its hash."
+
+/** The transfers out of these addresses, by the first endpoint that has all logs. */
 async function leftFrom(
   ctx: Context,
-  network: Network,
+  chain: ReachableChain,
   addresses: readonly Address[],
   fromBlock: bigint,
   { finalized }: Quorum,
 ): Promise<Transfer[]> {
-  const query = { token: network.token.address, side: "from", addresses, has: { number: finalized } } as const
-  for (const endpoint of awake(network.endpoints)) {
+  // Nothing is paid on 0G's chain, so no log shows what was sent there.
+  const token = networkAt(ctx, chain.chainId)?.token.address
+  if (token === undefined) throw refused(TOO_OLD)
+  const query = { token, side: "from", addresses, has: { number: finalized } } as const
+  for (const endpoint of awake(chain.endpoints)) {
     const left: Transfer[] = []
     for (let next = fromBlock; ; ) {
       const reading = await readLogs(endpoint, { ...query, fromBlock: next, toBlock: finalized }, ctx.signal)
@@ -189,21 +196,18 @@ async function leftFrom(
       next = reading.readTo + 1n
     }
   }
-  throw refused(
-    "No endpoint reports the wallet's transactions at old blocks, nor all logs since: nodes keep the state of recent blocks " +
-      "only. Try again, give an archive node in the settings, or adopt each transaction by its hash.",
-  )
+  throw refused(TOO_OLD)
 }
 
 /** The number of transactions of a wallet at the end of a block, according to the first endpoint that answers. */
 async function countAt(
   ctx: Context,
-  network: Network,
+  chain: ReachableChain,
   wallet: Row<"wallets">,
   block: bigint,
 ): Promise<bigint | undefined> {
   const call = { method: "eth_getTransactionCount", params: [wallet.address, hexNumber(block)] }
-  for (const endpoint of awake(network.endpoints)) {
+  for (const endpoint of awake(chain.endpoints)) {
     const reply = (await ask(endpoint, [call], ctx.signal))?.[0]
     if (reply?.ok && typeof reply.value === "string" && /^0x[0-9a-f]{1,16}$/i.test(reply.value))
       return BigInt(reply.value)
@@ -214,12 +218,12 @@ async function countAt(
 /** The transactions of a wallet in a block, in order. Each one's signature is checked when it is adopted. */
 async function sentIn(
   ctx: Context,
-  network: Network,
+  chain: ReachableChain,
   wallet: Row<"wallets">,
   block: bigint,
 ): Promise<{ hash: Hash; nonce: bigint }[]> {
   const call = { method: "eth_getBlockByNumber", params: [hexNumber(block), true] }
-  for (const endpoint of awake(network.endpoints)) {
+  for (const endpoint of awake(chain.endpoints)) {
     const reply = (await ask(endpoint, [call], ctx.signal))?.[0]
     const transactions = reply?.ok ? (reply.value as { transactions?: unknown } | null)?.transactions : undefined
     if (!Array.isArray(transactions)) continue

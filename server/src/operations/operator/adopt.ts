@@ -8,15 +8,16 @@ import type { Hex } from "viem"
 import { coverShortfall } from "../../ledger/payouts/insert-payout.ts"
 import { lockWallet } from "../../ledger/txmanager/lock-wallet.ts"
 import type { Hash } from "../../platform/chain/hex.ts"
-import type { Network } from "../../platform/chain/networks.ts"
+import type { ReachableChain } from "../../platform/chain/networks.ts"
 import { openQuorum } from "../../platform/chain/quorum.ts"
 import { payoutIdIn, withoutId } from "../../platform/chain/release-call.ts"
 import type { Receipt } from "../../platform/chain/transfers.ts"
 import type { Context, TxContext } from "../../platform/context.ts"
+import { kindOf } from "../../platform/db/by-kind.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import { lockEscrow } from "../../products/escrow/load-escrow.ts"
-import { findPayout, networkNamed, refused } from "./find-wallet.ts"
+import { askedChains, findPayout, networkAt, networkNamed, refused } from "./find-wallet.ts"
 import { byHand, type Done, type OperatorOrder } from "./log-actions.ts"
 import { isKnown } from "./observe-wallet.ts"
 import { fetchTransaction, type SignedTransaction } from "./read-transaction.ts"
@@ -64,32 +65,34 @@ export async function adopt(ctx: Context, wanted: Wanted): Promise<{ said: strin
 }
 
 /**
- * Finds the transaction on the networks. Refuses it unless one of our wallets sent it and enough endpoints confirm that
+ * Finds the transaction on the chains. Refuses it unless one of our wallets sent it and enough endpoints confirm that
  * it is final.
  */
 async function findOnChain(ctx: Context, hash: Hash): Promise<Found> {
-  for (const network of ctx.chain.networks) {
-    const transaction = await fetchTransaction(ctx, network, hash)
+  const chains = askedChains(ctx)
+  for (const chain of chains) {
+    const transaction = await fetchTransaction(ctx, chain, hash)
     if (!transaction) continue
     const wallet = await ctx.db
       .selectFrom("wallets")
       .selectAll()
-      .where("chain_id", "=", network.chainId)
+      .where("chain_id", "=", chain.chainId)
       .where("address", "=", transaction.from)
       .executeTakeFirst()
-    if (!wallet || (transaction.chainId !== 0 && transaction.chainId !== network.chainId))
+    if (!wallet || (transaction.chainId !== 0 && transaction.chainId !== chain.chainId))
       throw refused(`The transaction was signed by ${transaction.from}, which is not a wallet of this service.`)
-    const receipt = await finalReceiptOf(ctx, network, hash)
-    await watchSenders(ctx, network, receipt)
+    const receipt = await finalReceiptOf(ctx, chain, hash)
+    const network = networkAt(ctx, chain.chainId)
+    if (network) await watchSenders(ctx, network, receipt)
     return { transaction, wallet, receipt, lost: await lostCallOf(ctx, wallet, transaction, receipt) }
   }
-  const names = ctx.chain.networks.map(each => each.name).join(", ")
+  const names = chains.map(each => each.name).join(", ")
   throw refused(`No endpoint knows a transaction with this hash whose signature can be checked, on: ${names}.`)
 }
 
 /** The transaction's receipt in a final block, confirmed by as many endpoints as a repeated payment needs. */
-async function finalReceiptOf(ctx: Context, network: Network, hash: Hash): Promise<Receipt> {
-  const quorum = await openQuorum(network, 0n, ctx.signal)
+async function finalReceiptOf(ctx: Context, chain: ReachableChain, hash: Hash): Promise<Receipt> {
+  const quorum = await openQuorum(chain, 0n, ctx.signal)
   await quorum.learn([], [hash])
   const receipt = quorum.receiptOf(hash)
   if (!receipt) throw refused("The transaction is in no block that the endpoints agree on. Try again when it is mined.")
@@ -169,9 +172,9 @@ async function adoptPayout(
 
 /** Gives a payout the nonce of the transaction that paid it, which this database did not know. */
 async function giveNonce(ctx: TxContext, wallet: Row<"wallets">, row: Row<"payouts">, nonce: bigint): Promise<void> {
-  // A relay brings money in, so no outgoing book counts it.
-  const isInBook = row.lane === "payout"
-  // The money has left the deposit, whatever the books say.
+  // No outgoing book counts a relay, which brings money in, nor what the service writes of receipts.
+  const isInBook = kindOf(row).moneyOf === "deposit"
+  // The money has left the deposit whatever the books say.
   if (isInBook && !row.reserved) await coverShortfall(ctx, row)
   await sql`select set_config('sluice.adopting', 'on', true)`.execute(ctx.db)
   const given = { wallet: wallet.address, nonce, updated_at: ctx.now() }

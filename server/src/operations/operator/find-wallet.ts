@@ -2,10 +2,13 @@
  * Looks up what an operator names (networks, wallets with their signers, payouts), and defines the errors if these do
  * not exist.
  */
+
+import { storageOf } from "../../ledger/receipts/zerog/storage.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
-import type { Network } from "../../platform/chain/networks.ts"
+import type { Network, ReachableChain } from "../../platform/chain/networks.ts"
 import type { Signer } from "../../platform/chain/signer.ts"
 import type { Context, TxContext } from "../../platform/context.ts"
+import type { LaneName } from "../../platform/db/payout-kinds.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { ApiError, invalid } from "../../platform/errors.ts"
 
@@ -15,33 +18,51 @@ export interface WalletNamed {
   network?: string | undefined
 }
 
-export type WalletLane = "payout" | "relay"
-
 /** The error for an action that is not possible in the current state; the message says what to do instead. */
 export const refused = (words: string): ApiError => new ApiError("INVALID_OPERATION", undefined, words)
 
 const notFound = (words: string): ApiError => new ApiError("NOT_FOUND", undefined, words)
 
-/** A chain's name; `chain <id>` if the settings no longer have it. */
-export const networkNamed = (ctx: TxContext, chainId: number): string =>
-  ctx.chain.networks.find(each => each.chainId === chainId)?.name ?? `chain ${chainId}`
+/** A chain's name; `chain <id>` where the settings no longer have it. */
+export const networkNamed = ({ chain, settings }: TxContext, chainId: number): string =>
+  chain.networks.find(each => each.chainId === chainId)?.name ??
+  (chainId === settings.receipts.zerog?.chainId ? "0g" : `chain ${chainId}`)
 
-/** The network of a wallet or a payout; throws if the settings no longer have it. */
-export function servedNetwork(ctx: Context, chainId: number): Network {
-  const network = ctx.chain.networks.find(each => each.chainId === chainId)
-  if (!network) throw refused(`NETWORKS does not name the network of chain ${chainId}, so it can't be asked.`)
-  return network
+/** The network where payments are made that a chain is; undefined for another, such as 0G's. */
+export const networkAt = ({ chain }: Context, chainId: number): Network | undefined =>
+  chain.networks.find(each => each.chainId === chainId)
+
+/** All chains where a wallet of ours may have sent something, with their endpoints. */
+export function askedChains({ chain, settings: { receipts } }: Pick<Context, "chain" | "settings">): ReachableChain[] {
+  return [...chain.networks, ...(receipts.zerog ? [storageOf(receipts.zerog).chain] : [])]
 }
 
-/** The lane that a wallet signs for, by the settings; null if they don't name the wallet. */
-export function laneOf({ settings }: Context, { address }: Pick<Row<"wallets">, "address">): WalletLane | null {
+/** The chain of a wallet or a payout; undefined where the settings no longer have it. */
+export const servedChain = (ctx: Context, chainId: number): ReachableChain | undefined =>
+  askedChains(ctx).find(chain => chain.chainId === chainId)
+
+/** The same; throws where the settings no longer have it. */
+export function chainToAsk(ctx: Context, chainId: number): ReachableChain {
+  const chain = servedChain(ctx, chainId)
+  if (!chain) throw refused(`The settings name no endpoint of ${networkNamed(ctx, chainId)}, so it can't be asked.`)
+  return chain
+}
+
+/** The lane that a wallet signs for, by the settings; null where they don't name it. */
+export function laneOf(
+  { settings }: Context,
+  { address, lane }: Pick<Row<"wallets">, "address" | "lane">,
+): LaneName | null {
+  // One key may be both the storage wallet on 0G's chain and another elsewhere.
+  if (lane === "storage") return address === settings.storageSigner?.address ? "storage" : null
   if (address === settings.payoutWallet || address === settings.payoutSigner?.address) return "payout"
   return address === settings.relayWallet ? "relay" : null
 }
 
 /** The signer of a wallet; throws if this process does not have its key. */
 export function signerOf({ settings }: Context, { address }: Row<"wallets">): Signer {
-  const signer = [settings.payoutSigner, settings.relaySigner].find(each => each?.address === address)
+  const signers = [settings.payoutSigner, settings.relaySigner, settings.storageSigner]
+  const signer = signers.find(each => each?.address === address)
   if (!signer) throw refused(`The service does not have the key of the wallet ${checksummed(address)}.`)
   return signer
 }

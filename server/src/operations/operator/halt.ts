@@ -2,7 +2,7 @@
 import { lockWallet, USED_BEFORE } from "../../ledger/txmanager/lock-wallet.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import type { Context } from "../../platform/context.ts"
-import { findWallet, networkNamed, refused, servedNetwork, type WalletNamed } from "./find-wallet.ts"
+import { chainToAsk, findWallet, networkNamed, refused, type WalletNamed } from "./find-wallet.ts"
 import { byHand, type OperatorOrder } from "./log-actions.ts"
 import { listed, observeWallet, unexplained, unknownNonces } from "./observe-wallet.ts"
 
@@ -52,9 +52,9 @@ export async function resume(
   asked: WalletNamed & OperatorOrder & Statements & { reason: string },
 ): Promise<{ said: string }> {
   const seen = await findWallet(ctx, asked)
-  const network = servedNetwork(ctx, seen.chain_id)
+  const chain = chainToAsk(ctx, seen.chain_id)
   if (seen.status === "active") throw refused("The wallet is not halted: there is nothing to resume.")
-  const observed = await observeWallet(ctx, network, seen)
+  const observed = await observeWallet(ctx, chain, seen)
   const faults = await unexplained(ctx, seen, observed)
   if (faults.length > 0) throw refused(`The wallet stays halted. ${faults.join(" ")}`)
   const before = seen.halted_reason === USED_BEFORE ? await unknownNonces(ctx, seen, 0n, seen.next_nonce) : []
@@ -91,7 +91,9 @@ export async function resume(
     }
   })
   const books = asked.booksCompared
-    ? `The books are compared from block ${observed.quorum.finalized + 1n} on.`
-    : "The books are compared again from where the comparison stopped, and the wallet is halted again if they still don't match."
-  return { said: `The wallet ${checksummed(wallet)} on ${networkNamed(ctx, seen.chain_id)} is resumed. ${books}` }
+    ? ` The books are compared from block ${observed.quorum.finalized + 1n} on.`
+    : " The books are compared again from where the comparison stopped, and the wallet is halted again if they still don't match."
+  const said = `The wallet ${checksummed(wallet)} on ${networkNamed(ctx, seen.chain_id)} is resumed.`
+  // What it pays 0G for is in no deposit's books.
+  return { said: seen.lane === "storage" ? said : `${said}${books}` }
 }

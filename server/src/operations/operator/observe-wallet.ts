@@ -4,13 +4,13 @@
  */
 import { sql } from "kysely"
 import type { Hash } from "../../platform/chain/hex.ts"
-import type { Network } from "../../platform/chain/networks.ts"
+import type { ReachableChain } from "../../platform/chain/networks.ts"
 import { openQuorum, type Quorum } from "../../platform/chain/quorum.ts"
 import { readWalletState, type WalletState } from "../../platform/chain/wallet-state.ts"
 import type { Context } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 
-/** The state of a wallet, as all endpoints of its network report it. */
+/** The state of a wallet, as all endpoints of its chain report it. */
 export interface WalletObservation {
   state: WalletState
   quorum: Quorum
@@ -19,12 +19,12 @@ export interface WalletObservation {
 /** Reads the state of a wallet now; throws an RpcError if too few endpoints agree. */
 export async function observeWallet(
   ctx: Context,
-  network: Network,
+  chain: ReachableChain,
   wallet: Row<"wallets">,
 ): Promise<WalletObservation> {
   const [state, quorum] = await Promise.all([
-    readWalletState(network, wallet.address, ctx.signal),
-    openQuorum(network, 0n, ctx.signal),
+    readWalletState(chain, wallet.address, ctx.signal),
+    openQuorum(chain, 0n, ctx.signal),
   ])
   return { state, quorum }
 }

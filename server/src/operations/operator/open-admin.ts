@@ -25,6 +25,7 @@ import { halt, resume } from "./halt.ts"
 import { actionLog } from "./log-actions.ts"
 import { cancel, heldPayouts, retryAll, retryPayout } from "./retry-payouts.ts"
 import { showWallets } from "./show.ts"
+import { showStorage } from "./show-storage.ts"
 import { unstick } from "./unstick.ts"
 
 const GWEI = 1_000_000_000n
@@ -37,7 +38,7 @@ const Held = Type.Unsafe<HeldReason>({ type: "string", enum: heldReasons })
 const TxHash = formed(hashForm)
 const Nonce = formed(nonceForm)
 const Gwei = formed(gweiForm)
-const NetworkName = Type.Unsafe<string>({ type: "string", enum: networkNames })
+const NetworkName = Type.Unsafe<string>({ type: "string", enum: [...networkNames, "0g"] })
 const Named = { wallet: Type.String({ minLength: 1, maxLength: 42 }), network: Type.Optional(NetworkName), by: By }
 const Flag = Type.Optional(Type.Boolean())
 const Count = Type.Object({ limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 100 }) })
@@ -77,6 +78,7 @@ function actionRoutes(app: Server, ctx: Context): void {
   app.get("/held", { schema: { querystring: Count } }, request =>
     heldPayouts(ctx, request.query.limit).then(data => ({ data })),
   )
+  app.get("/storage", () => showStorage(ctx).then(data => ({ data })))
   app.get("/log", { schema: { querystring: Count } }, request =>
     actionLog(ctx, request.query.limit).then(data => ({ data })),
   )

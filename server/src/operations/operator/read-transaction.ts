@@ -4,7 +4,7 @@
 import { type Hex, keccak256, parseTransaction, recoverTransactionAddress, serializeTransaction } from "viem"
 import { ask, awake } from "../../platform/chain/endpoints.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
-import type { Network } from "../../platform/chain/networks.ts"
+import type { ReachableChain } from "../../platform/chain/networks.ts"
 import type { Context } from "../../platform/context.ts"
 
 export interface SignedTransaction {
@@ -92,11 +92,11 @@ function serialized(answered: Record<string, string>): Hex {
 /** Returns a transaction that one of our networks' endpoints knows, checked by its signature; undefined if none does. */
 export async function fetchTransaction(
   ctx: Context,
-  network: Network,
+  { endpoints }: Pick<ReachableChain, "endpoints">,
   hash: Hash,
 ): Promise<SignedTransaction | undefined> {
   const call = { method: "eth_getTransactionByHash", params: [hash] }
-  const answers = await Promise.all(awake(network.endpoints).map(endpoint => ask(endpoint, [call], ctx.signal)))
+  const answers = await Promise.all(awake(endpoints).map(endpoint => ask(endpoint, [call], ctx.signal)))
   for (const answer of answers) {
     const reply = answer?.[0]
     const transaction = reply?.ok ? await readTransaction(reply.value, hash) : undefined

@@ -3,7 +3,7 @@ import { sql } from "kysely"
 import { type Address, checksummed, type Hash } from "../../platform/chain/hex.ts"
 import type { Context } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
-import { laneOf, networkNamed } from "./find-wallet.ts"
+import { laneOf, networkNamed, servedChain } from "./find-wallet.ts"
 import { observeWallet, unexplained, type WalletObservation } from "./observe-wallet.ts"
 import { ether, gwei } from "./unstick.ts"
 
@@ -23,7 +23,7 @@ async function showWallet(ctx: Context, wallet: Row<"wallets">) {
     status: wallet.status,
     haltedReason: wallet.halted_reason,
     nextNonce: `${wallet.next_nonce}`,
-    /** Null for a relay wallet, which moves nothing out of deposits. */
+    /** Null for a wallet that moves nothing out of deposits. */
     booksComparedTo: wallet.lane === "payout" ? textOf(wallet.checked_number) : null,
     chain: observed
       ? {
@@ -44,10 +44,10 @@ async function showWallet(ctx: Context, wallet: Row<"wallets">) {
 
 /** Reads the chain if it can be asked. Otherwise the operator still gets the database's values. */
 async function observeOrNone(ctx: Context, wallet: Row<"wallets">): Promise<WalletObservation | undefined> {
-  const network = ctx.chain.networks.find(each => each.chainId === wallet.chain_id)
-  if (!network) return undefined
-  return await observeWallet(ctx, network, wallet).catch(error => {
-    ctx.log.warn({ err: error, network: network.name }, "a wallet's state could not be read")
+  const chain = servedChain(ctx, wallet.chain_id)
+  if (!chain) return undefined
+  return await observeWallet(ctx, chain, wallet).catch(error => {
+    ctx.log.warn({ err: error, network: chain.name }, "a wallet's state could not be read")
     return undefined
   })
 }

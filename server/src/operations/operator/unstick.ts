@@ -12,7 +12,7 @@ import { SignerError, signTransaction } from "../../platform/chain/signer.ts"
 import { readWalletState, type WalletState } from "../../platform/chain/wallet-state.ts"
 import type { Context, TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
-import { findWallet, refused, servedNetwork, signerOf, type WalletNamed } from "./find-wallet.ts"
+import { chainToAsk, findWallet, refused, signerOf, type WalletNamed } from "./find-wallet.ts"
 import { byHand, type OperatorOrder } from "./log-actions.ts"
 
 /** The newest attempt of a nonce, and the attempt that will replace it. */
@@ -31,9 +31,9 @@ export async function unstick(
   asked: WalletNamed & OperatorOrder & { nonce: bigint; maxFee?: bigint | undefined; reason: string },
 ): Promise<{ said: string; hash: string }> {
   const named = await findWallet(ctx, asked)
-  const network = servedNetwork(ctx, named.chain_id)
+  const chain = chainToAsk(ctx, named.chain_id)
   const signer = signerOf(ctx, named)
-  const state = await readWalletState(network, named.address, ctx.signal)
+  const state = await readWalletState(chain, named.address, ctx.signal)
   const most = { nonce: asked.nonce, cap: asked.maxFee ?? ctx.settings.payoutMaxFee }
   const { again } = await replacement(ctx, named, state, most)
   // It calls nothing, so it needs no payout.

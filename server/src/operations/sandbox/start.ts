@@ -146,7 +146,7 @@ function sandboxSettings(given: Settings, keys: Keys, contracts: Contracts, rpcU
     relaySigner,
     payoutWallet: payoutSigner.address,
     relayWallet: relaySigner.address,
-    serviceWallets: [payoutSigner.address, relaySigner.address],
+    serviceWallets: [payoutSigner, relaySigner, given.storageSigner].flatMap(signer => signer?.address ?? []),
     networks: [
       {
         name: NETWORK,

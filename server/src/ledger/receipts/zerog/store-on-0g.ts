@@ -50,7 +50,7 @@ async function writeCalls(ctx: Context, storage: Storage, submitter: Address): P
   const { rows } = await sql<{ root: Hash }>`
     select b.root from receipt_batches b where ${needsCall} order by b.n limit ${FILES}`.execute(ctx.db)
   if (rows.length === 0) return
-  const price = await priceOf(ctx, storage)
+  const price = await readPrice(ctx, storage)
   if (price === undefined) {
     ctx.log.warn(
       { network: storage.chain.name },
@@ -108,7 +108,7 @@ async function writeCall(
 }
 
 /** The price of a chunk in wei, where all nodes that answer report the same. */
-async function priceOf(ctx: Context, { chain, flow }: Storage): Promise<bigint | undefined> {
+export async function readPrice(ctx: Context, { chain, flow }: Storage): Promise<bigint | undefined> {
   const market = await agreed(ctx, chain, { to: flow, name: "market" })
   const address = market === undefined ? undefined : parseAddress(`0x${market.slice(26)}`)
   if (!address) return undefined

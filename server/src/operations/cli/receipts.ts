@@ -1,0 +1,85 @@
+/** `sluice receipts cost` and `migrate`: what 0G's storage of receipts costs, and waiting until it has all of them. */
+import { setTimeout as sleep } from "node:timers/promises"
+import type { showStorage } from "../operator/show-storage.ts"
+import { askService, plain } from "./ask-service.ts"
+import { parseCommandLine, runCommand, UsageError } from "./run-command.ts"
+
+const usage = `Says what 0G's storage of receipts costs, and waits until it has all of them. \`sluice receipts list\` and \`export\` are merchants' commands.
+
+  sluice receipts cost            the files of receipts, what their storage has cost, and what the rest takes at today's price
+  sluice receipts migrate --to 0g waits until 0G has every file, also those from before RECEIPT_STORE=0g, and says how many it has
+
+  --json   the service's answer as JSON
+  --help   this text
+
+The running service pays and uploads; this asks it, so it needs the DATA_DIR of the service. A file stays in DATA_DIR, and its root is
+the same in both stores: no receipt, link or anchor changes.
+Exits with 0 when it was done, 1 when it was refused, 2 for a wrong command line, 3 when the service can't be reached.
+`
+
+type Shown = Awaited<ReturnType<typeof showStorage>>
+
+/** How often the service is asked while files wait. */
+const EVERY_MS = 2_000
+
+async function main(args: string[]): Promise<string> {
+  const options = { to: { type: "string" }, json: { type: "boolean" } } as const
+  const { positionals, values: flags } = parseCommandLine(args, { options, allowPositionals: true })
+  if (flags.help) return usage.trimEnd()
+  const [name, ...more] = positionals
+  if (name === undefined) throw new UsageError("Name a command.")
+  if (name !== "cost" && name !== "migrate") throw new UsageError(`There is no command ${name}.`)
+  if (more.length > 0) throw new UsageError(`${name} takes no argument.`)
+  if (name === "cost" && flags.to !== undefined) throw new UsageError("cost has no --to.")
+  if (name === "migrate" && flags.to !== "0g")
+    throw new UsageError("migrate needs --to 0g: files are in DATA_DIR in any case.")
+  const shown = name === "migrate" ? await migrated() : await ask()
+  return flags.json ? JSON.stringify(shown, undefined, 2) : name === "migrate" ? progress(shown) : costs(shown)
+}
+
+async function ask(): Promise<Shown> {
+  const { status, answer } = await askService("/storage")
+  if (status > 299) throw new Error(answer.message)
+  return answer.data
+}
+
+/** Returns what the service says once 0G has every file; prints each change meanwhile. */
+async function migrated(): Promise<Shown> {
+  for (let before = ""; ; await sleep(EVERY_MS)) {
+    const shown = await ask()
+    if (shown.store !== "0g")
+      throw new Error(
+        "RECEIPT_STORE is file. Set it to 0g, with ZEROG_RPC, ZEROG_FLOW, ZEROG_INDEXER and a key, and start the service again: it then stores what there is.",
+      )
+    if (shown.stored === shown.files) return shown
+    const now = progress(shown)
+    if (now !== before) process.stderr.write(`${plain(now)}\n`)
+    before = now
+  }
+}
+
+function progress({ files, stored, held }: Shown): string {
+  const reasons = Object.entries(held).map(([reason, n]) => `${n} ${reason}`)
+  return `0G has ${stored} of ${files} files.${reasons.length > 0 ? ` Held: ${reasons.join(", ")}.` : ""}`
+}
+
+function costs(shown: Shown): string {
+  const { store, files, receipts, stored, storedReceipts, calls, fees, gas, each, price, unpaid, unpaidFees } = shown
+  return [
+    `${files} files with ${receipts} receipts. 0G has ${stored} files with ${storedReceipts} receipts.`,
+    `Paid: ${fees} for storage and ${gas} for the gas of ${calls} calls${each === null ? "" : `, together ${each} a receipt`}.`,
+    ...(store === "file" ? ["RECEIPT_STORE is file: nothing is paid."] : []),
+    ...(store === "0g" && unpaid > 0
+      ? [
+          unpaidFees === null
+            ? `${unpaid} files are not paid for. 0G's nodes can't be asked for the price.`
+            : `${unpaid} files are not paid for: ${unpaidFees} at today's price, and their gas.`,
+        ]
+      : []),
+    ...(price === null ? [] : [`0G's price of 256 bytes is ${price}.`]),
+    ...(store === "0g" ? ["All amounts are in the money of 0G's chain."] : []),
+  ].join("\n")
+}
+
+/** Runs the command with the arguments of the process. */
+export const run = (): Promise<void> => runCommand("receipts", main, { clean: plain })

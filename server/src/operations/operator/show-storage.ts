@@ -1,0 +1,61 @@
+/** What 0G's storage of receipts has, what that cost, and what the rest takes. Read-only. */
+import { sql } from "kysely"
+import { leavesOf } from "../../../../verify/src/merkle.ts"
+import { storageOf } from "../../ledger/receipts/zerog/storage.ts"
+import { readPrice } from "../../ledger/receipts/zerog/store-on-0g.ts"
+import type { Context } from "../../platform/context.ts"
+import { ether } from "./unstick.ts"
+
+/** The files and their cost in money of 0G's chain; `price` and what follows from it are null where its nodes can't be asked. */
+export async function showStorage(ctx: Context) {
+  const { zerog } = ctx.settings.receipts
+  const { rows } = await sql<{ files: number; receipts: number; stored: number; stored_receipts: number }>`
+    select count(*)::int as files, coalesce(sum(receipts), 0)::int as receipts, count(uploaded_at)::int as stored,
+      coalesce(sum(receipts) filter (where uploaded_at is not null), 0)::int as stored_receipts
+    from receipt_batches`.execute(ctx.db)
+  const [{ files, receipts, stored, stored_receipts } = { files: 0, receipts: 0, stored: 0, stored_receipts: 0 }] = rows
+  const { rows: paid } = await sql<{ calls: number; fees: bigint; gas: bigint }>`
+    select count(*) filter (where succeeded)::int as calls, coalesce(sum(value) filter (where succeeded), 0)::numeric(78,0) as fees,
+      coalesce(sum(gas_cost), 0)::numeric(78,0) as gas from payouts where kind = 'store' and state in ('mined', 'final', 'reverted')`.execute(
+    ctx.db,
+  )
+  const [{ calls, fees, gas } = { calls: 0, fees: 0n, gas: 0n }] = paid
+  const price = zerog ? await readPrice(ctx, storageOf(zerog)).catch(() => undefined) : undefined
+  const due = await unpaid(ctx)
+  return {
+    store: zerog ? "0g" : "file",
+    files,
+    receipts,
+    stored,
+    storedReceipts: stored_receipts,
+    calls,
+    fees: ether(fees),
+    gas: ether(gas),
+    each: stored_receipts === 0 ? null : ether((fees + gas) / BigInt(stored_receipts)),
+    /** Of 256 bytes. */
+    price: price === undefined ? null : ether(price),
+    unpaid: due.files,
+    unpaidFees: price === undefined ? null : ether(price * due.chunks),
+    held: await held(ctx),
+  }
+}
+
+/** Files that no call has paid for yet, and the chunks that 0G counts of them. */
+async function unpaid(ctx: Context): Promise<{ files: number; chunks: bigint }> {
+  const { rows } = await sql<{ chunks: number; n: number }>`
+    select ceil(b.size / 256.0)::int as chunks, count(*)::int as n from receipt_batches b left join payouts i on i.id = b.storage_id
+    where b.uploaded_at is null and (i.id is null or i.state not in ('mined', 'final')) group by 1`.execute(ctx.db)
+  return {
+    files: rows.reduce((sum, { n }) => sum + n, 0),
+    chunks: rows.reduce((sum, { chunks, n }) => sum + BigInt(leavesOf(chunks)) * BigInt(n), 0n),
+  }
+}
+
+/** Why calls are held, and how many. */
+async function held(ctx: Context): Promise<Record<string, number>> {
+  const { rows } = await sql<{ reason: string; n: number }>`
+    select held_reason as reason, count(*)::int as n from payouts where kind = 'store' and state = 'held' group by 1`.execute(
+    ctx.db,
+  )
+  return Object.fromEntries(rows.map(({ reason, n }) => [reason, n]))
+}
