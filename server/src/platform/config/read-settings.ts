@@ -165,8 +165,6 @@ function receiptSettings({ env, read, faults }: SettingReader): Settings["receip
   if (read("RECEIPT_STORE") !== "0g") return common
   for (const name of ["ZEROG_RPC", "ZEROG_FLOW", "ZEROG_INDEXER"])
     if (!env[name]) faults.push(`${name} must be set, as RECEIPT_STORE is 0g`)
-  if (!["ZEROG_PRIVATE_KEY", "ZEROG_KEYSTORE", "ZEROG_SIGNER"].some(name => env[name]))
-    faults.push("ZEROG_PRIVATE_KEY must be set, or ZEROG_KEYSTORE or ZEROG_SIGNER, as RECEIPT_STORE is 0g")
   return { ...common, zerog: rpcUrls && flow && indexer ? { chainId, rpcUrls, flow, indexer } : undefined }
 }
 

@@ -5,7 +5,9 @@ const roles = ["all", "api", "worker"] as const
 /** A role of a process. */
 export type Role = (typeof roles)[number]
 
-type Wallets = Pick<Settings, "payoutSigner" | "payoutWallet" | "relaySigner" | "relayWallet">
+type Wallets = Pick<Settings, "payoutSigner" | "payoutWallet" | "relaySigner" | "relayWallet" | "storageSigner"> & {
+  receipts: Pick<Settings["receipts"], "zerog">
+}
 
 /** Whether a text names a role. */
 export const isRole = (text: string): text is Role => roles.some(role => role === text)
@@ -16,14 +18,19 @@ export const isRole = (text: string): text is Role => roles.some(role => role ==
  */
 export function roleFaults(settings: Wallets, role: Role): string[] {
   if (role === "api") return []
-  const { payoutSigner, payoutWallet, relaySigner, relayWallet } = settings
+  const { payoutSigner, payoutWallet, relaySigner, relayWallet, storageSigner, receipts } = settings
   return [
-    { name: "PAYOUT", lacks: payoutWallet !== undefined && payoutSigner === undefined },
-    { name: "RELAY", lacks: relayWallet !== undefined && relaySigner === undefined },
+    { name: "PAYOUT", lacks: payoutWallet !== undefined && payoutSigner === undefined, signsFor: "PAYOUT_WALLET" },
+    { name: "RELAY", lacks: relayWallet !== undefined && relaySigner === undefined, signsFor: "RELAY_WALLET" },
+    {
+      name: "ZEROG",
+      lacks: receipts.zerog !== undefined && storageSigner === undefined,
+      signsFor: "the wallet that pays for RECEIPT_STORE=0g",
+    },
   ]
     .filter(({ lacks }) => lacks)
     .map(
-      ({ name }) =>
-        `${name}_PRIVATE_KEY must be set, or ${name}_KEYSTORE or ${name}_SIGNER: --role ${role} signs for ${name}_WALLET, and has no key of it. Only --role api needs none`,
+      ({ name, signsFor }) =>
+        `${name}_PRIVATE_KEY must be set, or ${name}_KEYSTORE or ${name}_SIGNER: --role ${role} signs for ${signsFor}, and has no key of it. Only --role api needs none`,
     )
 }

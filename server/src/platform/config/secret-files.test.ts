@@ -129,6 +129,22 @@ describe("a process without the wallets' keys", () => {
     expect(roleFaults(readSettings({}), "all")).toEqual([])
   })
 
+  it("with RECEIPT_STORE=0g only --role api does without the key of the wallet that pays there", () => {
+    const zerog = {
+      RECEIPT_STORE: "0g",
+      ZEROG_RPC: "https://one.example",
+      ZEROG_FLOW: `0x${"ab".repeat(20)}`,
+      ZEROG_INDEXER: "https://indexer.example",
+    }
+    expect(roleFaults(readSettings(zerog), "api")).toEqual([])
+    expect(roleFaults(readSettings({ ...zerog, RECEIPT_STORE: "file" }), "worker")).toEqual([])
+    for (const role of ["all", "worker"] as const)
+      expect(roleFaults(readSettings(zerog), role)).toEqual([
+        expect.stringMatching(`^ZEROG_PRIVATE_KEY must be set, .*--role ${role} signs for the wallet that pays`),
+      ])
+    expect(roleFaults(readSettings({ ...zerog, ZEROG_PRIVATE_KEY: `0x${"7f3b".repeat(16)}` }), "all")).toEqual([])
+  })
+
   it("is refused where it has no address either, and where the address is not that of the key", () => {
     expect(faultsOf({ ...addresses, PAYOUT_WALLET: "" })).toEqual([
       expect.stringMatching(/^PAYOUT_PRIVATE_KEY must be set, .*For --role api its address is enough: PAYOUT_WALLET/),

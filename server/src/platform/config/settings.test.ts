@@ -54,7 +54,7 @@ describe("readSettings", () => {
     expect(receipts.zerog).toMatchObject({ chainId: 16_661, rpcUrls: zerog.ZEROG_RPC.split(",") })
     expect(serviceWallets).toContain(storageSigner?.address)
     expect(readSettings({ ...zerog, RECEIPT_STORE: "file" }).receipts.zerog).toBe(undefined)
-    for (const name of ["ZEROG_RPC", "ZEROG_FLOW", "ZEROG_INDEXER", "ZEROG_PRIVATE_KEY"])
+    for (const name of ["ZEROG_RPC", "ZEROG_FLOW", "ZEROG_INDEXER"])
       expect(faultsOf({ ...zerog, [name]: "" })).toEqual([expect.stringMatching(`^${name} must be set`)])
     expect(faultsOf({ ...liveEnv, ...zerog, ZEROG_CHAIN_ID: "8453" })).toEqual([
       expect.stringMatching("^ZEROG_CHAIN_ID must be"),
