@@ -7,7 +7,8 @@ import { readFileSync } from "node:fs"
 import type { IncomingMessage } from "node:http"
 import { gunzipSync } from "node:zlib"
 import { concatHex, getContract, type Hex, keccak256, parseAbi } from "viem"
-import { provenBytes, type Segment, segmentsOf } from "../src/ledger/receipts/zerog/segments.ts"
+import { provenBytes, segmentsOf } from "../../verify/src/segments.ts"
+import type { Segment } from "../src/ledger/receipts/zerog/segments.ts"
 import { flowAbi } from "../src/ledger/receipts/zerog/submission.ts"
 import type { Address, Hash } from "../src/platform/chain/hex.ts"
 import { type Anvil, deploy } from "./anvil.ts"
@@ -52,8 +53,22 @@ async function deployFlow({ client }: Anvil): Promise<{ flow: Address; market: A
   return { flow, market }
 }
 
-/** What a node does wrong. */
-type NodeFault = "down" | "stale" | "other bytes" | "half" | undefined
+/**
+ * What a node does wrong. `stale`: it has not read the transaction; `half`: it keeps all but one segment of a request;
+ * `unfinalized`: it does not say that it has all of its part; `boasting`: it says so, and takes nothing; `other file`: what it
+ * says is about another; `silent`: it takes requests and never answers.
+ */
+export type NodeFault =
+  | "down"
+  | "stale"
+  | "half"
+  | "unfinalized"
+  | "boasting"
+  | "other bytes"
+  | "other proof"
+  | "other file"
+  | "silent"
+  | undefined
 
 interface Filed {
   seq: number
@@ -76,7 +91,9 @@ export async function startZerog(anvil: Anvil, shards = 2) {
   const nodes = await Promise.all(
     Array.from({ length: shards }, (_, shardId) => startNode({ shardId, numShard: shards }, contracts.flow, files)),
   )
-  const sharded = () => nodes.map(({ url, config }) => ({ url, config, latency: 1, since: 0 }))
+  const names: { urls?: string[] } = {}
+  const sharded = () =>
+    nodes.map(({ url, config }, i) => ({ url: names.urls?.[i] ?? url, config, latency: 1, since: 0 }))
   const indexer = await startRpc(async method => {
     if (method === "indexer_getShardedNodes") return { trusted: sharded(), discovered: [] }
     if (method === "indexer_getFileLocations") return sharded()
@@ -86,6 +103,8 @@ export async function startZerog(anvil: Anvil, shards = 2) {
     ...contracts,
     indexer: indexer.url,
     nodes,
+    /** Has the indexer name the nodes by these addresses; undefined: by their own. */
+    name: (urls?: string[]) => Object.assign(names, { urls }),
     files,
     setPrice: (price: bigint) =>
       anvil.client.writeContractSync({
@@ -111,7 +130,7 @@ async function startNode(
   flowAddress: Address,
   files: () => Promise<Filed[]>,
 ) {
-  const state: { fault: NodeFault; uploads: number } = { fault: undefined, uploads: 0 }
+  const state: { fault: NodeFault; uploads: number; asked: number } = { fault: undefined, uploads: 0, asked: 0 }
   const kept = new Map<string, Uint8Array>()
   const key = ({ seq }: Filed, index: number) => `${seq} ${index}`
   const isOurs = ({ start }: Filed, index: number) =>
@@ -131,13 +150,13 @@ async function startNode(
           tx: {
             streamIds: [],
             data: [],
-            dataMerkleRoot: file.root,
+            dataMerkleRoot: state.fault === "other file" ? keccak256(file.root) : file.root,
             merkleNodes: [],
             startEntryIndex: file.start,
             size: file.size,
             seq: file.seq,
           },
-          finalized: isFinal(file),
+          finalized: state.fault === "boasting" || (state.fault !== "unfinalized" && isFinal(file)),
           isCached: false,
           uploadedSegNum: [...kept.keys()].filter(each => each.startsWith(`${file.seq} `)).length,
         }
@@ -151,6 +170,10 @@ async function startNode(
   }
   const give = (bytes: Uint8Array): string =>
     Buffer.from(state.fault === "other bytes" ? bytes.map(byte => byte ^ 1) : bytes).toString("base64")
+  const proofOf = (file: Filed, index: number) => {
+    const { lemma = [], path = [] } = proofs.get(key(file, index)) ?? {}
+    return { path, lemma: state.fault === "other proof" ? lemma.map(each => keccak256(each as Hash)) : lemma }
+  }
   const methods: Record<string, (...params: never[]) => Promise<unknown>> = {
     zgs_getStatus: async () => ({
       connectedPeers: 1,
@@ -164,7 +187,8 @@ async function startNode(
     zgs_getFileInfoByTxSeq: async (seq: number) => info(await bySeq(seq)),
     zgs_uploadSegmentsByTxSeq: async (segments: Segment[], seq: number) => {
       const file = await bySeq(seq)
-      if (isFinal(file)) throw new Error("Invalid params: data: already uploaded and finalized")
+      if (isFinal(file) || state.fault === "boasting")
+        throw new Error("Invalid params: data: already uploaded and finalized")
       state.uploads += 1
       for (const segment of state.fault === "half" ? segments.slice(1) : segments) take(file, segment)
       return 0
@@ -177,11 +201,13 @@ async function startNode(
       const file = await bySeq(seq)
       const bytes = kept.get(key(file, index))
       if (!bytes) return null
-      return { root: file.root, data: give(bytes), index, proof: proofs.get(key(file, index)), fileSize: file.size }
+      return { root: file.root, data: give(bytes), index, proof: proofOf(file, index), fileSize: file.size }
     },
   }
   const server = await startRpc(async (method, params) => {
+    state.asked += 1
     if (state.fault === "down") throw new Error("down")
+    if (state.fault === "silent") return await new Promise(() => {})
     const answer = methods[method]
     if (!answer) throw new Error(`no method ${method}`)
     return await answer(...(params as never[]))

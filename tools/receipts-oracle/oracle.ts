@@ -11,13 +11,15 @@ import canonicalize from "canonicalize"
 import { JsonRpcProvider, Wallet } from "ethers"
 import { compactDecrypt, compactVerify, importJWK } from "jose"
 import { factHash, makeSealed, saltedFacts } from "../../server/src/ledger/receipts/receipt.ts"
-import { provenBytes, segmentOf, segmentsOf } from "../../server/src/ledger/receipts/zerog/segments.ts"
+import { segmentOf } from "../../server/src/ledger/receipts/zerog/segments.ts"
 import { uploadFile } from "../../server/src/ledger/receipts/zerog/send-file.ts"
 import { feeOf, flowAbi, submissionOf } from "../../server/src/ledger/receipts/zerog/submission.ts"
 import { startAnvil } from "../../server/test/anvil.ts"
 import { PRICE, startZerog, zerogContracts } from "../../server/test/zerog.ts"
 import { canonical, open, type PublicKey, type ReceiptBody, readReceipt, thumbprint } from "../../verify/src/format.ts"
 import { CHUNK, pathOf, rootOf, rootOfPart, treeOf } from "../../verify/src/merkle.ts"
+import { provenBytes, segmentsOf } from "../../verify/src/segments.ts"
+import { fetchStored } from "../../verify/src/storage.ts"
 
 const SIZES = 500
 const RECEIPTS = 50
@@ -124,7 +126,8 @@ async function compareWithLocal(): Promise<void> {
     const key = "0xac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80"
     const signer = new Wallet(key, new JsonRpcProvider(rpcUrl))
     const indexer = new Indexer(zerog.indexer)
-    const ctx = { settings: { mode: "sandbox" }, signal: new AbortController().signal } as never
+    const settings = { webhooks: { allowCidrs: ["127.0.0.0/8"] } }
+    const ctx = { settings, signal: new AbortController().signal } as never
     for (const [i, chunks] of [3, 1_500, 2_100].entries()) {
       const bytes = randomBytes(chunks * CHUNK)
       const tree = treeOf(bytes, keccak)
@@ -151,6 +154,8 @@ async function compareWithLocal(): Promise<void> {
       const fault = await indexer.download(root, path, true)
       if (fault) throw fault
       same(`the download of ${bytes.length} bytes`, readFileSync(path).toString("base64"), bytes.toString("base64"))
+      const verifiers = Buffer.from(await fetchStored(zerog.indexer, root))
+      same(`the verifier's of ${bytes.length} bytes`, verifiers.toString("base64"), bytes.toString("base64"))
     }
   } finally {
     console.log = told

@@ -4,15 +4,19 @@ import { parseArgs } from "node:util"
 import { describe } from "./describe.ts"
 import { type Holding, readHolding, readLinked, verifyHolding } from "./file.ts"
 import { openNode } from "./rpc.ts"
+import { fetchStored } from "./storage.ts"
 import { questions } from "./verify.ts"
 
 const usage = `Verifies receipts, without asking the service that made them.
 
-  sluice-verify FILE|LINK [--rpc URL]... [--factory ADDRESS] [--ask LINES] [--json]
+  sluice-verify FILE|LINK [--rpc URL]... [--indexer URL] [--factory ADDRESS] [--ask LINES] [--json]
 
   FILE               a receipt that was saved (receipt-….json), or a merchant's receipts (receipts.ndjson); - for the input
-  LINK               the address of a receipt, with what follows its #; its bytes are fetched from there
+  LINK               the address of a receipt, with what follows its #; its bytes are fetched from there. Or a place in 0G's
+                     storage, 0g://ROOT?o=OFFSET&l=LENGTH with --key KEY and --indexer URL
+  --indexer URL      an indexer of 0G's storage, from which the bytes are fetched instead: needs no service
   --batch FILE       the bytes that the link names, where they are kept elsewhere
+  --key KEY          the key of a receipt in 0G's storage, k= in its link
   --rpc URL          a node of the chain; one for each chain. Ask one that you trust: it says what is on the chain
   --factory ADDRESS  the factory of the service, for receipts of escrows, which name none
   --ask LINES        the lines that must hold, such as 1,3 or 1-7; by default 1-6, and of a merchant's file 1-7
@@ -27,6 +31,8 @@ const options = {
   rpc: { type: "string", multiple: true },
   factory: { type: "string" },
   batch: { type: "string" },
+  indexer: { type: "string" },
+  key: { type: "string" },
   ask: { type: "string" },
   json: { type: "boolean" },
   help: { type: "boolean" },
@@ -42,7 +48,7 @@ async function main(args: string[]): Promise<number> {
   if (what === undefined || more.length > 0) throw new UsageError("Name one file or link.")
   const asked = linesIn(values.ask)
   const nodes = new Map((await Promise.all((values.rpc ?? []).map(named))).map(([id, node]) => [id, node]))
-  const holding = await read(what, values.batch)
+  const holding = await read(what, values)
   const factory = values.factory?.toLowerCase()
   if (factory !== undefined && !/^0x[0-9a-f]{40}$/.test(factory)) throw new UsageError("--factory must be an address.")
   const found = await verifyHolding(holding, { nodes, factory })
@@ -80,20 +86,55 @@ async function named(url: string) {
   return [await node.chainId(), node] as const
 }
 
-async function read(what: string, batch: string | undefined): Promise<Holding> {
-  if (!/^https?:/.test(what)) return readHolding(readFileSync(what === "-" ? 0 : what, "utf8"))
-  const link = new URL(what)
-  const said = new URLSearchParams(link.hash.slice(1))
+async function read(what: string, from: { batch?: string; indexer?: string; key?: string }): Promise<Holding> {
+  if (!/^(https?|0g):/.test(what)) return readHolding(readFileSync(what === "-" ? 0 : what, "utf8"))
+  const { key, root, offset, length } = what.startsWith("0g:") ? placeOf(what, from.key) : linkOf(what)
+  return readLinked(await bytesOf(what, root, from), { key, root, offset, length })
+}
+
+const wholeNumber = (text: string | null): number => (/^\d{1,9}$/.test(text ?? "") ? Number(text) : Number.NaN)
+
+interface Place {
+  key: string
+  root: string
+  offset: number
+  length: number
+}
+
+function linkOf(what: string): Place {
+  const said = new URLSearchParams(new URL(what).hash.slice(1))
   const [key, root, o, l] = ["k", "root", "o", "l"].map(name => said.get(name))
   if (!key || !root || !o || !l) throw new UsageError("The link has no receipt after its #.")
-  const bytes = batch === undefined ? await fetched(`${link.origin}/receipts/${root}`) : readFileSync(batch)
-  return readLinked(bytes, { key, root, offset: Number(o), length: Number(l) })
+  return { key, root, offset: Number(o), length: Number(l) }
+}
+
+/** Reads what an event calls `storageUri`. */
+function placeOf(what: string, key: string | undefined): Place {
+  const [, root = "", query = ""] = /^0g:\/\/(0x[0-9a-f]{64})\?(.*)$/.exec(what) ?? []
+  const said = new URLSearchParams(query)
+  const [offset = Number.NaN, length = Number.NaN] = ["o", "l"].map(name => wholeNumber(said.get(name)))
+  if (Number.isNaN(offset + length)) throw new UsageError("A place in 0G's storage is 0g://ROOT?o=OFFSET&l=LENGTH.")
+  if (key === undefined) throw new UsageError("--key is missing: the key of the receipt, k= in its link.")
+  return { key, root, offset, length }
+}
+
+async function bytesOf(
+  what: string,
+  root: string,
+  { batch, indexer }: { batch?: string; indexer?: string },
+): Promise<Uint8Array> {
+  if (batch !== undefined) return readFileSync(batch)
+  if (indexer !== undefined) return await fetchStored(indexer, root)
+  if (what.startsWith("0g:")) throw new UsageError("--indexer is missing: an indexer of 0G's storage.")
+  return await fetched(`${new URL(what).origin}/receipts/${root}`)
 }
 
 async function fetched(url: string): Promise<Uint8Array> {
   const response = await fetch(url)
   if (!response.ok)
-    throw new Error(`${url} answers ${response.status}. Name the bytes with --batch where you have them.`)
+    throw new Error(
+      `${url} answers ${response.status}. Name the bytes with --batch where you have them, or with --indexer an indexer of 0G's storage.`,
+    )
   return new Uint8Array(await response.arrayBuffer())
 }
 

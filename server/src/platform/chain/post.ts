@@ -25,7 +25,9 @@ interface Bounds {
   maxBytes: number
   timeoutMs: number
   signal?: AbortSignal | undefined
-  /** Called with the number of unpacked bytes of each part that is read. */
+  /** Makes the connections; the process's own by default, which connects to any address. */
+  dispatcher?: Dispatcher
+  /** Called with the bytes of each part that is read, unpacked. */
   read?: (bytes: number) => void
 }
 
@@ -51,10 +53,10 @@ const unpackers: Record<string, () => zlib.Gunzip | zlib.BrotliDecompress> = {
  * larger, with `UselessAnswer` if it only fills memory, with {@link TooLate} after `timeoutMs`. It also rejects if the
  * answer is not JSON, with the signal's reason, or with the error of the connection. Redirects are not followed.
  */
-export async function post(url: string, body: string, { maxBytes, timeoutMs, signal, read }: Bounds): Promise<Posted> {
-  const { status, encoding, bytes } = await exchange(url, body, { maxBytes, timeoutMs, signal })
+export async function post(url: string, body: string, { read, ...bounds }: Bounds): Promise<Posted> {
+  const { status, encoding, bytes } = await exchange(url, body, bounds)
   const unpack = unpackers[encoding]
-  const most = status > 299 ? MAX_OF_REFUSAL : maxBytes
+  const most = status > 299 ? MAX_OF_REFUSAL : bounds.maxBytes
   const parts = unpack ? unpacked(unpack(), bytes, most) : [bytes]
   const json = readJson(counted(parts, read))
   return { status, json: status > 299 ? await json.catch(() => undefined) : await json }
@@ -92,7 +94,7 @@ interface Packed {
 function exchange(
   url: string,
   body: string,
-  { maxBytes, timeoutMs, signal }: { maxBytes: number; timeoutMs: number; signal?: AbortSignal | undefined },
+  { maxBytes, timeoutMs, signal, dispatcher = getGlobalDispatcher() }: Bounds,
 ): Promise<Packed> {
   signal?.throwIfAborted()
   const { promise, resolve, reject } = Promise.withResolvers<Packed>()
@@ -152,7 +154,7 @@ function exchange(
   // Our own deadline covers the whole exchange; undici's timeouts cover only the time between two bytes.
   const request = { method: "POST" as const, headers: HEADERS, body, headersTimeout: 0, bodyTimeout: 0 }
   try {
-    getGlobalDispatcher().dispatch({ origin, path: `${pathname}${search}`, ...request }, handler)
+    dispatcher.dispatch({ origin, path: `${pathname}${search}`, ...request }, handler)
   } catch (error) {
     fail(error as Error)
   }

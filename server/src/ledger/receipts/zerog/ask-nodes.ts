@@ -1,12 +1,14 @@
 /** Asks 0G's indexer and storage nodes: JSON-RPC over HTTP, one call a request. Whatever they say is checked by the root. */
-import { isIP } from "node:net"
+import { Agent } from "undici"
 import type { Hash } from "../../../platform/chain/hex.ts"
 import { post } from "../../../platform/chain/post.ts"
 import type { Context } from "../../../platform/context.ts"
-import { isPublicAddress } from "../../../platform/net/public-address.ts"
+import { guardedConnector, openResolver } from "../../../platform/net/connector.ts"
+import { addressRule } from "../../../platform/net/public-address.ts"
 import type { Segment } from "./segments.ts"
 
-type Asking = Pick<Context, "settings" | "signal">
+/** `timeoutMs`: how long an exchange may take; 15 seconds by default. */
+export type Asking = Pick<Context, "settings" | "signal"> & { timeoutMs?: number }
 
 const TIMEOUT_MS = 15_000
 /** A segment in base64 with its proof takes 350 KB. */
@@ -18,13 +20,45 @@ const MAX_SHARDS = 1_024
 /** A node that could not be asked, or that refuses; the message names its host and what it said. */
 export class NodeRefused extends Error {}
 
-async function call(ctx: Asking, url: string, method: string, params: readonly unknown[]): Promise<unknown> {
+/** Connections to nodes, by the ranges that the operator allows. */
+const connections = new WeakMap<readonly string[], Agent>()
+
+/**
+ * The indexer is another's and names the nodes, so a node is asked only at a public address, or at one that
+ * WEBHOOK_ALLOW_CIDRS allows, as its name resolves for this very connection.
+ */
+function nodesOf({ settings }: Asking): Agent {
+  const { allowCidrs } = settings.webhooks
+  const known = connections.get(allowCidrs)
+  if (known) return known
+  const connect = guardedConnector({
+    allows: addressRule(allowCidrs),
+    resolve: openResolver({ systemToo: allowCidrs.length > 0 }),
+    timeoutMs: TIMEOUT_MS,
+    answerBytes: MAX_BYTES,
+  })
+  const made = new Agent({ connect, allowH2: false, headersTimeout: 0, bodyTimeout: 0 })
+  connections.set(allowCidrs, made)
+  return made
+}
+
+const callNode = (ctx: Asking, url: string, method: string, params: readonly unknown[]): Promise<unknown> =>
+  call(ctx, url, method, params, nodesOf(ctx))
+
+async function call(
+  ctx: Asking,
+  url: string,
+  method: string,
+  params: readonly unknown[],
+  dispatcher?: Agent,
+): Promise<unknown> {
   const { host } = new URL(url)
   const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method, params })
   const { status, json } = await post(url, body, {
     maxBytes: MAX_BYTES,
-    timeoutMs: TIMEOUT_MS,
+    timeoutMs: ctx.timeoutMs ?? TIMEOUT_MS,
     signal: ctx.signal,
+    ...(dispatcher ? { dispatcher } : {}),
   }).catch((error: Error) => {
     throw new NodeRefused(`${host} does not answer ${method}: ${error.message || error.name}`)
   })
@@ -41,26 +75,21 @@ export interface StorageNode {
   numShard: number
 }
 
-/** The nodes that the indexer trusts; in live mode none in a private network, since the indexer is another's. */
+/** The nodes that the indexer trusts. */
 export async function trustedNodes(ctx: Asking, indexer: string): Promise<StorageNode[]> {
   const { trusted } = ((await call(ctx, indexer, "indexer_getShardedNodes", [])) ?? {}) as { trusted?: unknown }
   if (!Array.isArray(trusted)) return []
   return trusted.flatMap((each: { url?: unknown; config?: { shardId?: unknown; numShard?: unknown } }) => {
     const { shardId, numShard } = each.config ?? {}
     const isShard = Number.isInteger(shardId) && POWERS.some(n => n === numShard) && Number(shardId) < Number(numShard)
-    if (!isShard || Number(shardId) < 0 || typeof each.url !== "string" || !mayAsk(ctx, each.url)) return []
+    if (!isShard || Number(shardId) < 0 || typeof each.url !== "string" || !isHttp(each.url)) return []
     return [{ url: each.url, shardId: Number(shardId), numShard: Number(numShard) }]
   })
 }
 
 const POWERS = Array.from({ length: Math.log2(MAX_SHARDS) + 1 }, (_, i) => 2 ** i)
 
-function mayAsk({ settings }: Asking, text: string): boolean {
-  const url = URL.canParse(text) ? new URL(text) : undefined
-  if (!url || !["http:", "https:"].includes(url.protocol)) return false
-  const host = url.hostname.replace(/^\[|\]$/g, "")
-  return settings.mode !== "live" || isIP(host) === 0 || isPublicAddress(host)
-}
+const isHttp = (text: string): boolean => URL.canParse(text) && ["http:", "https:"].includes(new URL(text).protocol)
 
 /** A file as a node knows it; `start` is its first chunk in the whole log. */
 export interface FileInfo {
@@ -71,7 +100,7 @@ export interface FileInfo {
 
 /** What a node knows of a file; undefined where it has not read the transaction yet. */
 export async function fileInfo(ctx: Asking, { url }: StorageNode, root: Hash): Promise<FileInfo | undefined> {
-  const info = (await call(ctx, url, "zgs_getFileInfo", [root, true])) as {
+  const info = (await callNode(ctx, url, "zgs_getFileInfo", [root, true])) as {
     tx?: { seq?: unknown; startEntryIndex?: unknown; dataMerkleRoot?: unknown }
     finalized?: unknown
   } | null
@@ -90,7 +119,7 @@ export async function giveSegments(
   seq: number,
 ): Promise<void> {
   try {
-    await call(ctx, url, "zgs_uploadSegmentsByTxSeq", [segments, seq])
+    await callNode(ctx, url, "zgs_uploadSegmentsByTxSeq", [segments, seq])
   } catch (error) {
     if (!(error instanceof NodeRefused) || !/already uploaded and finalized/i.test(error.message)) throw error
   }
@@ -98,4 +127,4 @@ export async function giveSegments(
 
 /** A segment with its proof, as the node gives it: unchecked. */
 export const takeSegment = (ctx: Asking, { url }: StorageNode, seq: number, index: number): Promise<unknown> =>
-  call(ctx, url, "zgs_downloadSegmentWithProofByTxSeq", [seq, index])
+  callNode(ctx, url, "zgs_downloadSegmentWithProofByTxSeq", [seq, index])

@@ -3,14 +3,17 @@ import { randomBytes } from "node:crypto"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { rootOf, treeOf } from "../../../../../verify/src/merkle.ts"
 import { type Anvil, revertOf, startAnvil } from "../../../../test/anvil.ts"
-import { PRICE, startZerog } from "../../../../test/zerog.ts"
+import { type NodeFault, PRICE, startZerog } from "../../../../test/zerog.ts"
 import type { Address } from "../../../platform/chain/hex.ts"
+import type { Context } from "../../../platform/context.ts"
 import { uploadFile } from "./send-file.ts"
 import { feeOf, flowAbi, submissionOf } from "./submission.ts"
 
 let anvil: Anvil
 let zerog: Awaited<ReturnType<typeof startZerog>>
-const ctx = { settings: { mode: "sandbox" }, signal: new AbortController().signal } as never
+const allowing = (allowCidrs: string[]) =>
+  ({ settings: { webhooks: { allowCidrs } }, signal: new AbortController().signal }) as Context
+const ctx = allowing(["127.0.0.0/8"])
 beforeAll(async () => {
   anvil = await startAnvil()
   zerog = await startZerog(anvil)
@@ -20,6 +23,7 @@ afterAll(async () => {
   await anvil?.stop()
 })
 beforeEach(() => {
+  zerog.name()
   for (const node of zerog.nodes) node.fault = undefined
 })
 
@@ -32,7 +36,8 @@ const submit = async (file: Uint8Array) => {
   const { status } = await anvil.client.writeContractSync(callOf(file))
   expect(status).toBe("success")
 }
-const upload = (file: Uint8Array) => uploadFile(ctx, zerog.indexer, file)
+const upload = (file: Uint8Array, timeoutMs?: number) =>
+  uploadFile(timeoutMs ? { ...ctx, timeoutMs } : ctx, zerog.indexer, file)
 /** Of three segments, the last not full. */
 const largeFile = () => randomBytes(2 * 262_144 + 5 * 256)
 
@@ -69,19 +74,27 @@ describe("a file", () => {
     expect(zerog.nodes.map(({ uploads }) => uploads)).toEqual(before)
   })
 
-  it.each(["down", "half", "other bytes", "stale"] as const)(
-    "is not stored while a node is %s, and is once it is not",
-    async fault => {
-      for (const [i, node] of zerog.nodes.entries()) {
-        const file = largeFile()
-        await submit(file)
-        node.fault = fault
-        expect((await upload(file)).state, `node ${i}`).toBe("failed")
-        node.fault = undefined
-        expect((await upload(file)).state).toBe("stored")
-      }
-    },
-  )
+  it.each<NodeFault>([
+    "down",
+    "stale",
+    "half",
+    "unfinalized",
+    "boasting",
+    "other bytes",
+    "other proof",
+    "other file",
+    "silent",
+  ])("is not stored while a node's fault is: %s; and is once it is not", async fault => {
+    for (const [i, node] of zerog.nodes.entries()) {
+      const file = largeFile()
+      await submit(file)
+      node.fault = fault
+      const { state } = await upload(file, fault === "silent" ? 1_000 : undefined)
+      expect(state, `node ${i}`).not.toBe("stored")
+      node.fault = undefined
+      expect((await upload(file)).state).toBe("stored")
+    }
+  })
 
   it("that somebody submitted too is stored by either transaction", async () => {
     const file = largeFile()
@@ -90,6 +103,23 @@ describe("a file", () => {
     expect((await upload(file)).state).toBe("stored")
     expect((await upload(file)).state).toBe("stored")
   })
+
+  it.each(["127.0.0.1", "localhost"])(
+    "is brought to no node at %s, which is no public address, unless it is allowed",
+    async host => {
+      const file = largeFile()
+      await submit(file)
+      zerog.name(zerog.nodes.map(node => node.url.replace("127.0.0.1", host)))
+      const before = zerog.nodes.map(({ asked }) => asked)
+      const refused = await uploadFile(allowing([]), zerog.indexer, file)
+      expect(refused).toMatchObject({
+        state: "pending",
+        why: expect.stringMatching(/which is not a public address|not public/),
+      })
+      expect(zerog.nodes.map(({ asked }) => asked)).toEqual(before)
+      expect((await uploadFile(allowing(["127.0.0.0/8", "::1/128"]), zerog.indexer, file)).state).toBe("stored")
+    },
+  )
 
   it("waits where the indexer does not answer", async () => {
     expect(await uploadFile(ctx, "http://127.0.0.1:9", largeFile())).toMatchObject({ state: "pending" })

@@ -4,9 +4,10 @@
  */
 import { hash } from "node:crypto"
 import { rootOf, treeOf } from "../../../../../verify/src/merkle.ts"
+import { provenBytes, SEGMENT_CHUNKS, segmentsOf } from "../../../../../verify/src/segments.ts"
 import type { Hash } from "../../../platform/chain/hex.ts"
-import type { Context } from "../../../platform/context.ts"
 import {
+  type Asking,
   type FileInfo,
   fileInfo,
   giveSegments,
@@ -15,23 +16,18 @@ import {
   takeSegment,
   trustedNodes,
 } from "./ask-nodes.ts"
-import { provenBytes, segmentOf, segmentsOf } from "./segments.ts"
+import { segmentOf } from "./segments.ts"
 
 /** How many nodes get each segment. */
 const COPIES = 2
 /** Segments in a request: 1.4 MB. */
 const AT_ONCE = 4
-const SEGMENT_CHUNKS = 1_024
 
 /** How far a file is; `why` is for the log. `pending`: no node has read its transaction yet. */
 export type Upload = { state: "stored"; seq: number } | { state: "pending" | "failed"; why: string }
 
 /** Uploads a file and reads it back with proofs, from a second node too where two have the same segments. Never rejects for what a node does. */
-export async function uploadFile(
-  ctx: Pick<Context, "settings" | "signal">,
-  indexer: string,
-  file: Uint8Array,
-): Promise<Upload> {
+export async function uploadFile(ctx: Asking, indexer: string, file: Uint8Array): Promise<Upload> {
   const tree = treeOf(file, keccak)
   const root = rootOf(tree) as Hash
   const count = segmentsOf(file.length)
@@ -48,25 +44,37 @@ export async function uploadFile(
     const info = await noting(fileInfo(ctx, node, root))
     if (info) infos.set(node, info)
   }
+  /** Gives a node all of its part, and asks whether it has it: it drops what it was given of a file that it never had all of. */
+  const give = async (node: StorageNode, { seq }: FileInfo, part: readonly number[]): Promise<boolean> => {
+    for (let at = 0; at < part.length; at += AT_ONCE) {
+      const segments = part.slice(at, at + AT_ONCE).map(i => segmentOf(file, tree, i))
+      await noting(giveSegments(ctx, node, segments, seq))
+    }
+    if ((await noting(fileInfo(ctx, node, root)))?.isFinal) return true
+    faults.push(`${new URL(node.url).host} does not say yet that it has all of its part`)
+    return false
+  }
   if (infos.size === 0)
     return { state: "pending", why: faults[0] ?? `none of ${nodes.length} nodes has read its transaction` }
   const copies = Array.from({ length: count }, () => 0)
+  let seq: number | undefined
   for (const [node, info] of infos) {
-    const missing = [...copies.keys()].filter(i => (copies[i] ?? 0) < COPIES && has(node, info, i))
-    if (!info.isFinal)
-      for (let at = 0; at < missing.length; at += AT_ONCE) {
-        const segments = missing.slice(at, at + AT_ONCE).map(i => segmentOf(file, tree, i))
-        await noting(giveSegments(ctx, node, segments, info.seq))
-      }
-    for (const index of missing) {
+    const part = [...copies.keys()].filter(i => has(node, info, i))
+    if (part.every(i => (copies[i] ?? 0) >= COPIES)) continue
+    if (!info.isFinal && !(await give(node, info, part))) continue
+    for (const index of part) {
       const given = await noting(takeSegment(ctx, node, info.seq, index))
-      if (provenBytes(given, { root, size: file.length, index }, keccak)) copies[index] = (copies[index] ?? 0) + 1
-      else if (given !== undefined) faults.push(`${new URL(node.url).host} gives another segment ${index}, or none`)
+      if (!provenBytes(given, { root, size: file.length, index }, keccak)) {
+        if (given !== undefined) faults.push(`${new URL(node.url).host} gives another segment ${index}, or none`)
+        continue
+      }
+      copies[index] = (copies[index] ?? 0) + 1
+      seq ??= info.seq
     }
   }
   const lacking = copies.findIndex((n, i) => n < Math.min(COPIES, Math.max(1, holders(nodes, infos, i))))
-  if (lacking >= 0) return { state: "failed", why: faults[0] ?? `no node has segment ${lacking}` }
-  const [{ seq } = { seq: 0 }] = infos.values()
+  if (lacking >= 0 || seq === undefined)
+    return { state: "failed", why: faults[0] ?? `no node has segment ${Math.max(0, lacking)}` }
   return { state: "stored", seq }
 }
 
