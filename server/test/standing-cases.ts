@@ -318,6 +318,7 @@ export const cases: Record<string, Standing> = {
         "void",
         "refund",
         "anchor",
+        "store",
       ] as const
     ).map(kind => [
       `payout final, ${kind}`,

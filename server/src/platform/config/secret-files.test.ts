@@ -31,6 +31,7 @@ const values: Record<string, string> = {
   OTEL_EXPORTER_OTLP_HEADERS: "authorization=Bearer%20x",
   SMTP_URL: "smtps://sluice:a%20password@mail.example.com:465",
   MAIL_FROM: "sluice@example.com",
+  ZEROG_PRIVATE_KEY: `0x${"7f3b".repeat(16)}`,
   RPC_BASE: "https://rpc.example.com/?key=a&b=$(c)#d",
 }
 
@@ -46,7 +47,13 @@ describe("a secret in a file", () => {
       const examined = examineSettings(env)
       expect([examined.faults, examined.unknown]).toEqual([[], []])
       const fromFiles = readSettings(env)
-      const plain = ({ payoutSigner: _p, relaySigner: _r, secretFiles: _f, ...settings }: typeof fromFiles) => settings
+      const plain = ({
+        payoutSigner: _p,
+        relaySigner: _r,
+        storageSigner: _s,
+        secretFiles: _f,
+        ...settings
+      }: typeof fromFiles) => settings
       expect(plain(fromFiles)).toEqual(plain(readSettings(values)))
       expect(fromFiles.secretFiles.map(({ setting }) => setting).sort()).toEqual(Object.keys(files).sort())
       expect(readDatabaseSettings(env).databaseUrl).toBe(liveEnv.DATABASE_URL)
@@ -62,7 +69,7 @@ describe("a secret in a file", () => {
         ),
       )
       .map(([name]) => name)
-    expect(secret.length).toBe(11)
+    expect(secret.length).toBe(12)
     expect([...secret, "RPC_BASE"].sort()).toEqual([...names].sort())
   })
 

@@ -2,6 +2,7 @@
  * Brings a file to 0G's storage nodes whose root is in the `Flow` contract, and proves that they have it. It may be called
  * again at any time: nodes that have it take nothing.
  */
+// I/O: asks 0G's indexer and nodes.
 import { hash } from "node:crypto"
 import { rootOf, treeOf } from "../../../../../verify/src/merkle.ts"
 import { provenBytes, SEGMENT_CHUNKS, segmentsOf } from "../../../../../verify/src/segments.ts"
