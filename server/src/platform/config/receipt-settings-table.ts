@@ -42,7 +42,11 @@ export const receiptSettings = {
     meaning: "the addresses of nodes of 0G's chain, comma-separated",
     parse: listOf(httpUrl),
   },
-  ZEROG_CHAIN_ID: { meaning: "the number of 0G's chain: 16661, or 16602 for its test network Galileo", fallback: "16661", parse: whole(1, 2 ** 31 - 1) },
+  ZEROG_CHAIN_ID: {
+    meaning: "the number of 0G's chain: 16661, or 16602 for its test network Galileo",
+    fallback: "16661",
+    parse: whole(1, 2 ** 31 - 1),
+  },
   ZEROG_FLOW: { meaning: "the address of 0G's Flow contract there", parse: address },
   ZEROG_INDEXER: { meaning: "the address of 0G's indexer, which names its storage nodes", parse: httpUrl },
   ZEROG_PRIVATE_KEY: {
