@@ -7,7 +7,7 @@ import { readFileSync } from "node:fs"
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
 import { EXAMPLE_REQUEST_ID } from "../src/account/requests/schema.ts"
 import { EXAMPLE_URL } from "../src/account/webhooks/schema.ts"
-import { receiptKey } from "../src/ledger/receipts/use-receipt-keys.ts"
+import { receiptKeys } from "../src/ledger/receipts/use-receipt-keys.ts"
 import { authorizationDigest } from "../src/platform/chain/authorizations.ts"
 import type { Address, Hash } from "../src/platform/chain/hex.ts"
 import type { PayAuthorize } from "../src/products/checkouts/schema.ts"
@@ -183,7 +183,7 @@ export async function prepare(): Promise<void> {
 async function receiptBatch(): Promise<string> {
   const [network] = service.ctx.chain.networks
   if (!network) throw new Error("no network")
-  const { id } = await receiptKey(service.ctx, network)
+  const [{ id } = { id: "" }] = await receiptKeys(service.ctx, network)
   const root = `0x${"ab".repeat(32)}` as Hash
   const batch = { root, chain_id: network.chainId, key_id: id, receipts: 1, size: 256, bytes: new Uint8Array(256) }
   await service.ctx.db

@@ -7,7 +7,7 @@ export const verbs = new Set(
     classify compare confirm count cover create decide deliver describe emit end erase explain fetch find finish fold follow format gather
     give halt hold insert invite keep learn lease limit list load lock log make manage measure migrate move name
     note notify number observe open pick prepare prove put read reconcile record reencrypt refuse remake render report
-    resolve retry run scan screen sell send serve settle show sign simulate skip start store submit subscribe sum take
+    resolve retry rotate run scan screen sell send serve settle show sign simulate skip start store submit subscribe sum take
     trace track try unstick use verify wake watch withdraw write
   `
     .trim()

@@ -10,6 +10,7 @@ interface AnchorRow {
   to_address: Address
   data: string
   key: string | null
+  revoked: string | null
   roots: Hash[]
   prev_root: Hash | null
 }
@@ -23,14 +24,15 @@ export async function anchorFaults(
   if (ids.length === 0) return new Map()
   const { rows } = await sql<AnchorRow>`
     select i.id, i.to_address, i.data, (select k.id from receipt_keys k where k.anchor_id = i.id) as key,
+      (select k.id from receipt_keys k where k.revoke_id = i.id) as revoked,
       (select coalesce(json_agg(b.root order by b.n), '[]'::json) from receipt_batches b where b.anchor_id = i.id) as roots,
       (select b.prev_root from receipt_batches b where b.anchor_id = i.id order by b.n limit 1) as prev_root
     from payouts i where i.id = any(${sqlArray("uuid", ids)}) and i.kind = 'anchor' and i.chain_id = ${chainId}`.execute(
     ctx.db,
   )
   return new Map(
-    rows.map(({ id, to_address, data, key, roots, prev_root }) => {
-      const written = key === null ? { prevRoot: prev_root, roots } : { key }
+    rows.map(({ id, to_address, data, key, revoked, roots, prev_root }) => {
+      const written = key !== null ? { key } : revoked !== null ? { revoked } : { prevRoot: prev_root, roots }
       const isSo = to_address === anchorDeployment.address && data === anchorData(id, depositFactory, written)
       return [id, isSo ? undefined : `the row ${id} of payouts does not write the receipts that it is for`]
     }),

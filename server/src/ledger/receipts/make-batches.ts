@@ -13,13 +13,14 @@ import type { Hash } from "../../platform/chain/hex.ts"
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
 import type { Network } from "../../platform/chain/networks.ts"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
 import { withLease } from "../../platform/jobs/claim.ts"
 import { seal } from "../../platform/secrets.ts"
 import { headsOf, type Placed, placeReceipts, standingHashes, termsOfDeposits, waitingReceipts } from "./queries.ts"
 import { bodyOf, factHash, type Made, makeSealed, type SigningKey, saltedFacts, type Waiting } from "./receipt.ts"
 import { storeBatches } from "./store-batches.ts"
-import { openKey, receiptKey } from "./use-receipt-keys.ts"
-import { anchorAgain, anchorBatches, mayKeySign } from "./write-anchors.ts"
+import { openKey, receiptKeys } from "./use-receipt-keys.ts"
+import { anchorAgain, anchorBatches, isRegistered, mayKeySign, revokeReplaced } from "./write-anchors.ts"
 
 /** The most receipts of a batch, and the most bytes. */
 const RECEIPTS = 1_000
@@ -48,6 +49,7 @@ export async function receiptRound(ctx: Context, network: Network): Promise<numb
       await storeBatches(ctx, network.chainId)
     }
     await anchorBatches(ctx, network)
+    await revokeReplaced(ctx, network)
   })
   return batchMs
 }
@@ -65,8 +67,8 @@ interface Unmade {
 async function makeBatch(ctx: Context, network: Network, unmade: Unmade): Promise<boolean> {
   const waiting = await waitingReceipts(ctx, network, unmade.after, RECEIPTS)
   if (waiting.length === 0) return false
-  const stored = await receiptKey(ctx, network)
-  if (!(await mayKeySign(ctx, network, stored))) return false
+  const stored = await signingKey(ctx, network)
+  if (!stored) return false
   const { made, passed } = await sealAll(ctx, waiting, openKey(ctx, stored), unmade.about)
   unmade.after = passed
   const isMore = waiting.length === RECEIPTS || passed < (waiting.at(-1)?.n ?? passed)
@@ -84,6 +86,14 @@ async function makeBatch(ctx: Context, network: Network, unmade: Unmade): Promis
   // changes nothing, and the next round makes another.
   await inTransaction(ctx, ctx => write(ctx, { network, keyId: stored.id, root, file, placed }))
   return isMore
+}
+
+/** The newest key that may sign; one that waits to be registered is registered. Undefined where none may. */
+async function signingKey(ctx: Context, network: Network): Promise<Row<"receipt_keys"> | undefined> {
+  const [newest, ...older] = await receiptKeys(ctx, network)
+  if (newest && (await mayKeySign(ctx, network, newest))) return newest
+  for (const key of older) if (await isRegistered(ctx, key)) return key
+  return undefined
 }
 
 /** Lets the process do other work now and then: a receipt takes it a third of a millisecond, and others wait for it meanwhile. */
@@ -193,6 +203,8 @@ async function write(
     placed,
   }: { network: NetworkInfo; keyId: string; root: Hash; file: Uint8Array; placed: readonly Placed[] },
 ): Promise<void> {
+  const key = ctx.db.selectFrom("receipt_keys").select("revoke_id").where("id", "=", keyId).forShare()
+  if ((await key.executeTakeFirst())?.revoke_id !== null) throw new Error("another process revokes the key")
   const last = ctx.db.selectFrom("receipt_batches").select("root").where("chain_id", "=", network.chainId)
   const before = await last.orderBy("n", "desc").limit(1).executeTakeFirst()
   await ctx.db

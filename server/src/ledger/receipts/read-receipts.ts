@@ -211,18 +211,21 @@ export async function* receiptLines(
   yield await headLine(ctx, merchantId, { first, last, whole: type === undefined })
 }
 
-/** The last line, signed by the newest key. Nothing where there is none yet. */
+/** The last line, signed by a key that signed receipts of the file. Nothing where there is no key yet. */
 async function headLine(
   ctx: TxContext,
   merchant: string,
   part: Pick<HeadBody, "first" | "last" | "whole">,
 ): Promise<string> {
-  const row = await ctx.db
-    .selectFrom("receipt_keys")
-    .selectAll()
-    .orderBy("created_at", "desc")
-    .limit(1)
-    .executeTakeFirst()
+  // By the key of its last receipt that can be opened, since another may be of another network or replace it; by the newest
+  // where there is none.
+  const { rows } = await sql<Row<"receipt_keys">>`
+    select k.* from receipt_keys k left join lateral (
+      select r.sealed is not null as opens, r.seq from receipts r join receipt_batches b on b.root = r.root and b.key_id = k.id
+      where r.merchant_id = ${merchant} and r.seq between ${part.first} and ${part.last}
+      order by r.sealed is not null desc, r.seq desc limit 1) last on true
+    order by coalesce(last.opens, false) desc, last.seq desc nulls last, k.created_at desc limit 1`.execute(ctx.db)
+  const [row] = rows
   if (!row) return ""
   const body: HeadBody = { v: 1, type: "head", issuer: didOf(ctx), merchant, ...part, at: ctx.now().toISOString() }
   const line: HeadLine = { sluiceHead: 1, jws: signText(body, openKey(ctx, row)) }

@@ -1,6 +1,7 @@
 /**
- * The keys that sign receipts (Ed25519), one for each network and factory. Where roots are written to the chain, a key
- * signs nothing until the call that registers it is final: whoever verifies needs to see it before the first receipt.
+ * The keys that sign receipts (Ed25519), for each network and factory. Where roots are written to the chain, a key signs
+ * nothing until the call that registers it is final: whoever verifies needs to see it before the first receipt. Until then
+ * the key before it signs.
  */
 import { generateKeyPairSync } from "node:crypto"
 import { type PublicKey, thumbprint } from "../../../../verify/src/format.ts"
@@ -12,17 +13,24 @@ import { type SigningKey, signingKeyOf } from "./receipt.ts"
 
 type Served = Pick<NetworkInfo, "chainId" | "depositFactory">
 
-/** The newest key of a network, which is made where there is none. */
-export async function receiptKey(ctx: TxContext, network: Served): Promise<Row<"receipt_keys">> {
-  const rows = ctx.db
+/** The keys of a network that are not revoked, the newest first; one is made where there is none. */
+export async function receiptKeys(ctx: TxContext, network: Served): Promise<Row<"receipt_keys">[]> {
+  const rows = await ctx.db
     .selectFrom("receipt_keys")
     .selectAll()
     .where("chain_id", "=", network.chainId)
     .where("factory", "=", network.depositFactory)
-  return (await rows.orderBy("created_at", "desc").limit(1).executeTakeFirst()) ?? (await makeKey(ctx, network))
+    .where("revoke_id", "is", null)
+    .orderBy("created_at", "desc")
+    .execute()
+  return rows.length > 0 ? rows : [await makeReceiptKey(ctx, network)]
 }
 
-async function makeKey(ctx: TxContext, { chainId, depositFactory }: Served): Promise<Row<"receipt_keys">> {
+/** Makes a key, which signs for the network as soon as it may. */
+export async function makeReceiptKey(
+  ctx: TxContext,
+  { chainId, depositFactory }: Served,
+): Promise<Row<"receipt_keys">> {
   const pair = generateKeyPairSync("ed25519")
   const { crv, kty, x } = pair.publicKey.export({ format: "jwk" }) as PublicKey & Record<string, unknown>
   const publicKey: PublicKey = { crv, kty, x }

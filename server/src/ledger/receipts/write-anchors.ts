@@ -24,9 +24,8 @@ const ROOTS = 200
 
 /** Whether the key may sign: at once, or where roots are written to the chain, when it is registered there. */
 export async function mayKeySign(ctx: Context, network: Network, key: Row<"receipt_keys">): Promise<boolean> {
-  if (ctx.settings.receipts.anchorMs === undefined) return true
+  if (await isRegistered(ctx, key)) return true
   const state = key.anchor_id === null ? undefined : await stateOf(ctx, key.anchor_id)
-  if (state === "final") return true
   const isOver = state === undefined || state === "reverted" || state === "cancelled"
   if (!isOver || !(await isThere(ctx, network))) return false
   await inTransaction(ctx, async ctx => {
@@ -42,6 +41,44 @@ export async function mayKeySign(ctx: Context, network: Network, key: Row<"recei
   })
   await ctx.wakes.wake("payouts")
   return false
+}
+
+/** Whether a key is registered on the chain for good; with RECEIPT_ANCHOR=off none needs to be. */
+export const isRegistered = async (ctx: TxContext, { anchor_id }: Row<"receipt_keys">): Promise<boolean> =>
+  ctx.settings.receipts.anchorMs === undefined || (anchor_id !== null && (await stateOf(ctx, anchor_id)) === "final")
+
+/**
+ * Revokes keys that another has replaced: one at a time, once all that it signed is written to the chain for good, since
+ * what is written after that would not be believed.
+ */
+export async function revokeReplaced(ctx: Context, network: Network): Promise<void> {
+  if (ctx.settings.receipts.anchorMs === undefined) return
+  const [found] = await replacedKeys(ctx, network)
+  if (!found) return
+  await inTransaction(ctx, async ctx => {
+    // Whoever writes a batch of it holds this lock, too.
+    await sql`select from receipt_keys where id = ${found.id} for no key update`.execute(ctx.db)
+    const row = (await replacedKeys(ctx, network)).find(({ id }) => id === found.id)
+    if (!row || row.merchant_id === null) return
+    const id = await insertCall(ctx, network, row.merchant_id, { revoked: row.id })
+    await ctx.db.updateTable("receipt_keys").set({ revoke_id: id }).where("id", "=", row.id).execute()
+  })
+  await ctx.wakes.wake("payouts")
+}
+
+/** The keys that another has replaced and that nothing revokes, of which all that they signed is written for good. */
+async function replacedKeys(ctx: TxContext, { chainId, depositFactory }: NetworkInfo) {
+  const { rows } = await sql<{ id: string; merchant_id: string | null }>`
+    select k.id, (select r.merchant_id from receipts r where r.chain_id = ${chainId} order by r.n limit 1) as merchant_id
+    from receipt_keys k join payouts a on a.id = k.anchor_id and a.state = 'final'
+    where k.chain_id = ${chainId} and k.factory = ${depositFactory}
+      and (k.revoke_id is null or exists (select from payouts i where i.id = k.revoke_id and i.state in ('reverted', 'cancelled')))
+      and exists (select from receipt_keys o join payouts i on i.id = o.anchor_id and i.state = 'final'
+        where o.chain_id = k.chain_id and o.factory = k.factory and o.created_at > k.created_at)
+      and not exists (select from receipt_batches b left join payouts i on i.id = b.anchor_id
+        where b.key_id = k.id and i.state is distinct from 'final')
+    order by k.created_at`.execute(ctx.db)
+  return rows
 }
 
 const stateOf = async (ctx: TxContext, id: string) =>

@@ -1,13 +1,16 @@
-/** `sluice receipts cost` and `migrate`: what 0G's storage of receipts costs, and waiting until it has all of them. */
+/** `sluice receipts`: what 0G's storage of receipts costs, waiting until it has all of them, and a new key that signs. */
 import { setTimeout as sleep } from "node:timers/promises"
 import type { showStorage } from "../operator/show-storage.ts"
 import { askService, plain } from "./ask-service.ts"
 import { parseCommandLine, runCommand, UsageError } from "./run-command.ts"
 
-const usage = `Says what 0G's storage of receipts costs, and waits until it has all of them. \`sluice receipts list\` and \`export\` are merchants' commands.
+const usage = `Says what 0G's storage of receipts costs, waits until it has all of them, and replaces the key that signs receipts. \`sluice receipts list\` and \`export\` are merchants' commands.
 
   sluice receipts cost            the files of receipts, what their storage has cost, and what the rest takes at today's price
   sluice receipts migrate --to 0g waits until 0G has every file, also those from before RECEIPT_STORE=0g, and says how many it has
+  sluice receipts rotate-key [--network N] --reason R
+                                  makes a new key that signs receipts. The one before signs until the new one is registered on the
+                                  chain, and is revoked there when all that it signed is written
 
   --json   the service's answer as JSON
   --help   this text
@@ -19,22 +22,48 @@ Exits with 0 when it was done, 1 when it was refused, 2 for a wrong command line
 
 type Shown = Awaited<ReturnType<typeof showStorage>>
 
+/** The options of each command, but for --json. */
+const commands = new Map([
+  ["cost", [] as string[]],
+  ["migrate", ["to"]],
+  ["rotate-key", ["network", "reason"]],
+])
+
 /** How often the service is asked while files wait. */
 const EVERY_MS = 2_000
 
 async function main(args: string[]): Promise<string> {
-  const options = { to: { type: "string" }, json: { type: "boolean" } } as const
+  const text = { type: "string" } as const
+  const options = { to: text, network: text, reason: text, json: { type: "boolean" } } as const
   const { positionals, values: flags } = parseCommandLine(args, { options, allowPositionals: true })
   if (flags.help) return usage.trimEnd()
   const [name, ...more] = positionals
   if (name === undefined) throw new UsageError("Name a command.")
-  if (name !== "cost" && name !== "migrate") throw new UsageError(`There is no command ${name}.`)
+  const takes = commands.get(name)
+  if (!takes) throw new UsageError(`There is no command ${name}.`)
   if (more.length > 0) throw new UsageError(`${name} takes no argument.`)
-  if (name === "cost" && flags.to !== undefined) throw new UsageError("cost has no --to.")
+  const stray = Object.keys(flags).find(flag => flag !== "json" && !takes.includes(flag))
+  if (stray) throw new UsageError(`${name} has no --${stray}.`)
+  if (name === "rotate-key") return await rotated(flags)
   if (name === "migrate" && flags.to !== "0g")
     throw new UsageError("migrate needs --to 0g: files are in DATA_DIR in any case.")
   const shown = name === "migrate" ? await migrated() : await ask()
   return flags.json ? JSON.stringify(shown, undefined, 2) : name === "migrate" ? progress(shown) : costs(shown)
+}
+
+async function rotated({
+  network,
+  reason,
+  json,
+}: {
+  network?: string | undefined
+  reason?: string | undefined
+  json?: boolean | undefined
+}): Promise<string> {
+  if (!reason) throw new UsageError("--reason is required: why you do this, for the log.")
+  const { status, answer } = await askService("/rotate-receipt-key", { network, reason })
+  if (status > 299) throw new Error(answer.message)
+  return json ? JSON.stringify(answer, undefined, 2) : answer.said
 }
 
 async function ask(): Promise<Shown> {

@@ -20,7 +20,7 @@ const commands: Record<string, Command> = {
   merchant: { does: "changes how many requests a merchant may make", load: () => import("./limit-merchant.ts") },
   rates: { does: "reads a file with the rates of currencies", load: () => import("./import-rates.ts") },
   receipts: {
-    does: "cost, migrate: what 0G's storage of receipts costs, and when it has all of them",
+    does: "says what 0G's storage of receipts costs, and replaces the key that signs them",
     merchants: ["list", "export"],
     load: () => import("./receipts.ts"),
   },

@@ -24,6 +24,7 @@ import { gweiForm, hashForm, nonceForm, payoutIdForm } from "./argument-forms.ts
 import { halt, resume } from "./halt.ts"
 import { actionLog } from "./log-actions.ts"
 import { cancel, heldPayouts, retryAll, retryPayout } from "./retry-payouts.ts"
+import { rotateReceiptKey } from "./rotate-receipt-key.ts"
 import { showWallets } from "./show.ts"
 import { showStorage } from "./show-storage.ts"
 import { unstick } from "./unstick.ts"
@@ -136,6 +137,11 @@ function actionRoutes(app: Server, ctx: Context): void {
     "/retry-all",
     { schema: { body: Strict({ held: Type.Optional(Held), reason: Type.Optional(Reason), by: By }) } },
     request => retryAll(ctx, request.body),
+  )
+  app.post(
+    "/rotate-receipt-key",
+    { schema: { body: Strict({ network: Type.Optional(NetworkName), reason: Reason, by: By }) } },
+    request => rotateReceiptKey(ctx, request.body),
   )
   app.post("/cancel", { schema: { body: Strict({ payout: PayoutId, reason: Reason, by: By }) } }, request =>
     cancel(ctx, request.body),

@@ -22,15 +22,23 @@ export async function hasReceiptAnchor(endpoints: readonly Endpoint[]): Promise<
   return answers.some(answer => answer?.[0]?.ok && /^0x[0-9a-f]{2}/i.test(`${answer[0].value}`))
 }
 
-/** The content of a call: a key, by its thumbprint in base64url, or roots that follow the last one written. */
-export type Written = { key: string } | { prevRoot: Hash | null; roots: readonly Hash[] }
+/** What a call writes: a key that is registered or revoked, by its thumbprint in base64url, or roots after the last one that was written. */
+export type Written = { key: string } | { revoked: string } | { prevRoot: Hash | null; roots: readonly Hash[] }
+
+const thumbprintOf = (key: string): Hex => `0x${Buffer.from(key, "base64url").toString("hex")}`
 
 /** Returns the calldata that writes for a factory, followed by the id of its payout (a UUID). */
 export function anchorData(payoutId: string, factory: Address, written: Written): Hex {
-  if ("key" in written) {
-    const thumbprint: Hex = `0x${Buffer.from(written.key, "base64url").toString("hex")}`
-    return marked(encodeFunctionData({ abi, functionName: "key", args: [factory, thumbprint] }), payoutId)
-  }
+  if ("key" in written)
+    return marked(
+      encodeFunctionData({ abi, functionName: "key", args: [factory, thumbprintOf(written.key)] }),
+      payoutId,
+    )
+  if ("revoked" in written)
+    return marked(
+      encodeFunctionData({ abi, functionName: "revoke", args: [factory, thumbprintOf(written.revoked)] }),
+      payoutId,
+    )
   const args = [factory, written.prevRoot ?? zeroHash, written.roots] as const
   return marked(encodeFunctionData({ abi, functionName: "anchor", args }), payoutId)
 }

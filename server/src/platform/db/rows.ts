@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. 5eca5b000e77b81b6f7ffbd61a1b66e3f2c3fb9ec96fba22fc170e3117d11aa6
+// Made from schema.sql by `npm run schema`; do not edit. eedfe3728281727b10c755545f065dd3cfa5b04cd15756a48672b1fb0a3d2f82
 import type { PublicKey } from "../../../../verify/src/format.ts";
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
@@ -982,7 +982,7 @@ interface NotificationChoices {
 }
 
 interface OperatorActions {
-  action: "halt" | "resume" | "adopt" | "adopt foreign" | "unstick" | "retry" | "cancel";
+  action: "halt" | "resume" | "adopt" | "adopt foreign" | "unstick" | "retry" | "cancel" | "rotate receipt key";
   after: JSONColumnType<Record<string, unknown>>;
   at: Date;
   /**
@@ -1451,6 +1451,10 @@ interface ReceiptKeys {
    */
   id: string;
   public_key: JSONColumnType<PublicKey>;
+  /**
+   * The call that revokes it on the chain.
+   */
+  revoke_id: string | null;
   /**
    * The private key, sealed under SECRET_KEY.
    */

@@ -1076,7 +1076,7 @@ create table operator_actions (
   before jsonb not null,
   after jsonb not null,
   constraint operator_actions_pkey primary key (id),
-  constraint operator_actions_action_check check (action = any (array['halt'::text, 'resume'::text, 'adopt'::text, 'adopt foreign'::text, 'unstick'::text, 'retry'::text, 'cancel'::text])),
+  constraint operator_actions_action_check check (action = any (array['halt'::text, 'resume'::text, 'adopt'::text, 'adopt foreign'::text, 'unstick'::text, 'retry'::text, 'cancel'::text, 'rotate receipt key'::text])),
   constraint operator_actions_payout_id_fkey foreign key (payout_id) references payouts(id)
 );
 create trigger operator_actions_keep before delete or update on operator_actions for each row execute function keep_actions();
@@ -1686,8 +1686,11 @@ create table receipt_keys (
   created_at timestamp with time zone not null,
   -- The call that registers it on the chain.
   anchor_id uuid,
+  -- The call that revokes it on the chain.
+  revoke_id uuid,
   constraint receipt_keys_pkey primary key (id),
-  constraint receipt_keys_anchor_id_fkey foreign key (anchor_id) references payouts(id)
+  constraint receipt_keys_anchor_id_fkey foreign key (anchor_id) references payouts(id),
+  constraint receipt_keys_revoke_id_fkey foreign key (revoke_id) references payouts(id)
 );
 
 -- Who makes the batches of a network now.

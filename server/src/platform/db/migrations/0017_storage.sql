@@ -35,6 +35,13 @@ comment on column receipt_batches.uploaded_at is 'When 0G''s nodes had proven th
 create index receipt_batches_of_storage on receipt_batches (storage_id) where storage_id is not null;
 create index receipt_batches_not_uploaded on receipt_batches (n) where uploaded_at is null;
 
+-- A key that another has replaced is revoked on the chain, once everything that it signed is written there.
+alter table receipt_keys add column revoke_id uuid references payouts;
+comment on column receipt_keys.revoke_id is 'The call that revokes it on the chain.';
+alter table operator_actions
+  drop constraint operator_actions_action_check,
+  add constraint operator_actions_action_check check (action in ('halt', 'resume', 'adopt', 'adopt foreign', 'unstick', 'retry', 'cancel', 'rotate receipt key'));
+
 -- What is written to the chain of receipts moves no merchant's money, so no list of a merchant's transactions has it.
 create or replace view transactions as
   select id, merchant_id, type, status, exception, chain_id, token, amount, tx_hash, payer, recipient, resource_id, payment_id, created_at,
