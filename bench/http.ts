@@ -3,8 +3,8 @@
  * answered a second, the statements of each, and the CPU that the API and Postgres spent on it. One process of the real
  * program (`--role api`, limits on), a peer with a pool of the same size and a named statement, a Postgres that survives
  * a power cut, and a driver, which writes to plain sockets. 1,000 checkouts of 20 merchants with a key each; a tenth of the
- * ids that payers ask for exist nowhere. "beside merchants": a quarter of the connections ask what the log of requests
- * writes down. `script/bench http [--against COMMIT]`; `ONLY=TEXT` takes the paths whose name contains it.
+ * ids that payers ask for exist nowhere. "beside merchants": a quarter of the connections ask, some 80 times a second in
+ * all, what the log of requests writes down. `script/bench http [--against COMMIT]`; `ONLY=TEXT` takes the paths whose name contains it.
  */
 import { type ChildProcess, fork, spawn } from "node:child_process"
 import { randomBytes } from "node:crypto"
@@ -28,6 +28,8 @@ const MERCHANTS = 20
 /** As many connections as the program's pool has. */
 const POOL = 10
 const FIRST_MS = 2_000
+/** The pause of a connection that asks beside what is measured. */
+const BESIDE_MS = 100
 const MEASURE_MS = 5_000
 const PAYOUT_ADDRESS = `0x${"ab".repeat(20)}`
 /** So high that no request is refused; counting costs the same. */
@@ -84,7 +86,7 @@ type Request = () => { method?: string; path: string; body?: object; headers?: R
 interface Path {
   port: number
   request: Request
-  /** What a quarter of the connections send meanwhile, which counts nowhere. */
+  /** What a quarter of the connections send meanwhile, some 80 times a second in all, which counts nowhere. */
   beside?: Request
   limit?: string
 }
@@ -130,7 +132,8 @@ async function rate(
         count++
         times.push(performance.now() - sentAt)
       }
-      send()
+      if (isBeside) setTimeout(send, BESIDE_MS)
+      else send()
     })
     socket.on("error", () => {})
     send()
