@@ -50,7 +50,7 @@ export function aboveProgress(write: () => void): void {
 }
 
 /** The bar of a number of things. */
-export function barOf(done: number, of: number): string {
+function barOf(done: number, of: number): string {
   const part = Math.min(1, done / of)
   const full = Math.floor(part * BAR)
   return `[${"#".repeat(full)}${"-".repeat(BAR - full)}] ${done} of ${of}`
