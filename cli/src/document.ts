@@ -6,37 +6,41 @@ import { untriggered } from "./triggers.ts"
 
 const intro = `# Command line
 
-\`sluice\` has the operator's commands and, for merchants, those of this page. From a folder of sources it is \`script/sluice\`.
+\`sluice\` has the operator's commands and the merchants' commands on this page. In a source checkout, run \`script/sluice\`.
 
-**Which service, which key.** \`SLUICE_API_KEY\` wins over every profile, and then no profile is read. \`SLUICE_URL\` or \`--url\` has the
-address; without them it is the sandbox at \`http://127.0.0.1:4000\`. Otherwise the profile counts that \`sluice login\` has saved, in a
-file that only its owner may read: \`SLUICE_CONFIG\`, or \`sluice/profiles.json\` below \`XDG_CONFIG_HOME\` or \`~/.config\`. Its key is in
-the keyring of the system: on Linux by \`secret-tool\` (Debian: libsecret-tools), on macOS by \`security\`. Where no keyring answers, or with
-\`SLUICE_KEYRING=off\`, the key is in the file too. It is sent to its own service alone. \`sluice login\` opens no browser: it prints an address and a code.
+**Address and key.** If \`SLUICE_API_KEY\` is set, the command uses that key and reads no profile. The address is then \`SLUICE_URL\` or
+\`--url\`. Without either, it is the sandbox at \`http://127.0.0.1:4000\`. If \`SLUICE_API_KEY\` is not set, the command uses the profile
+that \`sluice login\` saved. Profiles are in a file that only its owner may read: \`SLUICE_CONFIG\`, or \`sluice/profiles.json\` in
+\`XDG_CONFIG_HOME\` or \`~/.config\`. The key itself is in the system's keyring, through \`secret-tool\` on Linux (Debian: libsecret-tools)
+and \`security\` on macOS. If there is no keyring, or with \`SLUICE_KEYRING=off\`, the key is in the file too. It is sent only to the
+service that it belongs to. \`sluice login\` opens no browser: it prints an address and a code.
 
-**For programs.** Every command takes \`--json\`: one line of JSON for each value. Errors are on the standard error, with the id of the
-request, and with \`--json\` they are JSON too. \`NO_COLOR\` is respected. Text of payers reaches a terminal without control characters.
+**For programs.** Every command accepts \`--json\` and then prints one line of JSON for each value. Errors go to standard error, with
+the id of the request. With \`--json\` they are JSON too. \`NO_COLOR\` is respected. Control characters in payers' text never reach the
+terminal.
 
-**Events on your machine.** \`sluice listen --forward-to localhost:3000/webhooks\` makes a listener and prints its secret. It posts each
-event with the bytes and headers of a webhook, and the console shows what your program answered. Retries and resends arrive too, and are
-shown as repeats. If it is killed, start the same command within ten minutes: it continues with its listener, and nothing is lost. For that
-it keeps the listener's id and secret in \`listeners/\` next to the profiles. Ctrl-C ends the listener. \`--exec "npm test"\` is for CI: the
-command finds the secret in \`SLUICE_WEBHOOK_SECRET\`, and \`sluice listen\` ends with its exit code.
+**Events on your machine.** \`sluice listen --forward-to localhost:3000/webhooks\` creates a listener and prints its secret. It posts
+each event with the bytes and headers of a webhook, and the console shows your program's answers. Retries and resends arrive too,
+marked as repeats. If it is killed, run the same command again within ten minutes. It then continues with its listener, and no event
+is lost. For that, it keeps the listener's id and secret in \`listeners/\` next to the profiles. Ctrl-C ends the listener.
+\`--exec "npm test"\` is for CI: the command gets the secret in \`SLUICE_WEBHOOK_SECRET\`, and \`sluice listen\` ends with its exit code.
 
-**For assistants** \`sluice mcp\` has tools, over the standard input and output: [Assistants](mcp.md).
+**For assistants**, \`sluice mcp\` provides tools over standard input and output: [Assistants](mcp.md).
 
-**In the sandbox** \`script/sluice\` uses the key of its first merchant: nobody has to sign in. \`sluice pay\` and \`sluice trigger\` make
-real payments on its chain. \`sluice trigger\` also reserves, captures and voids, refunds from the merchant's wallet, and lets the chain take
-a payment back by a reorg, which takes all later transactions too. With \`--on\` it does that to a checkout of yours.
-Time passes by the sandbox's clock: half a minute for a reversal, five minutes for \`checkout.failed\`, \`checkout.expired\` and \`--late\`, half a
-day for \`subscription.renewal.created\` and four days for \`subscription.past_due\`. After that \`--as-agent\` is refused, because the buyer
-signs by this machine's clock. \`checkout.expired\` takes about a minute.
+**In the sandbox**, \`script/sluice\` uses the key of the first merchant, so you need not sign in. \`sluice pay\` and \`sluice trigger\` make
+real payments on the sandbox's chain. \`sluice trigger\` also reserves, captures, voids, and refunds from the merchant's wallet. It can
+reverse a payment with a reorg, which removes all later transactions too. With \`--on\`, it uses one of your own checkouts.
+
+Some triggers move the sandbox's clock forward: half a minute for a reversal, five minutes for \`checkout.failed\`, \`checkout.expired\`
+and \`--late\`, half a day for \`subscription.renewal.created\`, and four days for \`subscription.past_due\`. After that, \`--as-agent\` is
+refused, because the buyer signs by this machine's clock. \`checkout.expired\` takes about a minute.
 
 ${Object.entries(untriggered)
   .map(([event, reason]) => `\`${event}\` can't be triggered: ${reason}.`)
   .join("\n")}
 
-\`sluice doctor\` is the operator's command where the server is installed; \`node cli/src/sluice.ts doctor\` checks the connection.
+On a machine with the server, \`sluice doctor\` is the operator's command. There, use \`node cli/src/sluice.ts doctor\` to check the
+connection.
 `
 
 /** The whole page. */
@@ -52,7 +56,7 @@ ${codes.join("\n")}
 
 ## Commands
 
-\`sluice COMMAND --help\` has the options of a command.
+\`sluice COMMAND --help\` lists the options of a command.
 
 | command | what it does |
 |---|---|

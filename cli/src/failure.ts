@@ -5,11 +5,11 @@ import { SignatureError } from "../../sdk/src/webhooks.ts"
 
 /** What each exit code means; docs/developers/cli.md has the same list. */
 export const exitCodes = {
-  0: "it was done",
-  1: "it was not done: the service refused it, or it can't be done",
-  2: "the command line is wrong; nothing was asked",
-  3: "the credential is missing, was refused, or may not do this",
-  4: "no usable answer came; the same command may succeed later",
+  0: "the command succeeded",
+  1: "the command failed: the service refused it, or it is impossible",
+  2: "the command line is wrong; nothing was sent",
+  3: "the credential is missing, invalid, or lacks the permission",
+  4: "there was no usable answer; the same command may succeed later",
 } as const
 
 export type ExitCode = keyof typeof exitCodes

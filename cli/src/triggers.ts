@@ -25,5 +25,5 @@ export const triggered = [
 /** The other events, each with the reason why it can't be triggered. */
 export const untriggered: Record<string, string> = {
   "settings.payout_address_changed":
-    "no key may change where a merchant's money goes. Change the address in the console, at Settings",
+    "no key may change where a merchant's money goes. Change the address in the console, under Settings",
 }
