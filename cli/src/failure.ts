@@ -5,10 +5,10 @@ import { SignatureError } from "../../sdk/src/webhooks.ts"
 
 /** What each exit code means; docs/developers/cli.md has the same list. */
 export const exitCodes = {
-  0: "the command succeeded",
-  1: "the command failed: the service refused it, or it is impossible",
-  2: "the command line is wrong; nothing was sent",
-  3: "the credential is missing, invalid, or lacks the permission",
+  0: "it was done",
+  1: "the service refused the request, or it can't be done",
+  2: "the command line is wrong; no request was sent",
+  3: "the credential is missing, refused, or not allowed to do this",
   4: "there was no usable answer; the same command may succeed later",
 } as const
 
