@@ -28,13 +28,13 @@ export const receiptSettings = {
   },
   RECEIPT_STORE: {
     meaning:
-      "where these files are kept: file, in DATA_DIR; or 0g, there and in 0G's storage, where they outlive this service. With 0g, ZEROG_RPC, ZEROG_INDEXER, ZEROG_FLOW and a key must be set; what was kept before is stored there too",
+      "where these files are kept. file: in DATA_DIR. 0g: in DATA_DIR and in 0G's storage, where they remain even without this service. 0g needs ZEROG_RPC, ZEROG_INDEXER, ZEROG_FLOW and a key, and also stores older files there",
     fallback: "file",
     parse: oneOf("file", "0g"),
   },
   RECEIPT_WAIT: {
     meaning:
-      "with RECEIPT_STORE=0g: how long checkout.session.completed waits for the transaction that stores its receipt, and is sent without zeroG then",
+      "with RECEIPT_STORE=0g: how long checkout.session.completed waits for the transaction that stores its receipt. After that it is sent without zeroG",
     fallback: "10s",
     parse: durationWithin(0, 300),
   },
@@ -47,20 +47,20 @@ export const receiptSettings = {
     fallback: "16661",
     parse: whole(1, 2 ** 31 - 1),
   },
-  ZEROG_FLOW: { meaning: "the address of 0G's Flow contract there", parse: address },
+  ZEROG_FLOW: { meaning: "the address of the Flow contract on 0G's chain", parse: address },
   ZEROG_INDEXER: { meaning: "the address of 0G's indexer, which names its storage nodes", parse: httpUrl },
   ZEROG_PRIVATE_KEY: {
-    meaning: "the key of the wallet that pays for storage on 0G's chain; what is lost with it is what it holds",
+    meaning: "the key of the wallet that pays for storage on 0G's chain. If the key is lost, only that wallet's money is lost",
     parse: privateKey,
   },
-  ZEROG_KEYSTORE: { meaning: "a file with that key, encrypted, instead of the key itself", parse: text },
+  ZEROG_KEYSTORE: { meaning: "an encrypted file with that key, instead of the key itself", parse: text },
   ZEROG_KEYSTORE_PASSWORD_FILE: {
     meaning: "a file with the password of that file",
-    live: "only its owner can read it",
+    live: "readable only by its owner",
     parse: text,
   },
   ZEROG_SIGNER: {
-    meaning: "where that key is kept instead, in the same form as PAYOUT_SIGNER",
+    meaning: "the service that keeps that key instead, in the same form as PAYOUT_SIGNER",
     live: "https, or a private address",
     parse: parseRemoteWallet,
   },
