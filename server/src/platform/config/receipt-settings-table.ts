@@ -50,7 +50,8 @@ export const receiptSettings = {
   ZEROG_FLOW: { meaning: "the address of the Flow contract on 0G's chain", parse: address },
   ZEROG_INDEXER: { meaning: "the address of 0G's indexer, which names its storage nodes", parse: httpUrl },
   ZEROG_PRIVATE_KEY: {
-    meaning: "the key of the wallet that pays for storage on 0G's chain. If the key is lost, only that wallet's money is lost",
+    meaning:
+      "the key of the wallet that pays for storage on 0G's chain. If the key is lost, only that wallet's money is lost",
     parse: privateKey,
   },
   ZEROG_KEYSTORE: { meaning: "an encrypted file with that key, instead of the key itself", parse: text },
