@@ -95,14 +95,14 @@ function progress({ files, stored, held }: Shown): string {
 function costs(shown: Shown): string {
   const { store, files, receipts, stored, storedReceipts, calls, fees, gas, each, price, unpaid, unpaidFees } = shown
   return [
-    `${files} files with ${receipts} receipts. 0G has ${stored} files with ${storedReceipts} receipts.`,
-    `Paid: ${fees} for storage and ${gas} for the gas of ${calls} calls${each === null ? "" : `, together ${each} a receipt`}.`,
+    `Files: ${files} (receipts: ${receipts}). In 0G: ${stored} (receipts: ${storedReceipts}).`,
+    `Paid: ${fees} for storage and ${gas} for gas, in ${calls} ${calls === 1 ? "call" : "calls"}${each === null ? "" : `; together ${each} a receipt`}.`,
     ...(store === "file" ? ["RECEIPT_STORE is file: nothing is paid."] : []),
     ...(store === "0g" && unpaid > 0
       ? [
           unpaidFees === null
-            ? `${unpaid} files are not paid for. 0G's nodes can't be asked for the price.`
-            : `${unpaid} files are not paid for: ${unpaidFees} at today's price, and their gas.`,
+            ? `Not paid for: ${unpaid}. 0G's nodes can't be asked for the price.`
+            : `Not paid for: ${unpaid}, which take ${unpaidFees} at today's price, and their gas.`,
         ]
       : []),
     ...(price === null ? [] : [`0G's price of 256 bytes is ${price}.`]),
