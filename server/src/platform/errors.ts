@@ -51,34 +51,34 @@ export const errorTable = {
   MERCHANT_REQUIRED: {
     status: 400,
     message:
-      "Name the merchant that this request is for: send its id in the header `Sluice-Merchant`, or of a GET as `?merchant=`. `details` lists yours.",
-    help: "You are a member of several merchants, or of none, or not of the one that you named. In `details`, each `path` is the id of a merchant of yours; `GET /api/console/me` lists them too. Without one, accept an invitation (`POST /api/console/team/accept`), or make a merchant (`POST /api/console/merchants`).",
+      "Name the merchant that this request is for. Send its id in the header `Sluice-Merchant`, or as `?merchant=` on a GET. `details` lists your merchants.",
+    help: "You are a member of several merchants or of none, or you are not a member of the merchant that you named. In `details`, each `path` is the id of one of your merchants; `GET /api/console/me` lists them too. If you have none, accept an invitation (`POST /api/console/team/accept`) or create a merchant (`POST /api/console/merchants`).",
   },
   // The names of RFC 8628, which other programs know.
   authorization_pending: {
     status: 400,
-    message: "The person has not decided yet. Ask again after the `interval`.",
-    help: "Ask every `interval` seconds of `POST /api/device`, until there is another answer.",
+    message: "The person has not decided yet. Poll again after `interval` seconds.",
+    help: "Poll every `interval` seconds, as `POST /api/device` answered, until you get a different answer.",
   },
   slow_down: {
     status: 400,
-    message: "You asked too early. Wait five seconds longer than before between two questions, from now on.",
-    help: "Add five seconds to the `interval` for this sign-in, and ask again after it.",
+    message: "You polled too early. From now on, wait five seconds longer between polls.",
+    help: "Add five seconds to the `interval` for this sign-in, and poll again after it.",
   },
   access_denied: {
     status: 400,
-    message: "The person denied this sign-in, or may not give this key any more. No key was made.",
-    help: "Begin again with `POST /api/device` if that was a mistake. An approval counts only while the person has the role and the session that it was given with.",
+    message: "The person denied this sign-in, or may no longer grant this key. No key was created.",
+    help: "If that was a mistake, start again with `POST /api/device`. An approval counts only while the person keeps the role and the session that they approved it with.",
   },
   expired_token: {
     status: 400,
-    message: "No sign-in waits with this device code: it is older than ten minutes, or its key was answered already.",
-    help: "Begin again with `POST /api/device`. If the key was answered and got lost, revoke it in the console.",
+    message: "No sign-in is waiting for this device code. The code is older than ten minutes, or its key was already delivered.",
+    help: "Start again with `POST /api/device`. If the key was delivered and then lost, revoke it in the console.",
   },
   INVALID_TX_HASH: {
     status: 400,
     message: "`txHash` must be a transaction hash: 0x and 64 hexadecimal digits.",
-    help: "Send the hash that the wallet returned when it sent the transfer. An address or an explorer link is not a hash.",
+    help: "Send the hash that the wallet returned when it sent the transfer, not an address or an explorer link.",
   },
   INVALID_SPLIT: {
     status: 400,
@@ -89,7 +89,7 @@ export const errorTable = {
   UNAUTHORIZED: {
     status: 401,
     message: "This request needs a valid access token: `Authorization: Bearer <token>`.",
-    help: "Get a new token from the identity provider: this one is missing, expired, or issued for another service. Where the message asks for an API key, create one with `POST /api/console/api-keys`; a revoked key stops working at once.",
+    help: "The token is missing, expired, or issued for another service: get a new one from the identity provider. If the message asks for an API key, create one with `POST /api/console/api-keys`. A revoked key stops working immediately.",
   },
   SIGNATURE_REFUSED: {
     status: 401,
@@ -98,18 +98,18 @@ export const errorTable = {
   },
   ACCESS_REQUIRED: {
     status: 403,
-    message: "The wallet is known, but it has no access to this paywall now. Pay first.",
-    help: "Ask `GET /api/paywalls/:id/verify` about the address: its access expired, was revoked or used up, or another address paid.",
+    message: "The wallet is known, but it currently has no access to this paywall. Pay first.",
+    help: "Check the address with `GET /api/paywalls/:id/verify`. Its access expired, was revoked or is used up, or another address paid.",
   },
   FORBIDDEN: {
     status: 403,
     message: "This split belongs to another merchant.",
-    help: "Use a split of your own; `GET /api/console/splits` lists them.",
+    help: "Use one of your own splits; `GET /api/console/splits` lists them.",
   },
   FOREIGN_REQUEST: {
     status: 403,
-    message: "This request does not come from the console's own page, or its browser does not say so.",
-    help: "A session's cookie, and signing in, work only for the console's own pages, in browsers that send `Sec-Fetch-Site`. Consoles at other origins and programs use a bearer token or an API key. Nothing was done.",
+    message: "This request does not come from the console's own page, or the browser does not confirm that it does.",
+    help: "Signing in and session cookies work only on the console's own pages, in browsers that send `Sec-Fetch-Site`. Programs, and consoles at other origins, use a bearer token or an API key. Nothing was done.",
   },
   SCOPE_REQUIRED: {
     status: 403,
@@ -119,53 +119,53 @@ export const errorTable = {
   IP_NOT_ALLOWED: {
     status: 403,
     message: "This API key can't be used from this IP address.",
-    help: "The key's `allowedIps` do not have the address that the request came from, as the service sees it (`TRUSTED_PROXIES`). A person may change them with `PUT /api/console/api-keys/:id`.",
+    help: "The key's `allowedIps` do not include the address that the request came from, as the service sees it (`TRUSTED_PROXIES`). A signed-in person can change the list with `PUT /api/console/api-keys/:id`.",
   },
   ROLE_REQUIRED: {
     status: 403,
     message: "Your role at this merchant does not allow this.",
-    help: "The message names the roles that may do it. Ask a member with such a role, or an owner for another role. Nothing was written.",
+    help: "The message names the roles that may do it. Ask a member with one of these roles, or ask an owner to change your role. Nothing was written.",
   },
   ERASED: {
     status: 410,
     message: "The data of this event was erased, so it can't be sent again.",
-    help: "Its customer's personal data was erased (`POST /api/console/erasures`), or kept for as long as `CUSTOMER_DATA_RETENTION` says. The event keeps its id, its type and the SHA-256 of what was sent.",
+    help: "The customer's personal data was erased (`POST /api/console/erasures`), or `CUSTOMER_DATA_RETENTION` has passed. The event keeps its id, its type and the SHA-256 of the body that was sent.",
   },
   ERASURE_REFUSED: {
     status: 409,
     message: "The customer's data is still needed.",
-    help: "The message says what it is needed for, and what to do: money that waits for a decision, an escrow, a refund that is not final, an active subscription, or events that are not delivered yet. Nothing was erased.",
+    help: "The message says what still needs the data, and what to do: money that waits for a decision, an escrow, a refund that is not final, an active subscription, or undelivered events. Nothing was erased.",
   },
   INVITATION_REFUSED: {
     status: 403,
-    message: "This invitation can't be accepted by you, or not any more.",
-    help: "The message says why. An invitation counts for the person whose identity provider has verified the e-mail address that it names (`email_verified`), or for the wallet that it names, while whoever made it may still invite. Nothing was written, and the invitation stays open.",
+    message: "You can't accept this invitation, or it is no longer valid.",
+    help: "The message says why. An invitation names a wallet or an e-mail address, which your identity provider must have verified (`email_verified`). The member who sent it must still be allowed to invite. Nothing was written, and the invitation stays open.",
   },
   WALLET_SIGNATURE_REQUIRED: {
     status: 403,
     message:
-      "The payout wallet must sign this change: sign `details[0].typedData` (EIP-712), and send the request again with `Wallet-Signature: <nonce> <signature>`. Where `details` has several, sign each, and separate the signatures by spaces.",
-    help: "The merchant's wallet lock is on, or is being switched on or off. The nonce is `details[0].typedData.message.nonce`; it is valid for ten minutes and for this change only. A contract wallet signs by ERC-1271. Switching the lock on needs the signature of every payout address, in any order; a key signs once for its address on all networks. An address that is not yours, or that can't sign, must be replaced first (`PUT /api/console/settings`). Nothing was changed.",
+      "The payout wallet must sign this change: sign `details[0].typedData` (EIP-712), and send the request again with `Wallet-Signature: <nonce> <signature>`. If `details` has several entries, sign each and separate the signatures with spaces.",
+    help: "The merchant's wallet lock is on, or this request switches it on or off. The nonce is `details[0].typedData.message.nonce`; it is valid for ten minutes and only for this change. A contract wallet signs by ERC-1271. Switching the lock on needs the signature of every payout address, in any order. A key signs once for its address on all networks. Replace an address that is not yours or that can't sign first (`PUT /api/console/settings`). Nothing was changed.",
   },
   RETURN_APPROVAL_REQUIRED: {
     status: 409,
     message:
-      "Only the wallet that this receiving address names can send its money back: sign `details[0].typedData` (EIP-712), and send the request again with `approval: { deadline, signature }`.",
-    help: "The deadline is `details[0].typedData.message.deadline`. A contract wallet signs by ERC-1271. A wallet that can't sign, such as an exchange's address: pay the buyer from a wallet of yours, and accept this payment; to have later payments returned without a signature, set `approver` to `service` in the settings, which holds for receiving addresses made from then on. Nothing was changed.",
+      "Only the approving wallet of this receiving address can send its money back. Sign `details[0].typedData` (EIP-712) with it, and send the request again with `approval: { deadline, signature }`.",
+    help: "The deadline is `details[0].typedData.message.deadline`. A contract wallet signs by ERC-1271. If the wallet can't sign, as with an exchange's address, pay the buyer from your own wallet and accept this payment. To return later payments without a signature, set `approver` to `service` in the settings; it applies to receiving addresses created afterwards. Nothing was changed.",
   },
   DAILY_LIMIT_REACHED: {
     status: 403,
-    message: "This API key, or this member, has decided about as much in the last 24 hours as its limit allows.",
-    help: "The message says how much is left, and when this one fits. The limits are the key's own `limits`, those of all keys together (`PUT /api/console/settings/key-limits`), and that of a member with the role support (`PUT /api/console/team/:id`). What failed or was withdrawn does not count. Nothing was made.",
+    message: "This request would exceed the limit of this API key, or of this member, for 24 hours.",
+    help: "The message says how much is left, and when this request will fit. Three limits apply: the key's own `limits`, the limit of all keys together (`PUT /api/console/settings/key-limits`), and the limit of a member with the role support (`PUT /api/console/team/:id`). Failed and withdrawn decisions don't count. Nothing was created.",
   },
   SANCTIONS_MATCH: {
     status: 403,
     message: "This address is on a sanctions list, so the service refuses it.",
-    help: "There is nothing you can do. Another attempt gets the same answer.",
+    help: "You can't change this. Every further attempt gets the same answer.",
   },
   SIGNUP_CLOSED: {
     status: 403,
-    message: "The token is valid, but new merchants need an invitation here. Ask the operator for one.",
+    message: "The token is valid, but this service accepts new merchants by invitation only. Ask the operator for an invitation.",
     help: "The operator can invite the token's subject, or open sign-up with `SIGNUP=open`.",
   },
   NOT_FOUND: {
@@ -180,18 +180,18 @@ export const errorTable = {
   },
   DEPOSIT_NOT_FOUND: {
     status: 404,
-    message: "This is not a receiving address of this service. If somebody asked you to pay it, don't.",
-    help: "An address whose stored terms do not compute to it also gets this answer, and so does one made by a factory of an older version.",
+    message: "This is not a receiving address of this service. If you were asked to pay it, don't.",
+    help: "The same answer applies to an address that does not follow from its stored terms, and to an address of an older factory.",
   },
   PAYMENT_NOT_FOUND: {
     status: 404,
     message: "No payment with this hash and address was submitted to this paywall. Submit it first.",
-    help: "Submit it with `POST /api/paywalls/:id/pay`, or check that the address is the one that paid. Return addresses exist only for money that is open: waiting for the merchant's decision.",
+    help: "Submit it with `POST /api/paywalls/:id/pay`, or check that this address paid. A return address can be set only while the money waits for the merchant's decision.",
   },
   RECEIPT_NOT_HERE: {
     status: 404,
-    message: "These bytes of receipts are not in the store of this process.",
-    help: "A receipt is in its file some seconds after its payment (`RECEIPT_BATCH`). With several machines, all need the same folder `DATA_DIR/receipts`.",
+    message: "This process does not have this file of receipts.",
+    help: "A receipt is written to its file a few seconds after its payment (`RECEIPT_BATCH`). If the service runs on several machines, all of them need the same folder `DATA_DIR/receipts`.",
   },
   SESSION_NOT_FOUND: {
     status: 404,
@@ -210,7 +210,7 @@ export const errorTable = {
   },
   PAYOUT_ADDRESS_REQUIRED: {
     status: 409,
-    message: "Set the address that receives your money first: PUT /api/console/settings { payoutAddress }.",
+    message: "First set the address that receives your money: PUT /api/console/settings { payoutAddress }.",
     help: "For a network other than the default one, set `payoutAddresses`, keyed by the network's name.",
   },
   SESSION_ALREADY_CONFIRMED: {
@@ -226,19 +226,19 @@ export const errorTable = {
   AUTHORIZATION_ALREADY_USED: {
     status: 409,
     message:
-      "The nonce of this authorization was already used or cancelled. Look at the payment first: only if it is still unpaid, sign a new authorization with a new nonce.",
-    help: "An authorization pays only for the checkout it was made for. If it moved money on chain, the service finds the transfer without your help, and `GET /api/pay/status/:id` reports it.",
+      "The nonce of this authorization was already used or cancelled. Check the payment first. If it is still unpaid, sign a new authorization with a new nonce.",
+    help: "An authorization pays only for the checkout it was made for. If it moved money on chain, the service finds the transfer automatically, and `GET /api/pay/status/:id` reports it.",
   },
   PAYMENT_ALREADY_SERVED: {
     status: 409,
     message:
-      "This payment is settled, and was served to another request or is kept for its retry token. It is not charged again.",
-    help: "The header `PAYMENT-RESPONSE` has the settlement. Once a payment is broadcast its signature is public, so it serves one request. Send the `Sluice-Retry-Token` of the first answer to get that again; for a paywall's content, prove the paying wallet with `POST /api/paywalls/:id/access`.",
+      "This payment is settled. It already served another request, or is kept for its retry token. It is not charged again.",
+    help: "The header `PAYMENT-RESPONSE` has the settlement. A broadcast payment's signature is public, so each payment serves only one request. To get the first answer again, send its `Sluice-Retry-Token`. To get a paywall's content, prove that you own the paying wallet with `POST /api/paywalls/:id/access`.",
   },
   PAYMENT_IDENTIFIER_USED: {
     status: 409,
-    message: "This payment identifier names another payment. Use a new identifier for each payment.",
-    help: "With the payment that it was first sent with, it gets the first answer again. Nothing was paid.",
+    message: "This payment identifier belongs to another payment. Use a new identifier for each payment.",
+    help: "If you send the identifier with its original payment, you get the first answer again. Nothing was paid.",
   },
   INVALID_OPERATION: {
     status: 409,
@@ -248,17 +248,17 @@ export const errorTable = {
   SLUG_TAKEN: {
     status: 409,
     message: "This slug is already in use. Choose another.",
-    help: "Slugs are unique within the whole installation, including those of inactive paywalls and bundles. One that another merchant gave up is held for that merchant for 90 days.",
+    help: "Slugs are unique across the whole installation, including inactive paywalls and bundles. After a merchant gives up a slug, it stays reserved for that merchant for 90 days.",
   },
   IDEMPOTENCY_IN_PROGRESS: {
     status: 409,
     message: "The first request with this Idempotency-Key is still running. Try again in a moment with the same key.",
-    help: "Wait for the seconds in `Retry-After`, then send the same request again: it gets the answer of the first one.",
+    help: "Wait for the seconds in `Retry-After`, then send the same request again. It gets the answer of the first request.",
   },
   SESSION_EXPIRED: {
     status: 410,
-    message: "This checkout has expired, and so have the 30 days in which the service looks for late payments.",
-    help: "Start a new checkout. Money sent to the old one in spite of this goes to the merchant.",
+    message: "This checkout has expired, and its 30 days for late payments have passed.",
+    help: "Start a new checkout. If you still send money to the old checkout, it goes to the merchant.",
   },
   LINK_UNAVAILABLE: {
     status: 410,
@@ -277,7 +277,7 @@ export const errorTable = {
   },
   URL_UNREACHABLE: {
     status: 422,
-    message: "The webhook's URL could not be reached.",
+    message: "The service could not reach the webhook's URL.",
     help: "The message names what went wrong. The endpoint may answer with any status except a redirect, 404, 410, 502, 503 and 504.",
   },
   AUTHORIZATION_REFUSED: {
@@ -289,12 +289,12 @@ export const errorTable = {
     status: 422,
     message:
       "This Idempotency-Key was used for a different request. Send the first request again unchanged, or use a new key.",
-    help: "Create one key for each operation that must happen once, and store it with the body that you sent with it.",
+    help: "Create one key for each operation that must happen once, and store it with the request body.",
   },
   RATE_LIMITED: {
     status: 429,
     message: "Too many requests. Wait for the seconds in `retryAfter`, then try again.",
-    help: "`X-RateLimit-Remaining` and `X-RateLimit-Reset` on each answer give the requests left and the time of the reset. The long lists and CSV files that one API key, or one merchant's console, reads at the same time are limited too (`MAX_DOWNLOADS`): read one to its end before you ask for another. So are the payments of one wallet that wait to be carried out: ask again when some have ended.",
+    help: "On each answer, `X-RateLimit-Remaining` and `X-RateLimit-Reset` give the requests left and the time of the reset. `MAX_DOWNLOADS` limits how many long lists and CSV files an API key, or a merchant's console, reads at the same time. Read one to its end before you request the next. The number of pending payments per wallet is limited too: try again when some have ended.",
     retryAfterS: 1,
   },
   INTERNAL_ERROR: {
@@ -312,42 +312,42 @@ export const errorTable = {
     status: 503,
     message:
       "The network can't be reached, so the signature can't be checked. Try again in a moment, with the same signature.",
-    help: "The signature may be valid, and its nonce is still unused. Where the message mentions a sanctions list, nothing was decided. The operator checks `RPC_<NETWORK>`.",
+    help: "The signature may be valid, and its nonce is still unused. If the message mentions a sanctions list, nothing was decided. The operator checks `RPC_<NETWORK>`.",
   },
   RELAY_UNAVAILABLE: {
     status: 503,
-    message: "The service can't relay authorizations at the moment. Pay with a transfer of your own.",
-    help: "Either the service has no relay wallet on this network, or the wallet is halted or waits for its signer: the operator sets `RELAY_PRIVATE_KEY` and checks the wallet. Or a gas budget is spent: the relay share of the merchant's daily `GAS_BUDGET`, `GAS_BUDGET_TOTAL` for all merchants, or `RELAY_CONTRACT_BUDGET` for contract wallets.",
+    message: "The service can't relay authorizations at the moment. Send a transfer from your wallet instead.",
+    help: "Either the relay wallet on this network is missing, halted or waiting for its signer, or a gas budget is spent. For the wallet, the operator sets `RELAY_PRIVATE_KEY` and checks the wallet. The budgets are the relay share of the merchant's daily `GAS_BUDGET`, `GAS_BUDGET_TOTAL` for all merchants, and `RELAY_CONTRACT_BUDGET` for contract wallets.",
   },
   ORIGIN_FAILED: {
     status: 502,
     message: "The API behind this address failed.",
-    help: "The message says how. A call that was paid for is repeated with the `retryToken` of the answer, as `Sluice-Retry-Token`, within 24 hours, without another payment; its merchant sees it with `GET /api/console/bundles/:id/failures`. Redirects, statuses from 500 on, and those by which the API refuses its merchant (401, 402, 407, 408, 421, 425, 429) count as failures.",
+    help: "The message says how. To repeat a paid call without paying again, send the answer's `retryToken` as `Sluice-Retry-Token` within 24 hours. The merchant sees the failure in `GET /api/console/bundles/:id/failures`. These count as failures: redirects, any status from 500 up, and the statuses by which the API refuses the merchant (401, 402, 407, 408, 421, 425, 429).",
   },
   ORIGIN_BUSY: {
     status: 503,
     message:
-      "Too many calls are in progress: of this merchant's APIs, or yours. Nothing was paid. Try again in a moment.",
-    help: "Each process forwards 100 calls of one merchant's APIs at a time, 50 of one caller (an IPv4 address, or the /64 of an IPv6 address), and 500 in all. Where they are taken, calls without a price are ended for others, which may be this one. Wait for the seconds in `Retry-After`.",
+      "Too many calls are in progress, either to this merchant's APIs or from you. Nothing was paid. Try again in a moment.",
+    help: "Each process forwards at most 100 calls to one merchant's APIs at a time, 50 from one caller (an IPv4 address, or the /64 of an IPv6 address), and 500 in total. When all places are taken, the service ends calls without a price to free places; this call may have been one of them. Wait for the seconds in `Retry-After`.",
     retryAfterS: 2,
   },
   PAYMENTS_PAUSED: {
     status: 503,
     message: "Payments on this network are paused. Do not send money now; try again later.",
-    help: "The service's payout wallet is halted on the network, so nothing is for sale there. The operator sees the reason with `sluice wallet show`, removes it, and resumes the wallet. Money that arrives in the meantime is still found and counted.",
+    help: "The service's payout wallet is halted on this network, so nothing is for sale there. The operator finds the reason with `sluice wallet show`, fixes it, and resumes the wallet. The service still finds and counts money that arrives in the meantime.",
     retryAfterS: 60,
   },
   DATABASE_UNAVAILABLE: {
     status: 503,
     message:
-      "The database can't be reached or is too slow. Try again after the seconds in `Retry-After`, with the same Idempotency-Key.",
-    help: "The change was written completely or not at all. Without an Idempotency-Key, check first whether it was made. The operator checks the database and `DATABASE_URL`; the service recovers without a restart.",
+      "The database is unreachable or too slow. Try again after the seconds in `Retry-After`, with the same Idempotency-Key.",
+    help: "The change was written completely or not at all. If you sent no Idempotency-Key, first check whether the change was made. The operator checks the database and `DATABASE_URL`; the service recovers without a restart.",
     retryAfterS: 5,
   },
   NOT_READY: {
     status: 503,
     message: "The service is not ready.",
-    help: "Every path but `/healthz` answers this while the process starts or stops, or the clocks of its machine and of its database differ by more than a minute: nothing was done, so send the request again after the seconds in `Retry-After`. From `/readyz`, the message says whether the process is starting or stopping, its database does not answer, or the clocks differ, and which is wrong by the newest block.",
+    help: "Every path except `/healthz` answers this while the process starts or stops, or while the clocks of its machine and of its database differ by more than a minute. Nothing was done: send the request again after the seconds in `Retry-After`. On `/readyz`, the message gives the reason: the process is starting or stopping, the database does not answer, or the clocks differ. For clocks, it says which is wrong, by the newest block.",
     retryAfterS: 1,
   },
 } as const satisfies Record<string, ErrorWords>
