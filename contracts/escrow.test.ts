@@ -633,7 +633,7 @@ describe("a start", () => {
   test("refuses contracts that are not those that calls are encoded for", async () => {
     const { refundCollector } = rigs["v1.0"]
     for (const [of, words] of [
-      [{ address: usdc }, /is no escrow that this version knows .*; see ESCROW_BASE_SEPOLIA$/],
+      [{ address: usdc }, /is not an escrow that this version knows .*; see ESCROW_BASE_SEPOLIA$/],
       [{ collector: fresh(91) }, /there is no collector at 0x/],
       [{ refundCollector }, /is not this version's refund collector .*; see REFUND_COLLECTOR_BASE_SEPOLIA$/],
       [{ refundCollector: fresh(92) }, /is not this version's refund collector/],

@@ -63,6 +63,6 @@ export function actorStatement(): string | undefined {
 
 /** An id or a role as a literal of SQL; throws for anything else. */
 function quoted(name: string): string {
-  if (!/^\w+$/.test(name)) throw new Error("an id has other characters than letters, digits and _")
+  if (!/^\w+$/.test(name)) throw new Error("an id may contain only letters, digits and _")
   return `'${name}'`
 }

@@ -18,7 +18,7 @@ export const httpDuration = new Histogram({
 
 export const requestsUnlogged = new Counter({
   name: "sluice_request_log_dropped_total",
-  help: "Requests that are not in the log of requests: too many waited to be written, or the database refused them.",
+  help: "Requests missing from the request log: too many waited to be written, or the database refused them.",
   registers: [registry],
 })
 
@@ -31,7 +31,7 @@ export const connectionsDropped = new Counter({
 
 export const loopDuration = new Histogram({
   name: "sluice_loop_seconds",
-  help: "Time that a round of a background loop took.",
+  help: "Duration of a round of a background loop.",
   labelNames: ["loop"],
   buckets: [0.01, 0.05, 0.25, 1, 5, 15, 60, 300],
   registers: [registry],
@@ -71,7 +71,7 @@ export const endpointAlarms = new Gauge({
 
 export const setupAlarms = new Gauge({
   name: "sluice_setup_alarm",
-  help: "1 while a check of the settings, secrets, database, networks or address of this process needs a person, as `sluice doctor` makes it.",
+  help: "1 while a check of `sluice doctor`, of the settings, secrets, database, networks or address of this process, needs a person.",
   labelNames: ["part", "check"],
   registers: [registry],
 })
@@ -83,7 +83,7 @@ export type PaymentState = "granted" | "reversed" | "returned" | "captured" | "r
 
 const payments = new Counter({
   name: "sluice_payments_total",
-  help: "Payments that this process wrote as granted, reversed or returned, and reservations of escrows of which it wrote more as captured or refunded; by what was sold: paywall, checkout or call.",
+  help: "Payments that this process recorded as granted, reversed or returned, and escrow reservations of which it recorded another capture or refund; by what was sold: paywall, checkout or call.",
   labelNames: ["network", "kind", "state"],
   registers: [registry],
 })
@@ -133,25 +133,25 @@ export const limitsInstances = new Gauge({
 
 export const limitsAlone = new Gauge({
   name: "sluice_limits_alone",
-  help: "1 while Redis fails and this process enforces its share of the rate limits by itself.",
+  help: "1 while Redis fails and this process enforces its share of the rate limits on its own.",
   registers: [registry],
 })
 
 export const replicaUsed = new Gauge({
   name: "sluice_replica_used",
-  help: "1 while the replica of DATABASE_REPLICA_URL serves reads, 0 while it is left out; nothing where none is set.",
+  help: "1 while the replica of DATABASE_REPLICA_URL serves reads, 0 while it is left out; absent if none is set.",
   registers: [],
 })
 
 export const replicaLag = new Gauge({
   name: "sluice_replica_lag_seconds",
-  help: "How long the replica took, at the last check, to replay what the primary had written; while it is left out, since when it is behind.",
+  help: "How long the replica took, at the last check, to replay what the primary had written; while it is left out, how long it has been behind.",
   registers: [],
 })
 
 export const replicaReads = new Counter({
   name: "sluice_replica_reads_total",
-  help: "Lists and public reads, by what served them: replica, or primary while the replica was not as far.",
+  help: "Lists and public reads, by what served them: replica, or primary while the replica was behind.",
   labelNames: ["served"],
   registers: [],
 })
@@ -184,7 +184,7 @@ export const webhookBacklog = new Gauge({
 
 export const webhookOldest = new Gauge({
   name: "sluice_webhook_oldest_due_seconds",
-  help: "How long the delivery that is due longest has been due; 0 where none is.",
+  help: "How long the most overdue delivery has been due; 0 if none is due.",
   registers: [registry],
 })
 
@@ -196,7 +196,7 @@ export const deliveriesInFlight = new Gauge({
 
 export const openPayouts = new Gauge({
   name: "sluice_payouts_open",
-  help: "Payouts and relays that have not ended, by wallet (payout or relay) and state: queued, held, assigned or mined.",
+  help: "Pending payouts and relays, by wallet (payout or relay) and state: queued, held, assigned or mined.",
   labelNames: ["network", "wallet", "state"],
   registers: [registry],
 })
@@ -238,14 +238,14 @@ export const walletGas = new Gauge({
 
 export const walletPayouts = new Gauge({
   name: "sluice_payout_wallet_payouts",
-  help: "How many usual payouts the wallet's gas is enough for at the current price.",
+  help: "How many typical payouts the wallet's gas covers at the current price.",
   labelNames: ["network", "wallet"],
   registers: [registry],
 })
 
 export const scanLag = new Gauge({
   name: "sluice_scan_lag_blocks",
-  help: "How many blocks the last certainly read logs are behind the head, by the last round of this process.",
+  help: "How many blocks the last certain logs are behind the head, by the last round of this process.",
   labelNames: ["network"],
   registers: [registry],
 })
@@ -259,7 +259,7 @@ export const scanBehind = new Gauge({
 
 export const scanStopped = new Gauge({
   name: "sluice_scan_stopped",
-  help: "1 while no round of the network's scan ends, or its lag does not shrink, as this process reads it in the database.",
+  help: "1 while no round of the network's scan ends, or its lag does not shrink, according to the database.",
   labelNames: ["network"],
   registers: [registry],
 })
@@ -327,7 +327,7 @@ export const payoutAlarmReasons = [
 
 export const standingAlarms = new Gauge({
   name: "sluice_payout_alarm",
-  help: "1 while a wallet has an alarm that lasts until its reason is gone: low_gas, gas_warning, fee_cap, gas_total, rpc_unavailable, transfer, stuck, given_up, unswept, signer, no_key, unserved, other_operator or escrow_failed.",
+  help: "1 while a wallet has an alarm that lasts until its cause is gone: low_gas, gas_warning, fee_cap, gas_total, rpc_unavailable, transfer, stuck, given_up, unswept, signer, no_key, unserved, other_operator or escrow_failed.",
   labelNames: ["network", "wallet", "reason"],
   registers: [registry],
 })

@@ -120,7 +120,7 @@ describe.runIf(postgresBinaries())("a machine whose clock is a day ahead, beside
     expect([refused.status, JSON.parse(refused.text).message]).toEqual([
       503,
       // What the newest block says follows it, while that is new: this chain makes none by itself.
-      expect.stringMatching(/^Not ready: the clock of this machine is more than a minute beside that of Postgres[.;]/),
+      expect.stringMatching(/^Not ready: the clocks of this machine and of Postgres differ by more than a minute[.;]/),
     ])
     expect((await ask(`${wrong.url}/healthz`)).status).toBe(200)
     const lines = () => wrong.log().match(/this process works on nothing and is not ready/g)

@@ -57,7 +57,7 @@ function factsOf({ name, rpcUrls }: NetworkSettings, reported: readonly (Facts |
   const answers = reported.filter(each => !(each instanceof RpcError))
   const groups = Map.groupBy(answers, each => (each instanceof Error ? each.message : JSON.stringify(each)))
   const [first, second] = [...groups.values()].sort((a, b) => b.length - a.length)
-  if (!first?.[0]) throw reported[0] ?? new RpcError(`${name}: no endpoint can be reached`)
+  if (!first?.[0]) throw reported[0] ?? new RpcError(`${name}: no endpoint is reachable`)
   if (rpcUrls.length > 2 && first.length < 2)
     throw new RpcError(`${name}: no two endpoints agree on the token and the genesis block`)
   if (second && second.length === first.length)
@@ -91,7 +91,7 @@ async function factsBy(
   ]
   const results = await ask(endpoint, calls, signal)
   try {
-    if (!results) throw new RpcError(`${settings.name}: no endpoint can be reached`)
+    if (!results) throw new RpcError(`${settings.name}: no endpoint is reachable`)
     return readFacts(settings, results)
   } catch (error) {
     if (error instanceof NetworkMismatch || error instanceof RpcError) return error
@@ -113,7 +113,7 @@ function readFacts(settings: NetworkSettings, [chainId, genesis, ...rest]: reado
     return decodeFunctionResult({ abi: tokenAbi, functionName, data })
   }) as [string, string, string, number, Hex]
   if (separator !== domainSeparator(name, version, settings))
-    throw mismatch(`the EIP-712 domain of the token ${checksummed(settings.token)} does not match its name and version`)
+    throw mismatch(`the EIP-712 domain of the token ${checksummed(settings.token)} does not match the token's name and version`)
   const genesisHash = value<{ hash: Hash }>(genesis, "the genesis block").hash
   return { token: { address: settings.token, symbol, decimals, name, version }, genesisHash }
 

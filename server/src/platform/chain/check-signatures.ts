@@ -59,7 +59,7 @@ export async function readSignature(
   const own = inKeyForm(given, signature)
   if (own) {
     if (use === "proof" || BigInt(slice(own, 32, 64)) <= HALF_ORDER) return { by: "key", signature: own }
-    return { fault: "is not in the form that tokens accept: its s must be in the lower half of the curve's order" }
+    return { fault: "has a form that tokens refuse: s must be in the lower half of the curve's order" }
   }
   const counterfactual = use === "proof" ? wrapper : undefined
   const asked = { address: from, hash: digest, signature, isWrapped: wrapper !== undefined, counterfactual }
@@ -79,11 +79,11 @@ function unwrapped(given: Hex): { signature: Hex; wrapper: Hex | undefined } | {
   if (!whole.endsWith(WRAPPED)) return { signature: whole, wrapper: undefined }
   try {
     const [, , signature] = decodeAbiParameters(WRAPPER, slice(whole, 0, -32))
-    if (signature.endsWith(WRAPPED)) return { fault: "is wrapped twice (ERC-6492): send it wrapped once, or bare" }
+    if (signature.endsWith(WRAPPED)) return { fault: "is wrapped twice (ERC-6492): wrap it once, or not at all" }
     return { signature, wrapper: whole }
   } catch {
     return {
-      fault: "is not in the form of ERC-6492 though it ends so: it must have a factory, its call and a signature",
+      fault: "ends like an ERC-6492 signature, but does not contain a factory, a call to it and a signature",
     }
   }
 }
@@ -112,13 +112,13 @@ const lastByte = (signature: Hex): number => hexToNumber(slice(signature, -1))
 function faultOf(from: Address, signature: Hex, verdict: "refused" | "undeployed"): string {
   const name = checksummed(from)
   if (verdict === "undeployed")
-    return `is of ${name}, which is not deployed yet (ERC-6492), and its contract must accept this on chain: deploy the wallet first, or use another`
+    return `is of ${name}, which is not deployed yet (ERC-6492). Its contract must accept this on chain: deploy the wallet first, or use another wallet`
   const words = `is not the signature of ${name} for this`
   const bytes = size(signature)
-  if (bytes === 0) return `${words}: it is empty, and no contract wallet there approved this on chain (ERC-1271)`
+  if (bytes === 0) return `${words}: it is empty, and there is no contract wallet that approved this on chain (ERC-1271)`
   if (bytes !== 64 && bytes !== 65)
-    return `${words}: it has ${bytes} bytes, a key's has 64 or 65, and no contract wallet there accepts it (ERC-1271)`
+    return `${words}: it has ${bytes} bytes instead of 64 or 65, and there is no contract wallet that accepts it (ERC-1271)`
   if (bytes === 65 && !(lastByte(signature) in V_OF_BYTE))
-    return `${words}: it ends in ${lastByte(signature)}, a key's ends in 0, 1, 27 or 28, and no contract wallet there accepts it (ERC-1271)`
-  return `${words}: another key made it, or it is of something else, and no contract wallet there accepts it (ERC-1271)`
+    return `${words}: it ends in ${lastByte(signature)} instead of 0, 1, 27 or 28, and there is no contract wallet that accepts it (ERC-1271)`
+  return `${words}: another key made it, or it signs something else, and there is no contract wallet that accepts it (ERC-1271)`
 }

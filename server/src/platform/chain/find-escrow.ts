@@ -29,7 +29,7 @@ export async function findEscrow(
     network.endpoints.map(endpoint => isThere(network, escrow, endpoint, relayWallet, signal)),
   )
   const found = new Set(answers.filter(answer => answer !== undefined))
-  if (found.size === 0) throw new RpcError(`${name}: no endpoint returns the code of the escrow`)
+  if (found.size === 0) throw new RpcError(`${name}: no endpoint returns the code of the escrow contract`)
   if (found.size > 1)
     throw new NetworkMismatch(
       `${name}: the endpoints disagree on whether there is an escrow at ${checksummed(escrow.address)}`,
@@ -63,7 +63,7 @@ async function isThere(
     )
   if (!hash?.ok && !/revert/i.test(hash?.error ?? "")) return undefined
   if (!hash?.ok || hash.value !== paymentInfoHash(info, chainId, address))
-    throw mismatch(`the contract at ${checksummed(address)} is no escrow that this version knows`)
+    throw mismatch(`the contract at ${checksummed(address)} is not an escrow that this version knows`)
   if (collects.value === "0x") throw mismatch(`there is no collector at ${checksummed(collector)} for the escrow`)
   if (refundCollector && !isRefundCollector(refunds.value, address, relayWallet))
     throw mismatch(

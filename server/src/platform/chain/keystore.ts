@@ -26,7 +26,7 @@ export function openKeystore(json: string, password: string): Hex {
   }
   const stated = parseAddress(plainAddress(file))
   if (stated && stated !== parseAddress(privateKeyToAddress(key).toLowerCase()))
-    throw new Error("contains the key of an address other than the one it names")
+    throw new Error("contains the key of another address than the one it names")
   return key
 }
 

@@ -5,8 +5,8 @@ import type { Address } from "./hex.ts"
 import { MULTICALL3 } from "./multicall.ts"
 
 const known: Record<string, string> = {
-  [MULTICALL3]: "is Multicall3: anyone can take tokens that it holds",
-  [batchDeployment.address]: "is Sluice's batch of authorizations: anyone can take tokens that it holds",
+  [MULTICALL3]: "is Multicall3: anyone can take the tokens that it holds",
+  [batchDeployment.address]: "is Sluice's batch contract for authorizations: anyone can take the tokens that it holds",
   "0x4e59b44847b379578588920ca78fbf26c0b4956c": "is a CREATE2 deployer",
   "0x000000000022d473030f116ddee9f6b43ac78ba3": "is Permit2, a contract that never pays out",
   "0x5ff137d4b0fdcd49dca30c7cf57e578a026d2789": "is the EntryPoint of account abstraction",

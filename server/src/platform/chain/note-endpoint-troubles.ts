@@ -30,8 +30,8 @@ const words: Record<Kind, string> = {
   behind: "is behind the others",
   contradiction: "contradicts the others",
   logs: "refuses eth_getLogs",
-  slow: "answers much later than the others, which do not wait for it",
-  useless: "sends answers that only cost, and is asked less",
+  slow: "answers much later than the others, so reads don't wait for it",
+  useless: "sends useless answers, so it is asked less often",
 }
 
 /** Returns a sentence about an endpoint, by its position from 0 among `count`: its address may contain a key. */

@@ -116,7 +116,7 @@ export async function batch(
       continue
     }
     if (together > MAX_TOGETHER || tooLarge > 2 * MAX_TOO_LARGE) {
-      results.push(...part.map((): RpcResult => ({ ok: false, error: "the answers before are too large together" })))
+      results.push(...part.map((): RpcResult => ({ ok: false, error: "the preceding answers are too large together" })))
       continue
     }
     let bytes = 0
@@ -216,7 +216,7 @@ function refusalOf(
   if (status < 300 && !(error && isOfAll)) return undefined
   const { message = error } = (typeof error === "object" && error !== null ? error : {}) as Record<string, unknown>
   const words = typeof message === "string" ? withoutKey(endpoint, message) : ""
-  const said = status > 299 ? `HTTP ${status}${words && `: ${words}`}` : words || "an error without words"
+  const said = status > 299 ? `HTTP ${status}${words && `: ${words}`}` : words || "an error without a message"
   const failure = Object.assign(new RpcError(said), status > 299 ? { status } : {})
   const isOfSize = status < 300 || BATCH_STATUSES.includes(status)
   return /batch/i.test(words) || (isOfSize && !ABOUT_USE.test(words)) ? new Refused(failure) : failure
@@ -239,7 +239,7 @@ function resultOf(reply: Record<string, unknown> | undefined): RpcResult {
     const error = (typeof message === "string" ? message : "error").slice(0, MAX_WORDS).replace(/\p{Cc}+/gu, " ")
     return { ok: false, error, ...(typeof data === "string" ? { data } : {}) }
   }
-  if (!("result" in reply)) return { ok: false, error: "neither result nor error" }
+  if (!("result" in reply)) return { ok: false, error: "the answer has no result and no error" }
   return { ok: true, value: reply.result }
 }
 

@@ -40,7 +40,7 @@ const refused = async (signer: Signer) => {
   expect(error).toBeInstanceOf(SignerError)
   expect(error).toMatchObject({
     isWrong: true,
-    message: `answered with something that is no signature of the wallet ${checksummed(ours.address)}`,
+    message: `answered with something that is not a signature of the wallet ${checksummed(ours.address)}`,
   })
 }
 

@@ -95,7 +95,7 @@ export async function signTransaction(
     const raw = serializeTransaction({ type: "eip1559", ...transaction }, signature)
     return { raw, hash: keccak(raw) }
   }
-  throw new SignerError(`answered with something that is no signature of the wallet ${checksummed(signer.address)}`, {
+  throw new SignerError(`answered with something that is not a signature of the wallet ${checksummed(signer.address)}`, {
     isWrong: true,
   })
 }

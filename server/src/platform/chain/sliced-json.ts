@@ -123,7 +123,7 @@ function jsonReader() {
   }
 
   const end = (): unknown => {
-    if (isInString || builder.isOpen()) throw new NotJson("the answer is cut")
+    if (isInString || builder.isOpen()) throw new NotJson("the answer is cut off")
     const root = builder.root()
     return root ? root.value : parse(waiting.text(0, waiting.end()))
   }
@@ -142,7 +142,7 @@ function valueBuilder(waiting: WaitingBytes) {
 
   function begin(at: number, isArray: boolean): void {
     if (root) throw new NotJson("the answer is not JSON")
-    if (frames.length >= MAX_DEPTH) throw new UselessAnswer("the answer nests too deep")
+    if (frames.length >= MAX_DEPTH) throw new UselessAnswer("the answer is nested too deeply")
     frames.push({ isArray, start: at, member: at + 1, commas: 0, value: undefined, isAttached: false, key: "" })
   }
 

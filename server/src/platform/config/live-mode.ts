@@ -32,17 +32,17 @@ export interface KeySettings {
 export function liveFaults(settings: Settings, keySettings: KeySettings): string[] {
   const { metricsToken, tracing, webhooks } = settings
   const rules: Rule[] = [
-    [settings.sandboxPublic, "SANDBOX_PUBLIC must not be set: it opens a sandbox to everyone"],
+    [settings.sandboxPublic, "SANDBOX_PUBLIC must not be set: it opens the service to everyone"],
     [
       settings.databaseUrl === undefined && !settings.allowEmbeddedDb,
       "DATABASE_URL must be set: the embedded database serves one process; set ALLOW_EMBEDDED_DB=1 to use it anyway",
     ],
     ...secretKeyRules(settings),
     ...walletRules(settings, keySettings),
-    ...publicAddressRules("BASE_URL", settings.baseUrl, "buyers and merchants reach it from outside"),
+    ...publicAddressRules("BASE_URL", settings.baseUrl, "buyers and merchants reach it from the internet"),
     ...(settings.consoleUrl === settings.baseUrl
       ? []
-      : publicAddressRules("CONSOLE_URL", settings.consoleUrl, "merchants reach it from outside")),
+      : publicAddressRules("CONSOLE_URL", settings.consoleUrl, "merchants reach it from the internet")),
     ...issuerRules(settings),
     [
       webhooks.allowCidrs.some(range => /\/0+$/.test(range)),
@@ -71,7 +71,7 @@ function secretKeyRules({ secretKeys: [secretKey], payoutWallet, relayWallet }: 
     [isDevelopmentWallet(wallet), "SECRET_KEY is a well-known development key"],
     [
       wallet !== undefined && (wallet === payoutWallet || wallet === relayWallet),
-      "SECRET_KEY must not be the key of a wallet: the two are stored in different places",
+      "SECRET_KEY must not be a wallet's key: keep the two in different places",
     ],
   ]
 }
@@ -80,7 +80,7 @@ function walletRules({ payoutWallet, relayWallet, gasBudget, payoutMaxFee }: Set
   const keyRules = (name: string, wallet: string | undefined, task: string): Rule[] => [
     [
       wallet === undefined,
-      `${name} must be set, or ${name.replace("PRIVATE_KEY", "KEYSTORE")} or ${name.replace("PRIVATE_KEY", "SIGNER")}: this wallet ${task}. For --role api its address is enough: ${name.replace("PRIVATE_KEY", "WALLET")}`,
+      `${name} must be set, or ${name.replace("PRIVATE_KEY", "KEYSTORE")} or ${name.replace("PRIVATE_KEY", "SIGNER")}: this wallet ${task}. With --role api the address is enough: ${name.replace("PRIVATE_KEY", "WALLET")}`,
     ],
     [
       wallet !== undefined && isDevelopmentWallet(wallet),
@@ -93,7 +93,7 @@ function walletRules({ payoutWallet, relayWallet, gasBudget, payoutMaxFee }: Set
     ...keyRules(names.relay, relayWallet, "relays buyers' authorizations"),
     [
       payoutWallet !== undefined && payoutWallet === relayWallet,
-      `${names.relay} must be another key than ${names.payout}: two senders with one wallet would use the same nonces`,
+      `${names.relay} must differ from ${names.payout}: two senders with one wallet would use the same nonces`,
     ],
     [
       gasBudget > 0n && gasBudget < least,
@@ -105,10 +105,10 @@ function walletRules({ payoutWallet, relayWallet, gasBudget, payoutMaxFee }: Set
 function issuerRules({ oidcIssuer }: Settings): Rule[] {
   if (oidcIssuer === "") return []
   return [
-    ...publicAddressRules("OIDC_ISSUER", oidcIssuer, "merchants sign in there from outside"),
+    ...publicAddressRules("OIDC_ISSUER", oidcIssuer, "merchants sign in there from the internet"),
     [
       `${new URL(oidcIssuer).pathname}/`.includes("/sandbox/"),
-      "OIDC_ISSUER is the identity provider of a sandbox, which gives anyone a token",
+      "OIDC_ISSUER is a sandbox's identity provider, which issues tokens to anyone",
     ],
   ]
 }
@@ -135,9 +135,9 @@ export function liveWarnings({ sanctionsFile, networks, redisUrl }: Settings, ro
   return [
     ...(screened
       ? []
-      : ["No buyer is screened: there is neither a SANCTIONS_FILE nor a sanctions oracle on a network"]),
+      : ["No buyer is screened: SANCTIONS_FILE is not set, and no network has a sanctions oracle"]),
     ...(redisUrl === undefined && role !== "worker"
-      ? ["Rate limits are not shared: without REDIS_URL each process admits the full limits by itself"]
+      ? ["Rate limits are not shared: without REDIS_URL each process applies the full limits on its own"]
       : []),
   ]
 }

@@ -3,7 +3,7 @@ import type { Setting } from "./setting.ts"
 
 /** The address of a mail server. */
 function smtpUrl(value: string): string {
-  const fault = "must be smtp://HOST:PORT or smtps://HOST:PORT, with USER:PASSWORD@ where the server asks for them"
+  const fault = "must be smtp://HOST:PORT or smtps://HOST:PORT, with USER:PASSWORD@ if the server requires a login"
   if (!URL.canParse(value)) throw new Error(fault)
   const { protocol, hostname, pathname } = new URL(value)
   if (!["smtp:", "smtps:"].includes(protocol) || hostname === "" || !["", "/"].includes(pathname))

@@ -13,7 +13,7 @@ export function rates(value: string): Rates {
   const fixed = Object.fromEntries(pairs.flatMap(pair => (pair && Number(pair[2]) > 0 ? [[pair[1], pair[2]]] : [])))
   if (kind !== "fixed" || Object.keys(fixed).length !== pairs.length || "USD" in fixed)
     throw new Error(
-      "must be ecb, or fixed: with what one unit of each currency is worth in US dollars, such as fixed:EUR=1.08,GBP=1.27",
+      "must be ecb, or fixed: followed by what one unit of each currency is worth in US dollars, such as fixed:EUR=1.08,GBP=1.27",
     )
   return { fixed }
 }

@@ -131,7 +131,7 @@ function secretKeysIn({ read, required, faults }: SettingReader, mode: Mode): Se
   const first = read("SECRET_KEY") ?? (mode === "test" ? required("SECRET_KEY") : undefined)
   const other = read("SECRET_KEY_OTHER")
   if (other && first && Buffer.from(first).equals(other))
-    faults.push("SECRET_KEY_OTHER must be another key than SECRET_KEY")
+    faults.push("SECRET_KEY_OTHER must differ from SECRET_KEY")
   return [first, other].filter(key => key !== undefined)
 }
 
@@ -142,7 +142,7 @@ function clientSettings({ env, read, faults }: SettingReader): Settings["oidcCli
     faults.push("OIDC_CLIENT_SECRET must be the secret of OIDC_CLIENT_ID, which is not set")
   if (id !== undefined && id === read("OIDC_AUDIENCE"))
     faults.push(
-      "OIDC_CLIENT_ID must differ from OIDC_AUDIENCE: an ID token of the console would be taken for an access token",
+      "OIDC_CLIENT_ID must differ from OIDC_AUDIENCE: otherwise the service would accept the console's ID tokens as access tokens",
     )
   return id === undefined ? undefined : { id, secret }
 }
@@ -151,7 +151,7 @@ function mailSettingsOf({ env, read, faults }: SettingReader): Settings["mail"] 
   const url = read("SMTP_URL")
   const from = read("MAIL_FROM")
   const alarmsTo = read("MAIL_ALARMS")
-  if (env.SMTP_URL && !env.MAIL_FROM) faults.push("MAIL_FROM must be set, as SMTP_URL is: mails need a sender")
+  if (env.SMTP_URL && !env.MAIL_FROM) faults.push("MAIL_FROM must be set with SMTP_URL: mails need a sender")
   if (alarmsTo !== undefined && !env.SMTP_URL) faults.push("MAIL_ALARMS needs SMTP_URL")
   return url === undefined || from === undefined ? undefined : { url, from, alarmsTo }
 }
@@ -244,7 +244,7 @@ function faultsTogether(settings: Settings, { env, faults }: SettingReader): str
   // Live mode's own rules include this one.
   if (mode !== "live")
     return payoutWallet !== undefined && payoutWallet === relayWallet
-      ? [`${keySettings.relay} must be another key than ${keySettings.payout}: each wallet has nonces of its own`]
+      ? [`${keySettings.relay} must differ from ${keySettings.payout}: each wallet needs its own nonces`]
       : []
   // An unreadable value was already reported, so faults about its placeholder are omitted.
   const reported = new Set(faults.map(nameIn))

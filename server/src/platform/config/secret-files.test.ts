@@ -161,7 +161,7 @@ describe("a process without the wallets' keys", () => {
     ])
     expect(faultsOf({ PAYOUT_WALLET: livePayoutWallet() })).toEqual([])
     expect(faultsOf({ SECRET_KEY_OTHER: liveEnv.SECRET_KEY })).toEqual([
-      "SECRET_KEY_OTHER must be another key than SECRET_KEY",
+      "SECRET_KEY_OTHER must differ from SECRET_KEY",
     ])
   })
 })

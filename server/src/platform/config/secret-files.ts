@@ -58,7 +58,7 @@ export function withSecretFiles(given: Env, only?: readonly string[]): WithFiles
     if (!path) continue
     read.files.push({ setting: name, path, isOfGroup: true })
     try {
-      if (given[setting]) throw new Error(`can't be set together with ${setting}: one of them has the value`)
+      if (given[setting]) throw new Error(`can't be set together with ${setting}: set only one of them`)
       const value = smallText(path).replace(/\r?\n$/, "")
       if (value === "") throw new Error("names a file that is empty")
       read.env[setting] = value

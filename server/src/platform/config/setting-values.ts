@@ -18,7 +18,7 @@ export function whole(min: number, max: number) {
 export function oneOf<const T extends string>(...choices: T[]) {
   return (value: string): T => {
     const choice = choices.find(each => each === value)
-    if (!choice) throw new Error(`must be one of: ${choices.join(", ")}; ${value} is none of them`)
+    if (!choice) throw new Error(`must be one of: ${choices.join(", ")}; not ${value}`)
     return choice
   }
 }
@@ -79,7 +79,7 @@ export function cidr(value: string): string {
 /** A {@link cidr} that does not cover every address. */
 export function proxies(value: string): string {
   if (/\/0+$/.test(cidr(value)))
-    throw new Error("must not trust everyone: callers could choose the address by which they are limited")
+    throw new Error("must not trust everyone: callers could choose the address that rate limits count")
   return value
 }
 
@@ -129,7 +129,7 @@ export function privateKey(value: string): Signer {
   try {
     return localSigner(value as `0x${string}`)
   } catch {
-    throw new Error("is not a private key: it is zero, or not below the order of the curve")
+    throw new Error("is not a private key: it must be above zero and below the order of the curve")
   }
 }
 

@@ -56,7 +56,7 @@ export function walletSettings({ env, read, faults }: SettingReader, mode: Mode)
   const walletOf = (wallet: "PAYOUT" | "RELAY", signer: Signer | undefined): Address | undefined => {
     const named = read(`${wallet}_WALLET`)
     if (named && signer && named !== signer.address)
-      faults.push(`${wallet}_WALLET is another wallet than that of the key, ${checksummed(signer.address)}`)
+      faults.push(`${wallet}_WALLET is not the wallet of the key, which is ${checksummed(signer.address)}`)
     return signer?.address ?? named
   }
   const payoutWallet = walletOf("PAYOUT", payoutSigner)
@@ -75,10 +75,10 @@ function keysTogether(
   if (!payout || !relay || payout.kind === "web3signer" || relay.kind === "web3signer") return []
   if (payout.kind !== relay.kind)
     return endpoint
-      ? ["KMS_ENDPOINT can't be set with keys of two providers: each would be sent the other's credentials"]
+      ? ["KMS_ENDPOINT can't be set with keys of two providers: each provider would receive the other's credentials"]
       : []
   return payout.name === relay.name
-    ? ["RELAY_SIGNER must be another key than PAYOUT_SIGNER: each wallet has its own"]
+    ? ["RELAY_SIGNER must differ from PAYOUT_SIGNER: each wallet has its own key"]
     : []
 }
 
@@ -101,10 +101,10 @@ function walletSigner({ wallet, key, keystore, passwordFile, remote, kmsEndpoint
   const name = `${wallet}_KEYSTORE`
   const fault = (text: string) => ({ signer: undefined, faults: [text] })
   if (key && (keystore ?? passwordFile) !== undefined)
-    return fault(`${name} can't be set together with ${wallet}_PRIVATE_KEY: one of them holds the key`)
+    return fault(`${name} can't be set together with ${wallet}_PRIVATE_KEY: set only one of them`)
   if (remote) {
     const taken = key ? "PRIVATE_KEY" : (keystore ?? passwordFile) === undefined ? undefined : "KEYSTORE"
-    if (taken) return fault(`${wallet}_SIGNER can't be set together with ${wallet}_${taken}: one of them has the key`)
+    if (taken) return fault(`${wallet}_SIGNER can't be set together with ${wallet}_${taken}: set only one of them`)
     const signer = remoteSigner(remote.key, remote.address, { endpoint: kmsEndpoint })
     const [name, url] =
       remote.key.kind === "web3signer" ? [`${wallet}_SIGNER`, remote.key.name] : ["KMS_ENDPOINT", kmsEndpoint]
@@ -117,7 +117,7 @@ function walletSigner({ wallet, key, keystore, passwordFile, remote, kmsEndpoint
   if (keystore === undefined)
     return passwordFile === undefined
       ? { signer: key, faults: [] }
-      : fault(`${name} must be set: ${name}_PASSWORD_FILE holds the password of one`)
+      : fault(`${name} must be set, because ${name}_PASSWORD_FILE is`)
   if (passwordFile === undefined) return fault(`${name}_PASSWORD_FILE must be set: it names a file with the password`)
   let at = `${name}_PASSWORD_FILE`
   try {
@@ -133,6 +133,6 @@ function passwordIn(path: string, live: boolean): string {
   const password = smallText(path).replace(/\r?\n$/, "")
   if (password === "") throw new Error("is empty")
   if (live && (statSync(path).mode & OTHERS) !== 0)
-    throw new Error("can be read by users other than its owner: run chmod 600, and consider the password compromised")
+    throw new Error("is readable by users other than its owner: run chmod 600, and treat the password as compromised")
   return password
 }

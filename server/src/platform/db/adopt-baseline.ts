@@ -24,7 +24,7 @@ export function assertLastBefore(applied: ReadonlyMap<string, unknown>): void {
   const newest = [...applied.keys()].sort().at(-1)
   if (newest === LAST.name && applied.get(LAST.name) === LAST.checksum) return
   throw new Error(
-    `The database has the schema of a version before the first release: wipe a sandbox with --reset, and run script/migrate of commit ${LAST.commit} for any other installation first.`,
+    `The database has the schema of a version before the first release. Wipe a sandbox with --reset; in any other installation, first run script/migrate of commit ${LAST.commit}.`,
   )
 }
 
@@ -51,7 +51,7 @@ export async function adoptBaseline(
   )
   if (other.length > 0)
     throw new Error(
-      `The schema of the database is not the one that its migrations made, in ${other.join(", ")}: wipe a sandbox with --reset, and undo the change in any other installation.`,
+      `The schema of the database differs from the one that its migrations made, in ${other.join(", ")}. Wipe a sandbox with --reset; in any other installation, undo the change.`,
     )
   for (const comment of commentsOf(baseline.text)) await session.exec(comment)
   // The installation is as old as its first migration.

@@ -48,12 +48,12 @@ export type Fit =
 export const KEY_FAULTS: Record<"partial" | "wrong", { message: string; todo: string }> = {
   wrong: {
     message:
-      "SECRET_KEY is not the one of this installation: what its database keeps encrypted can't be decrypted with it",
-    todo: "Set the one that the other processes have. docs/operators/operations.md says how to change it, and what to do where it is lost (SECRET_KEY).",
+      "SECRET_KEY is not this installation's key: it can't decrypt what the database keeps encrypted",
+    todo: "Set the key that the other processes have. docs/operators/operations.md (SECRET_KEY) says how to change it, and what to do if it is lost.",
   },
   partial: {
-    message: "SECRET_KEY of this installation is being changed, and this process has only one of its two keys",
-    todo: "Set the other one as SECRET_KEY_OTHER, until `sluice reencrypt` has ended. docs/operators/operations.md says more (SECRET_KEY).",
+    message: "This installation's SECRET_KEY is being changed, and this process has only one of the two keys",
+    todo: "Set the other key as SECRET_KEY_OTHER until `sluice reencrypt` has finished. See docs/operators/operations.md (SECRET_KEY).",
   },
 }
 
@@ -147,7 +147,7 @@ async function tryKeys(db: Db, keys: SecretKeys): Promise<{ used: Uint8Array[]; 
 function afterLoss(unreadable: readonly Tried[]): string {
   const dead = unreadable.filter(each => each.readable === 0 || each.table === SIGNING)
   const tables = (dead.length > 0 ? dead : unreadable).map(({ table }) => table)
-  return `If the one before it was lost and this is the new one, delete the rows of ${tables.join(", ")}.`
+  return `If the previous key was lost and this is the new one, delete the rows of ${tables.join(", ")}.`
 }
 
 const countOf = ({ table, readable, unreadable }: Tried) => `${table}: ${readable} of ${readable + unreadable} can be`
@@ -175,7 +175,7 @@ export async function reencrypt(db: Db, keys: SecretKeys, batch = BATCH): Promis
   const late = await pass(db, keys, batch)
   if (late.changed > 0 || !first || recorded === undefined || !(await replaceRecord(db, recorded, [checkOf(first)])))
     throw new Error(
-      "A process still encrypts with the other key. Start all processes with this SECRET_KEY and SECRET_KEY_OTHER, and run this again.",
+      "A process still encrypts with the other key. Start all processes with this SECRET_KEY and SECRET_KEY_OTHER, and run this command again.",
     )
   return { changed: done.changed, unreadable: late.unreadable }
 }

@@ -76,7 +76,7 @@ export function admit(name: string, client: pg.Client, { cluster, timeline }: Pr
   const isSame = known?.cluster === cluster
   if (isSame && timeline < known.timeline)
     throw new NotPrimary(
-      "this host was the primary before another one was promoted: stop it, or set it up as its replica",
+      "this host was the primary until another host was promoted: stop it, or set it up as a replica of the new primary",
     )
   const isKnown = isSame && timeline === known.timeline
   const clients = isKnown ? known.clients : new Set<pg.Client>()
@@ -87,7 +87,7 @@ export function admit(name: string, client: pg.Client, { cluster, timeline }: Pr
   for (const earlier of known?.clients ?? []) {
     void earlier.end().catch(() => {})
     // A pool drops an idle connection only after an error.
-    earlier.emit("error", new NotPrimary("another primary was found: this connection to the earlier one was ended"))
+    earlier.emit("error", new NotPrimary("another primary was found, so this connection to the earlier primary was closed"))
   }
 }
 

@@ -99,7 +99,7 @@ async function applyMissing(
   if (baseline && isBeforeBaseline(applied)) {
     await adoptBaseline(session, applied, baseline)
     report(
-      `The schema is the one of ${baseline.name}: the ${applied.size} migrations that made it are replaced by this one.`,
+      `The schema matches ${baseline.name}, which replaces the ${applied.size} migrations that made it.`,
     )
     applied.clear()
     applied.set(baseline.name, baseline.checksum)
@@ -124,7 +124,7 @@ const readApplied = async (session: Session): Promise<Map<string, unknown>> =>
 async function lockMigrations(session: Session, report: MigrationReport): Promise<void> {
   const [lock] = await session.query("select pg_try_advisory_xact_lock(7582411) as taken")
   if (lock?.taken) return
-  report("Another process is migrating this database. Waiting until it is done.")
+  report("Another process is migrating this database. Waiting for it to finish.")
   await session.exec("select pg_advisory_xact_lock(7582411)")
 }
 
@@ -144,11 +144,11 @@ export function schemaState(rows: readonly Record<string, unknown>[]): number {
 function missingIn(applied: ReadonlyMap<string, unknown>, known: readonly Migration[]): Migration[] {
   for (const name of applied.keys())
     if (!known.some(each => each.name === name))
-      throw new Error(`The database has the migration ${name}, which this version doesn't know. Run the newer version.`)
+      throw new Error(`The database has the migration ${name}, which this version doesn't know. Run a newer version.`)
   for (const { name, checksum } of known)
     if (applied.has(name) && applied.get(name) !== checksum)
       throw new Error(
-        `The migration ${name} was applied with another text. Restore the file; put changes into a new one.`,
+        `The migration ${name} was applied with a different text. Restore the file, and put changes into a new migration.`,
       )
   return known.filter(({ name }) => !applied.has(name))
 }

@@ -231,14 +231,14 @@ export async function replicaFault(
 
 /** Returns why the replica's answer does not fit the primary's history; undefined if it may. */
 function faultOf(answer: Answer, now: AskedPosition): string | undefined {
-  if (!answer.standby) return "it takes writes, so it is no replica"
+  if (!answer.standby) return "it takes writes, so it is not a replica"
   if (answer.cluster !== now.cluster || answer.name !== now.name) return "it is a replica of another database"
   const timelines = `it is on timeline ${answer.timeline}, and the primary on ${now.timeline}`
   if (answer.timeline < now.timeline)
     return `${timelines}: it follows an earlier primary, or has had no restartpoint since this one was promoted`
-  if (answer.timeline > now.timeline) return `${timelines}: it follows one that was promoted later`
+  if (answer.timeline > now.timeline) return `${timelines}: it follows a primary that was promoted later`
   if (answer.at < now.askedAt && answer.position > now.position + HEADER_BYTES)
-    return "it has what the primary never had: it follows an earlier primary. Set it up again from this one"
+    return "it has data that the primary never had, because it follows an earlier primary. Set it up again from the current primary"
   return undefined
 }
 
@@ -258,7 +258,7 @@ function follow(watch: pg.Pool) {
       return undefined
     } catch (error) {
       isCertain = false
-      return `it can't be asked: ${(error as Error).message}`
+      return `it can't be queried: ${(error as Error).message}`
     }
   }
 

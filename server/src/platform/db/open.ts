@@ -213,7 +213,7 @@ const MAX_SILENCE_MS = 2_000
 const MAX_SILENT_BEATS = 20
 
 const SILENT =
-  "what is notified does not arrive: a pooler in front of Postgres must keep one session for each connection (pool_mode = session)"
+  "notifications do not arrive: a pooler in front of Postgres must keep one session for each connection (pool_mode = session)"
 
 /** LISTEN uses a client of its own, because a pooled one would serve other callers between notifications. */
 async function listenForever(

@@ -2,8 +2,8 @@ import { expect, it } from "vitest"
 import { UNWRITABLE, whyUnwritable } from "./try-write.ts"
 
 it.each([
-  ["53100", "the disk of the database is full: nothing can be recorded"],
-  ["25006", "the database is read-only: nothing can be recorded"],
+  ["53100", "the disk of the database is full, so nothing can be recorded"],
+  ["25006", "the database is read-only, so nothing can be recorded"],
   ["58030", UNWRITABLE],
   ["42501", UNWRITABLE],
   ["57014", UNWRITABLE],

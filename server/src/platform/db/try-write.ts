@@ -17,7 +17,7 @@ export const TRY_WRITE = `do $$ begin
 end $$`
 
 /** A test failed for a reason without a message of its own, or did not end in time. */
-export const UNWRITABLE = "the database takes no writes: nothing can be recorded"
+export const UNWRITABLE = "the database accepts no writes, so nothing can be recorded"
 
 const stateOf = (error: unknown): string => {
   const { code, cause } = error as { code?: unknown; cause?: { code?: unknown } }
@@ -38,6 +38,6 @@ export const whyUnwritable = (error: unknown): string | undefined => {
 export const isTrialTooLarge = (error: unknown): boolean => stateOf(error) === "53400"
 
 const words: Record<string, string> = {
-  "53100": "the disk of the database is full: nothing can be recorded",
-  "25006": "the database is read-only: nothing can be recorded",
+  "53100": "the disk of the database is full, so nothing can be recorded",
+  "25006": "the database is read-only, so nothing can be recorded",
 }

@@ -10,7 +10,7 @@ beforeAll(async () => {
 afterAll(() => database.close())
 
 const DAY_MS = 86_400_000
-const APART = "the clock of this machine is more than a minute beside that of Postgres"
+const APART = "the clocks of this machine and of Postgres differ by more than a minute"
 /** A machine whose clocks can be moved; its database's clock is this machine's, and no endpoint answers it. */
 async function machine(aheadMs: number, newestBlockMs: () => Promise<number | undefined> = async () => undefined) {
   const moved = { wallMs: aheadMs, monotonicMs: 0 }
@@ -53,9 +53,9 @@ it("has the right time again when it has asked, after a sleep of the machine tha
 
 // To the process whose clock is 61 s beside that of the database either may be the right one.
 it.each([
-  ["agrees with Postgres", 61_000, 2_000, "; by the newest block, that of this machine is wrong"],
-  ["agrees with this machine", 61_000, -59_000, "; by the newest block, that of Postgres is wrong"],
-  ["agrees with this machine, which is behind", -61_000, 63_000, "; by the newest block, that of Postgres is wrong"],
+  ["agrees with Postgres", 61_000, 2_000, "; by the newest block, the clock of this machine is wrong"],
+  ["agrees with this machine", 61_000, -59_000, "; by the newest block, the clock of Postgres is wrong"],
+  ["agrees with this machine, which is behind", -61_000, 63_000, "; by the newest block, the clock of Postgres is wrong"],
   ["is old by both", 61_000, 600_000, ""],
   ["is half way between", 61_000, -30_500, ""],
 ])("names the clock that is wrong where the newest block %s", async (_what, aheadMs, ageMs, verdict) => {

@@ -22,7 +22,7 @@ export interface DatabaseClock {
   measure(): Promise<void>
 }
 
-const CLOCK_WRONG = "the clock of this machine is more than a minute beside that of Postgres"
+const CLOCK_WRONG = "the clocks of this machine and of Postgres differ by more than a minute"
 
 const MAX_BESIDE_MS = 60_000
 /** A clock is right if it is this close to the newest block. Two that are a minute apart can't both be. */
@@ -84,8 +84,8 @@ export async function openClock(db: Db, clocks: OtherClocks = {}): Promise<Datab
 /** The end of the clause. Empty if the chain agrees with neither clock: it may have stopped. */
 function verdictOf(blockMs: number, { machineMs, databaseMs }: { machineMs: number; databaseMs: number }): string {
   const isNear = (ms: number) => Math.abs(ms - blockMs) < NEAR_BLOCK_MS
-  if (isNear(machineMs)) return "; by the newest block, that of Postgres is wrong"
-  return isNear(databaseMs) ? "; by the newest block, that of this machine is wrong" : ""
+  if (isNear(machineMs)) return "; by the newest block, the clock of Postgres is wrong"
+  return isNear(databaseMs) ? "; by the newest block, the clock of this machine is wrong" : ""
 }
 
 /** Compares the clocks every five seconds until `signal` aborts. Logs when this machine's goes wrong or right. */
@@ -98,10 +98,10 @@ export async function watchClock(clock: DatabaseClock, log: Logger, signal: Abor
     // Only once: the wording changes as an endpoint comes and goes.
     if (trouble !== undefined && !wasWrong)
       log.error(
-        { todo: "Synchronize both clocks with NTP (chrony, systemd-timesyncd). It recovers by itself." },
-        `${trouble}: this process works on nothing and is not ready`,
+        { todo: "Synchronize both clocks with NTP (chrony, systemd-timesyncd). The process then recovers automatically." },
+        `${trouble}: this process runs no jobs and is not ready`,
       )
-    if (trouble === undefined && wasWrong) log.info("the clock of this machine agrees with that of Postgres again")
+    if (trouble === undefined && wasWrong) log.info("the clocks of this machine and of Postgres agree again")
     wasWrong = trouble !== undefined
     await sleep(MEASURED_MS, undefined, { signal }).catch(() => undefined)
   }

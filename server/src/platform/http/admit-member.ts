@@ -20,7 +20,7 @@ export async function admitMember(request: FastifyRequest, access: MerchantAcces
   // Allowed up to the member's limit, under which the route counts.
   const isCounted = access.isCounted && isLimited(member.role, access.right)
   if (!isCounted) checkRight(member, access.right)
-  else if (!member.moneyPerDay) checkRight(member, access.right, " until an owner sets a limit a day for you")
+  else if (!member.moneyPerDay) checkRight(member, access.right, " until an owner sets a daily limit for you")
   const { merchantId, personId, role } = member
   // The role is read again in each transaction of the request: it may change while the request runs.
   holdMember({ merchantId, personId, role })

@@ -107,7 +107,7 @@ export function checkFields({ scopes }: ApiKey, access: RouteAccess | undefined,
   if (!access || !("scope" in access) || access.scope !== "catalog" || scopes.includes("console")) return
   const named = GUARDED.find(name => typeof body === "object" && body !== null && Object.hasOwn(body, name))
   if (named === undefined) return
-  const message = `A key with the scope \`catalog\` can't set \`${named}\`. This takes a key with \`console\`, or a person.`
+  const message = `A key with the scope \`catalog\` can't set \`${named}\`. Use a key with the scope \`console\`, or sign in as a person.`
   throw new ApiError("SCOPE_REQUIRED", undefined, message)
 }
 
@@ -192,7 +192,7 @@ export const keyAlone = () =>
   new ApiError(
     "UNAUTHORIZED",
     undefined,
-    "This request needs an API key, `x-api-key: sk_…`, and no `Authorization`: where both are sent, that one decides.",
+    "This request needs an API key, `x-api-key: sk_…`, and no `Authorization`: if both are sent, `Authorization` decides.",
   )
 
 /** The refusal of a request without a valid API key as its bearer token. */

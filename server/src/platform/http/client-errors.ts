@@ -5,9 +5,9 @@ import { type ErrorCode, errorTable } from "../errors.ts"
 
 /** Messages for Node's codes of such errors, and one of ours. All other codes mean that the bytes are not HTTP. */
 const words: Record<string, string> = {
-  HPE_HEADER_OVERFLOW: "The URL and the headers are too large: 16 KB is the most.",
-  ERR_HTTP_REQUEST_TIMEOUT: "The request was not finished in time. Send it again.",
-  CONNECT: "This server is no proxy: it opens no tunnel.",
+  HPE_HEADER_OVERFLOW: "The URL and the headers are too large: at most 16 KB are allowed.",
+  ERR_HTTP_REQUEST_TIMEOUT: "The request did not arrive completely in time. Send it again.",
+  CONNECT: "This server is not a proxy and opens no tunnel.",
 }
 
 /** Answers in the form of every error, and closes the connection, because the bytes that follow can't be parsed. */

@@ -31,7 +31,7 @@ describe.runIf(postgresBinaries() && canMount())("a database whose disk is full"
   })
 
   it("is an alarm of /readyz and of the checks until there is room again, and reads are served meanwhile", async () => {
-    const words = "the disk of the database is full: nothing can be recorded"
+    const words = "the disk of the database is full, so nothing can be recorded"
     const query = async (text: string) => (await sql.raw<Record<string, unknown>>(text).execute(service.ctx.db)).rows
     const findings = async () => await checkDatabase(service.ctx.settings, query, () => new Date())
     postgres.fill()
@@ -53,7 +53,7 @@ describe.runIf(onRedis)("a Redis that is lost", () => {
     const log = pino({ level: "silent" })
     const limits = await openLimits({ redisUrl: redis.url, installation: "tested" }, log, 2_000)
     const service = await startService({ limits })
-    const words = "Redis can't be used, and each process enforces its share of the rate limits by itself"
+    const words = "Redis can't be used, so each process enforces its share of the rate limits on its own"
     const isNamed = async () => (await alarmsOf(service))[1].includes(words)
     try {
       expect(await isNamed()).toBe(false)

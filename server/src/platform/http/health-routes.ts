@@ -23,7 +23,7 @@ const WRITTEN_MS = 10_000
 const UNWRITTEN_MS = 1_000
 const WRITE_DEADLINE_MS = 5_000
 /** The alarm in place of those that can't be read, for example because a migration has locked their tables. */
-const UNREAD = "the database does not say in time what else needs attention"
+const UNREAD = "the database did not say in time what else needs attention"
 
 /**
  * Adds the routes. `alarmsNow` returns what needs a person. Once `draining` is aborted, `/readyz` reports that the
@@ -59,7 +59,7 @@ export function healthRoutes(
         summary: "Whether requests may be sent to this process",
         tags: ["operation"],
         description:
-          "A load balancer asks this. The process is ready while its database answers and its clock is right. A process that is stopping answers 503 while it finishes its requests. Everything else that needs a person, such as a network that no worker scans or a database whose disk is full, is listed in `alarms` and makes no process unready, because status, access and pages are still served.",
+          "For load balancers. The process is ready while its database answers and its clock is right. A stopping process answers 503 while it finishes its requests. `alarms` lists everything else that needs a person, such as a network that no worker scans or a full database disk. Alarms make no process unready, because it still serves status, access and pages.",
         response: {
           200: Type.Object({
             status: Type.String(),

@@ -27,7 +27,7 @@ const MAX_DEPTH = 100
 export const isStorable = (text: string): boolean => !text.includes("\0") && text.isWellFormed()
 
 /** The fault of such text, as a clause about its field. */
-export const NOT_STORABLE = "contains a NUL character or half of a surrogate pair; remove it"
+export const NOT_STORABLE = "contains a NUL character or an unpaired surrogate; remove it"
 
 /** The most characters of a number without an exponent that a double always keeps exactly. */
 const SAFE_CHARACTERS = 15
@@ -62,7 +62,7 @@ function countNames(text: string): number {
   return count
 }
 
-const NOT_KEPT = "must be sent in quotes: as a JSON number it would lose digits"
+const NOT_KEPT = "must be sent as a string in quotes: as a JSON number it would lose digits"
 /** Characters that nobody can see, which an error message spells out. */
 const INVISIBLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]|(?! )\p{Zs}/gu
 
@@ -92,7 +92,7 @@ export function parseJson(text: string): unknown {
       }
       // `JSON.stringify` would turn it into null.
       if (value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY)
-        fault ??= { holder: this, key, message: "is too large for a JSON number: send it in quotes" }
+        fault ??= { holder: this, key, message: "is too large for a JSON number: send it as a string in quotes" }
       if (typeof value === "number" && context?.source) {
         if (Number.isFinite(value) && !isKept(value, context.source)) fault ??= { holder: this, key, message: NOT_KEPT }
         const texts = written.get(this) ?? {}

@@ -217,7 +217,7 @@ const sharedSchemas = {
             typedData: {
               type: "object",
               description:
-                "With `WALLET_SIGNATURE_REQUIRED` and `RETURN_APPROVAL_REQUIRED`: the EIP-712 data that the wallet has to sign",
+                "With `WALLET_SIGNATURE_REQUIRED` and `RETURN_APPROVAL_REQUIRED`: the EIP-712 data that the wallet must sign",
             },
           },
         },
@@ -239,12 +239,12 @@ const sharedSchemas = {
 const header = (type: string, description: string) => ({ description, schema: { type } })
 
 const headers = {
-  id: header("string", "The request's id: the caller's own `X-Request-Id` where that is acceptable, else a new one"),
-  limit: header("integer", "Requests a minute allowed by whichever limit is closest to being used up"),
+  id: header("string", "The request's id: the caller's `X-Request-Id` if it is acceptable, otherwise a new one"),
+  limit: header("integer", "Requests per minute that the limit closest to exhaustion allows"),
   left: header("integer", "Requests left under that limit"),
-  reset: header("integer", "Unix time in seconds at which the next request is given back"),
+  reset: header("integer", "Unix time in seconds at which the limit allows one more request"),
   wait: header("integer", "Seconds to wait before trying the same request again"),
-  replay: header("string", "`true` when this is a repeat of the first request's answer"),
+  replay: header("string", "`true` if this repeats the first request's answer"),
 }
 
 const merchant = {
@@ -252,7 +252,7 @@ const merchant = {
   in: "header",
   required: false,
   description:
-    "The merchant that the request is for, by its id. A person who is a member of several needs it. Where a browser can send no header, a GET takes `?merchant=` too.",
+    "The id of the merchant that the request is for. People who are members of several merchants must send it. If a browser can't send a header, a GET accepts `?merchant=` instead.",
   schema: { type: "string" },
 }
 
@@ -270,6 +270,6 @@ const idempotencyKey = {
   in: "header",
   required: false,
   description:
-    "Makes retries safe: for 24 hours, requests with the same key and body get the first answer and take effect once. An answer with a secret is kept for one hour, for its caller alone.",
+    "Makes retries safe: for 24 hours, requests with the same key and body get the first answer and take effect once. An answer with a secret is kept for one hour, only for its caller.",
   schema: { type: "string", minLength: 1, maxLength: 255, pattern: "^[!-~]+$" },
 }

@@ -16,14 +16,14 @@ export const rightTable = {
     roles: ["owner", "admin", "developer", "finance", "support", "viewer"],
   },
   catalog: {
-    allows: "make and change paywalls, products, payment links, bundles and checkouts",
+    allows: "create and change paywalls, products, payment links, bundles and checkouts",
     roles: ["owner", "admin", "developer"],
   },
   webhooks: {
-    allows: "make and change webhooks, and send events again",
+    allows: "create and change webhooks, and resend events",
     roles: ["owner", "admin", "developer"],
   },
-  keys: { allows: "list, make and revoke API keys", roles: ["owner", "admin", "developer"] },
+  keys: { allows: "list, create and revoke API keys", roles: ["owner", "admin", "developer"] },
   secrets: { allows: "reveal and roll the account's webhook secret", roles: ["owner", "admin", "developer"] },
   money: {
     allows: "accept, return, refund, capture and void payments",
@@ -70,7 +70,7 @@ const inWords = (names: readonly string[]): string =>
 export function checkRight({ role }: { role: Role }, right: Right, unless = ""): void {
   if (hasRight(role, right)) return
   const { roles, allows } = rightTable[right]
-  const message = `Your role here, ${role}, does not allow this${unless}. To ${allows} takes the role ${inWords(roles)}.`
+  const message = `Your role here, ${role}, does not allow this${unless}. You need the role ${inWords(roles)} to ${allows}.`
   throw new ApiError("ROLE_REQUIRED", undefined, message)
 }
 
@@ -80,9 +80,9 @@ export function checkRight({ role }: { role: Role }, right: Right, unless = ""):
  */
 export const scopeTable = {
   checkouts: "the routes of a merchant's server: checkouts, the calls of paywalls, and the facilitator",
-  read: "what only reads, without settings, keys and secrets",
-  console: "`/api/console/*` but for API keys and settings, so that a server needs no token of a person",
-  catalog: "paywalls, products, payment links and bundles, but not their `splitId` and `originUrl`",
+  read: "read-only access, without settings, keys and secrets",
+  console: "`/api/console/*` except API keys and settings, so a server needs no person's token",
+  catalog: "paywalls, products, payment links and bundles, except their `splitId` and `originUrl`",
   webhooks: "webhooks, their deliveries, and events",
   money: "accept, return, refund, capture and void payments, and cancel subscriptions",
   "settings:read": "the merchant's settings",

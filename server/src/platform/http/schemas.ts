@@ -74,9 +74,9 @@ export const SearchText = Matching("^\\S(.{0,198}\\S)?$", "1 to 200 characters, 
 
 /** The filters of catalog lists. */
 export const catalogFilters = {
-  active: Type.Optional(Type.Boolean({ description: "Only what is switched on, or only what is not" })),
+  active: Type.Optional(Type.Boolean({ description: "`true`: only active objects; `false`: only inactive objects" })),
   q: Type.Optional(
-    Described(SearchText, "An id, a slug, or the beginning of a name; letters are compared in any case"),
+    Described(SearchText, "An id, a slug, or the start of a name; upper and lower case are equal"),
   ),
 }
 /** Rows of a page if the caller names no limit. */
@@ -94,9 +94,9 @@ export const Page = Type.Object({
     minimum: 0,
     maximum: 2_147_483_647,
     default: 0,
-    description: "The number of results to skip; the more, the longer it takes",
+    description: "The number of results to skip; large numbers are slow",
   }),
-  after: Type.Optional(Matching("^[A-Za-z0-9_-]{1,400}$", "The `next` of the page before")),
+  after: Type.Optional(Matching("^[A-Za-z0-9_-]{1,400}$", "The `next` of the previous page")),
 })
 export type Page = Omit<Static<typeof Page>, "after"> & { after?: string | undefined }
 
@@ -104,13 +104,13 @@ export type Page = Omit<Static<typeof Page>, "after"> & { after?: string | undef
 export const ListEnd = {
   total: Type.Integer({
     description:
-      "The number of results. Only the 1,500 that follow this page are counted: where there are more, `totalIsLeast` is true, and there are at least so many",
+      "The number of results. At most 1,500 results after this page are counted. If there are more, `totalIsLeast` is true and this is a lower bound",
   }),
-  totalIsLeast: Type.Optional(Type.Literal(true, { type: "boolean", description: "Left out where `total` is exact" })),
+  totalIsLeast: Type.Optional(Type.Literal(true, { type: "boolean", description: "Left out if `total` is exact" })),
   next: Type.Optional(
     Type.String({
       description:
-        "Send it as `after`, with the same filters, for what follows: no matter how far, that costs what the first page costs, and rows that are new meanwhile shift none. Left out on the last page",
+        "Send it as `after`, with the same filters, to get the next page. Every page costs the same, and rows added in the meantime shift no results. Left out on the last page",
     }),
   ),
 }

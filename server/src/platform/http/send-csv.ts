@@ -15,7 +15,7 @@ export const csvQuery = {
     Type.Unsafe<"1">({
       type: "string",
       enum: ["1"],
-      description: "Begins the file with a byte-order mark, without which Excel on Windows reads names as another text",
+      description: "Starts the file with a byte-order mark; without it, Excel on Windows garbles names",
     }),
   ),
 }

@@ -35,7 +35,7 @@ function takePlace(credential: string, most: number): () => void {
     throw new ApiError(
       "RATE_LIMITED",
       undefined,
-      `${most} of your long lists or files are being sent already. Read one to its end, or close it, then try again.`,
+      `${most} of your long lists or files are already being sent. Read one to its end or close it, then try again.`,
     )
   underWay.set(credential, taken + 1)
   let isTaken = true

@@ -294,7 +294,7 @@ const frameworkCodes: Record<string, ErrorCode> = {
 /** Messages for errors whose own message would not help a caller. */
 const frameworkWords: Record<string, string> = {
   FST_ERR_BAD_URL: "The URL can't be decoded. Check its percent signs.",
-  FST_ERR_CTP_INVALID_CONTENT_LENGTH: "The length of the body differs from its Content-Length.",
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: "The body's length differs from its Content-Length.",
 }
 
 /** The error of the table for an error that a route or the framework has thrown; undefined for an unexpected one. */

@@ -88,7 +88,7 @@ function wordsOf({ keyword, params, parentSchema, instancePath, message }: Error
     case "const":
       return `must be ${params.allowedValue}`
     case "pattern":
-      return `must be ${wordsOfPattern(params.pattern) ?? "in another form: see its description"}`
+      return `must be ${wordsOfPattern(params.pattern) ?? "in the form that its description gives"}`
     case "minLength":
       return limit === 1 ? "must not be empty" : `must have at least ${counted(limit, "character")}`
     case "maxLength":

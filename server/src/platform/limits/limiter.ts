@@ -32,7 +32,7 @@ const PATIENCE_MS = 100
 const BEAT_MS = 5_000
 /** An instance is counted until it has missed three heartbeats. */
 const LIFE_MS = 15_000
-const ALONE = "Redis can't be used, and each process enforces its share of the rate limits by itself"
+const ALONE = "Redis can't be used, so each process enforces its share of the rate limits on its own"
 
 /** The limits of a process without Redis. */
 export function processLimits(log: MemoryLog = memoryLog({ windowMs: WINDOW_MS, maxKeys: MAX_KEYS })): Limits {
@@ -127,7 +127,7 @@ async function limitsOver({ redis, prefix }: Shared, log: Logger, inTime: InTime
     // If Redis refused the connection (a wrong password), a call on it only reports that it can't write.
     log.warn(
       { err: cause() ?? error, instances: member.instances() },
-      "Redis fails: each instance enforces its share of the limits by itself",
+      "Redis fails: each instance enforces its share of the limits on its own",
     )
     beatLater()
   }

@@ -25,7 +25,7 @@ export async function databaseFault(redis: RedisClient, url: string): Promise<Da
     if (!/^(ERR|NOPERM) /.test(message)) throw error
     const todo = message.startsWith("NOPERM")
       ? "allow its user +select, or name no database for database 0"
-      : "name a database that Redis has, or none for database 0"
+      : "name a database that Redis has, or leave it out for database 0"
     return { message: `REDIS_URL names database ${database}, and Redis refuses it (${message})`, todo }
   }
 }

@@ -13,7 +13,7 @@ export const WHOLE_E4 = 1_000_000
 export function allocate(amount: bigint, percentsE4: readonly number[]): bigint[] {
   const whole = percentsE4.reduce((sum, percent) => sum + percent, 0)
   if (amount < 0n || whole !== WHOLE_E4 || percentsE4.some(percent => percent < 0))
-    throw new Error("an amount is divided by percentages that are all of it")
+    throw new Error("the percentages that divide an amount must add up to 100")
   const parts = percentsE4.map(percent => (amount * BigInt(percent)) / BigInt(WHOLE_E4))
   const rest = amount - parts.reduce((sum, part) => sum + part, 0n)
   return parts.map((part, i) => (i === parts.length - 1 ? part + rest : part))

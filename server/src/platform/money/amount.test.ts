@@ -43,7 +43,7 @@ describe("parseAmount", () => {
     [`${0.1 + 0.2}`, true],
   ])("says of %s whether it may be a rounding error", (text, isNoise) => {
     const hint = isNoise
-      ? ': it looks like a rounding error, so compute it exactly and send it as text, such as "4.99"'
+      ? ': it looks like a rounding error; compute it exactly and send it as text, such as "4.99"'
       : ""
     expect(() => parseAmount(text, 6)).toThrow(
       new AmountError(`has more than 6 decimals, the most that the token has${hint}`),

@@ -25,7 +25,7 @@ export function parseAmount(text: string, decimals: number): bigint {
   if (fraction.length > decimals) {
     const isNoise = whole.length + fraction.length >= NOISE_DIGITS
     const hint = isNoise
-      ? ': it looks like a rounding error, so compute it exactly and send it as text, such as "4.99"'
+      ? ': it looks like a rounding error; compute it exactly and send it as text, such as "4.99"'
       : ""
     throw new AmountError(`has more than ${decimals} decimals, the most that the token has${hint}`)
   }

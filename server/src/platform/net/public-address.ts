@@ -32,7 +32,7 @@ export function addressRange(cidrs: readonly string[]): BlockList {
     const [address = "", bits, ...rest] = cidr.split("/")
     const family = isIP(address)
     const all = family === 4 ? 32 : 128
-    if (family === 0 || rest.length > 0 || !/^\d{1,3}$/.test(bits ?? `${all}`)) throw new Error(`${cidr} is no CIDR`)
+    if (family === 0 || rest.length > 0 || !/^\d{1,3}$/.test(bits ?? `${all}`)) throw new Error(`${cidr} is not a CIDR`)
     range.addSubnet(address, bits === undefined ? all : Number.parseInt(bits, 10), family === 4 ? "ipv4" : "ipv6")
   }
   return range

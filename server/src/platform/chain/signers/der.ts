@@ -11,6 +11,6 @@ export function numbersOfDer(bytes: Uint8Array): SignatureNumbers {
     const { r, s } = fromDerBytes(Uint8Array.from(bytes))
     return { r, s }
   } catch (cause) {
-    throw new SignerError("answered with something that is no signature", { isWrong: true, cause })
+    throw new SignerError("answered with something that is not a signature", { isWrong: true, cause })
   }
 }

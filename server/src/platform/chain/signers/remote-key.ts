@@ -40,13 +40,13 @@ const isKind = (text: string): text is RemoteKind => Object.hasOwn(kinds, text)
 /** Parses a key's name, `KIND:NAME`; throws an Error that completes "NAME …". */
 export function parseRemoteKey(text: string): RemoteKey {
   const [kind = ""] = text.split(":", 1)
-  if (!isKind(kind)) throw new Error(`must begin with ${Object.keys(kinds).join(":, ")}:`)
+  if (!isKind(kind)) throw new Error(`must start with ${Object.keys(kinds).join(":, ")}:`)
   const { pattern, form, client } = kinds[kind]
   const name = text.slice(kind.length + 1).replace(/\/+$/, "")
   if (!pattern.test(name) || (kind === "web3signer" && !URL.canParse(name)))
     throw new Error(`must name a key as ${kind}:${form}`)
   if (client && !findPackageJSON(client, import.meta.url))
-    throw new Error(`needs the package ${client}, which was left out: install without --omit=optional`)
+    throw new Error(`needs the package ${client}, which is not installed: install without --omit=optional`)
   return { kind, name }
 }
 

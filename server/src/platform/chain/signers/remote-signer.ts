@@ -40,7 +40,7 @@ export async function walletOfKey(key: RemoteKey, signal: AbortSignal, options: 
   const both = first?.filter(wallet => second?.includes(wallet)) ?? []
   const [wallet] = both
   if (!wallet || both.length > 1)
-    throw new SignerError("answered with something that is no signature", { isWrong: true })
+    throw new SignerError("answered with something that is not a signature", { isWrong: true })
   return wallet
 }
 
@@ -51,11 +51,11 @@ export async function walletOfKey(key: RemoteKey, signal: AbortSignal, options: 
 export async function trySigner({ address, sign }: Signer, signal: AbortSignal): Promise<void> {
   const wallets = await possibleOf(sign, 1, signal)
   if (!wallets.includes(address))
-    throw new SignerError(`signs for another wallet than ${checksummed(address)}`, { isWrong: true })
+    throw new SignerError(`signs for a wallet other than ${checksummed(address)}`, { isWrong: true })
 }
 
 async function possibleOf(sign: Sign, n: number, signal: AbortSignal): Promise<Address[]> {
-  const bytes = stringToHex(`Sluice asks whose key this is (${n})`)
+  const bytes = stringToHex(`Sluice checks whose key this is (${n})`)
   return possibleWallets(bytes, await sign(bytes, signal))
 }
 

@@ -82,8 +82,8 @@ describe.each(kinds)("%s", kind => {
   it.each<[SignerFault, boolean, RegExp]>([
     ["garbage", true, /^answered with something that is no signature$/],
     ["empty", true, /^answered (without a signature|with something that is no signature)$/],
-    ["other key", true, /^answered with something that is no signature of the wallet 0x/],
-    ["other hash", true, /^answered with something that is no signature of the wallet 0x/],
+    ["other key", true, /^answered with something that is not a signature of the wallet 0x/],
+    ["other hash", true, /^answered with something that is not a signature of the wallet 0x/],
     ["refuse", false, /(AccessDeniedException: |HTTP 403: .*)not authorized to(\\t| )sign with this key/],
     ["down", false, /503|try later|UnknownError|ServiceException/],
     ["cut", false, /socket hang up|ECONNRESET|UND_ERR_SOCKET|other side closed|can't be reached/],

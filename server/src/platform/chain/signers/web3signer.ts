@@ -25,7 +25,7 @@ export function web3Signer(url: string, wallet: Address): Sign {
     })
     const signature = text.trim().replace(/^"|"$/g, "") as Hex
     if (!SIGNATURE.test(signature))
-      throw new SignerError("answered with something that is no signature", { isWrong: true })
+      throw new SignerError("answered with something that is not a signature", { isWrong: true })
     return { r: hexToBigInt(slice(signature, 0, 32)), s: hexToBigInt(slice(signature, 32, 64)) }
   }
 }
@@ -39,7 +39,7 @@ export async function listKeys(url: string, signal: AbortSignal): Promise<{ key:
   } catch {
     // The error below says what is wrong.
   }
-  if (!Array.isArray(keys)) throw new SignerError("answered with something that is no list of keys")
+  if (!Array.isArray(keys)) throw new SignerError("answered with something that is not a list of keys")
   return keys.flatMap(key => {
     // With or without the prefix byte of an uncompressed point.
     const point = /^0x(?:04)?([0-9a-f]{128})$/i.exec(String(key))?.[1]
