@@ -9,7 +9,7 @@ const ActorKind = Type.Unsafe<Row<"audit_entries">["actor_kind"]>({
   type: "string",
   enum: kinds,
   description:
-    "`console`: a console token. `api_key`: an API key. `subscriber`: a payer's wallet that signed in. `operator`: a command of whoever runs the service. `service`: the service by itself, or a change made in its database by hand",
+    "`console`: a console token. `api_key`: an API key. `subscriber`: a payer's wallet that signed in. `operator`: a command of the service's operator. `service`: the service itself, or a manual change in its database",
 })
 
 const all = (kind: string): string[] => ["created", "changed", "deleted"].map(verb => `${kind}.${verb}`)
@@ -58,7 +58,7 @@ export const actions = [
 const Action = Type.Unsafe<string>({
   type: "string",
   enum: actions,
-  description: "The kind of thing, and what became of it",
+  description: "The kind of object, and what happened to it",
 })
 
 const Fields = (description: string) =>
@@ -66,36 +66,36 @@ const Fields = (description: string) =>
 
 const AuditEntry = Type.Object({
   id: Type.String({ examples: ["aud_0f8b2c1e5d7a4e0f9b3c6d8a1e2f4b5c"] }),
-  at: Described(Timestamp, "By the database's clock"),
+  at: Described(Timestamp, "According to the database's clock"),
   actor: Type.Object({
     kind: ActorKind,
     id: Described(
       Nullable(Type.String()),
       "The subject of the token, the id of the key, the wallet (CAIP-10), or the operator's user name; null for `service`",
     ),
-    issuer: Described(Nullable(Type.String()), "Who issued the token; `BASE_URL` for a wallet. Null for all others"),
+    issuer: Described(Nullable(Type.String()), "Who issued the token; `BASE_URL` for a wallet. Null for other kinds"),
   }),
   action: Action,
   object: Type.Object({
     type: Type.String({ examples: ["paywall"] }),
     id: Type.String({
       description:
-        "The id that its own routes use; of settings, branding and the account's secret the merchant's, of a payout address its network (CAIP-2)",
+        "The id that the object's own routes use. For settings, branding and the account's secret it is the merchant's id; for a payout address, its network (CAIP-2)",
       examples: ["pw_tz4a98xxat96iws9zmbrgj3a"],
     }),
   }),
   before: Fields(
-    "The fields that changed, as they were; null for what was made. Secrets, and what is sold, are `[secret]`, and a text of more than 10,000 characters is cut",
+    "The previous values of the fields that changed; null if the object was created. Secrets, and sold content, are `[secret]`. Texts are cut at 10,000 characters",
   ),
-  after: Fields("The same fields as they are since; null for what is gone"),
+  after: Fields("The new values of the same fields; null if the object was deleted"),
   address: Described(
     Nullable(Type.String({ examples: ["203.0.113.7"] })),
     "The client's IP address; null for subscribers, operators and the service",
   ),
-  userAgent: Described(Nullable(Type.String()), "As the client sent it, at most 200 characters"),
+  userAgent: Described(Nullable(Type.String()), "As the client sent it; at most 200 characters"),
   route: Described(
     Nullable(Type.String({ examples: ["PUT /api/console/paywalls/:id"] })),
-    "Of the request, or the operator's command",
+    "The request's route, or the operator's command",
   ),
   requestId: Described(Nullable(Type.String()), "The same for all entries of one request"),
 })
@@ -107,7 +107,7 @@ const filters = {
   actorKind: Type.Optional(ActorKind),
   action: Type.Optional(Action),
   object: Type.Optional(
-    Matching("^[\\w:.-]{1,100}$", "The id of what was changed: 1 to 100 letters, digits and signs of ids"),
+    Matching("^[\\w:.-]{1,100}$", "The id of the changed object: 1 to 100 letters, digits and characters of ids"),
   ),
   from: Type.Optional(TimeInput),
   to: Type.Optional(Described(TimeInput, "Like `from`; entries of exactly this time are not included")),

@@ -15,14 +15,14 @@ import { hashOf } from "../sessions/session.ts"
 import { GUESSES_PER_HOUR, GUESSES_PER_SESSION, typedCode } from "./device.ts"
 import { lockByUserCode, reachedLimit } from "./queries.ts"
 
-const UNKNOWN = "No device waits with this code. Type it as the device shows it; it counts for ten minutes, and once."
+const UNKNOWN = "No device is waiting with this code. Type it as the device shows it; a code is valid once, for ten minutes."
 const REACHED = {
-  session: `You typed ${GUESSES_PER_SESSION} wrong codes. Sign out and in again before you type another.`,
-  hour: `You typed ${GUESSES_PER_HOUR} wrong codes in an hour. Type the next one later.`,
+  session: `You typed ${GUESSES_PER_SESSION} wrong codes. Sign out and in again before you try another code.`,
+  hour: `You typed ${GUESSES_PER_HOUR} wrong codes in an hour. Try again later.`,
 }
-const NO_MERCHANT = "You belong to no merchant, so there is nothing that a device could do for you here."
+const NO_MERCHANT = "You belong to no merchant, so a device can do nothing for you here."
 const LOCKED =
-  "The wallet lock is on, so a key with `money` or `console` needs the payout wallet's signature. Make it with `POST /api/console/api-keys`, or begin again with other scopes."
+  "The wallet lock is on, so a key with `money` or `console` needs the payout wallet's signature. Create it with `POST /api/console/api-keys`, or start again with other scopes."
 
 /** A waiting device, and the merchants that the person may choose from. */
 export interface Waiting {

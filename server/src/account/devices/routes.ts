@@ -18,9 +18,9 @@ export function deviceRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "beginDeviceSignIn",
-        summary: "Begins the sign-in of a program that has no browser",
+        summary: "Starts the sign-in of a program that has no browser",
         description:
-          "Show the person `user_code` and `verification_uri`, and ask with `POST /api/device/token` every `interval` seconds. The person opens the page, signs in, types the code, sees the machine's name, its IP address and the scopes, and approves or denies. There is no address that contains the code: a person who types it has it from the own machine.",
+          "Show the person `user_code` and `verification_uri`, and poll `POST /api/device/token` every `interval` seconds. The person opens the page, signs in and types the code. The page shows the machine's name, its IP address and the scopes, and the person approves or denies. No URL contains the code, so a person who types it read it on their own machine.",
         tags,
         body: DeviceBegin,
         response: { 200: DeviceBegun },
@@ -67,9 +67,9 @@ export function deviceRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "askForDeviceKey",
-        summary: "Asks for the key of a program that signs in, which is answered once",
+        summary: "Polls for the key of a program that signs in; the key is answered only once",
         description:
-          "Until the person has decided, it is answered 400 `authorization_pending`. The key is named `CLI, HOST, PERSON`, lasts 90 days, and ends at once when the person leaves the merchant or gets a role that may not give its scopes. It can be renamed and revoked, but not changed or rolled.",
+          "Until the person has decided, the answer is 400 `authorization_pending`. The key is named `CLI, HOST, PERSON` and lasts 90 days. It ends immediately when the person leaves the merchant, or gets a role that may not grant its scopes. It can be renamed and revoked, but not changed or rolled.",
         tags,
         body: DeviceAsk,
         response: { 200: DeviceKey },

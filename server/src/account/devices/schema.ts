@@ -10,12 +10,12 @@ export const DeviceBegin = Strict(
   {
     host: Matching(
       "^[\\w.-]{1,64}$",
-      "The machine's name, which the person is shown: 1 to 64 letters, digits, ., _ and -",
+      "The machine's name, shown to the person: 1 to 64 letters, digits, ., _ and -",
     ),
     scopes: Type.Optional(
       Described(
         Scopes,
-        "What the key opens, `read` by default, and in the sandbox `read`, `webhooks`, `checkouts` and `catalog`; no more than the role of the person who approves allows",
+        "The key's scopes: `read` by default, in the sandbox `read`, `webhooks`, `checkouts` and `catalog`. They can't exceed the role of the person who approves",
       ),
     ),
   },
@@ -24,13 +24,13 @@ export const DeviceBegin = Strict(
 const DeviceCode = Matching("^[0-9A-Za-z]{43}$", "A device code: 43 letters and digits")
 export const DeviceBegun = Type.Object({
   device_code: Type.String({
-    description: "Asks for the key. Keep it secret",
+    description: "Polls for the key. Keep it secret",
     examples: ["kZ0vJ3qRr2m1XyP8uT5wB7nC4dE6fG9hJ0kL2mN4pQs"],
   }),
   user_code: Type.String({ description: "What the person types at `verification_uri`", examples: ["WDJBMJHT"] }),
   verification_uri: Type.String({ examples: ["https://pay.example/console/device"] }),
   expires_in: Type.Integer({ description: "In seconds" }),
-  interval: Type.Integer({ description: "Wait so many seconds between two questions; after `slow_down` five more" }),
+  interval: Type.Integer({ description: "Seconds to wait between polls; add five after each `slow_down`" }),
 })
 export const DeviceAsk = Strict(
   { device_code: DeviceCode },

@@ -24,7 +24,7 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
         operationId: "createApiKey",
         summary: "Creates an API key, and shows it only this once",
         description:
-          "A member gives only scopes that open what the member's own role may do: `console`, which opens splits too, is an owner's to give. A key with `catalog` can't set `splitId` or `originUrl`.",
+          "Members can grant only scopes within their own role. Only an owner can grant `console`, because it includes splits. A key with `catalog` can't set `splitId` or `originUrl`.",
         tags,
         body: KeyCreate,
         response: { 201: KeyCreated },
@@ -72,9 +72,9 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "changeApiKey",
-        summary: "Changes the given fields of a key, from its next request on",
+        summary: "Changes the given fields of a key, starting with its next request",
         description:
-          "Null takes an end, addresses or a limit away. Whoever changes more than the name must have the rights of all scopes that the key then has. With the wallet lock on, a key that then has `money` or `console` needs the payout wallet's signature.",
+          "Null removes an expiry, the addresses or a limit. To change more than the name, you must have the rights of all scopes that the key will have. With the wallet lock on, a key that will have `money` or `console` needs the payout wallet's signature.",
         tags,
         params: KeyId,
         body: KeyChange,
@@ -118,7 +118,7 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
         operationId: "rollApiKey",
         summary: "Gives a key a new secret, and shows it only this once",
         description:
-          "The key keeps its id, so its limits and its entries in the audit log go on. For `graceSeconds` the secret before works too, until `previousExpiresAt`. Whoever rolls a key must have the rights of all its scopes. With the wallet lock on, a key with `money` or `console` needs the payout wallet's signature.",
+          "The key keeps its id, its limits and its entries in the audit log. For `graceSeconds`, until `previousExpiresAt`, the previous secret works too. To roll a key, you must have the rights of all its scopes. With the wallet lock on, a key with `money` or `console` needs the payout wallet's signature.",
         tags,
         params: KeyId,
         body: KeyRoll,
@@ -155,9 +155,9 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "adoptApiKey",
-        summary: "Lets a key go on whose maker may no longer give it",
+        summary: "Keeps a key whose creator may no longer grant it",
         description:
-          "Such a key has `ending`: why and when it ends. Whoever adopts it must have the rights of all its scopes, and is its maker from then on. The maker before may still know its secret, so roll it too. With the wallet lock on, a key with `money` or `console` needs the payout wallet's signature.",
+          "Such a key has `ending`: why and when it ends. To adopt it, you must have the rights of all its scopes; you then count as its creator. The previous creator may still know the secret, so roll the key too. With the wallet lock on, a key with `money` or `console` needs the payout wallet's signature.",
         tags,
         params: KeyId,
         body: NoBody,
@@ -173,7 +173,7 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
         const row = await readApiKey(ctx, merchantId, id)
         checkGivableBy(request, row)
         if (!movesMoney(row)) return undefined
-        const words = { from: `Ends at ${row.beyond_until?.toISOString()}`, to: `Goes on. ${termsInWords(row)}` }
+        const words = { from: `Ends at ${row.beyond_until?.toISOString()}`, to: `Continues. ${termsInWords(row)}` }
         return { words: { action: "Adopt API key", subject: id, ...words } }
       })
       return await inTransaction(ctx, async ctx => {
@@ -190,7 +190,7 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "revokeApiKey",
-        summary: "Revokes an API key at once",
+        summary: "Revokes an API key immediately",
         tags,
         params: KeyId,
         response: { 200: Deleted },

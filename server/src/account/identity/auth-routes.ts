@@ -15,7 +15,7 @@ export function authRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "createSignInNonce",
-        summary: "Issues the nonce of one sign-in, valid for ten minutes, and the message to sign",
+        summary: "Issues the nonce for one sign-in, valid for ten minutes, and the message to sign",
         tags,
         body: NoBody,
         response: { 200: NonceAnswer },
@@ -32,7 +32,7 @@ export function authRoutes(app: Server, ctx: Context): void {
         operationId: "signIn",
         summary: "Signs a wallet in, for an hour",
         description:
-          "The message (EIP-4361) names the domain of `BASE_URL`, the URI `<BASE_URL>/api/auth/verify`, a network of this service, the nonce, and the single resource `urn:sluice:sign-in`. Contract wallets can sign too (ERC-1271), also before they are deployed (ERC-6492). A person is identified by wallet and network. This makes no merchant: the first request to the console does, or `POST /api/console/merchants`.",
+          "The message (EIP-4361) names the domain of `BASE_URL`, the URI `<BASE_URL>/api/auth/verify`, a network of this service, the nonce, and the single resource `urn:sluice:sign-in`. Contract wallets can sign too (ERC-1271), even before they are deployed (ERC-6492). A person is identified by wallet and network. Signing in creates no merchant; the first request to the console does, or `POST /api/console/merchants`.",
         tags,
         body: SignIn,
         response: { 200: SignedIn },

@@ -150,7 +150,7 @@ async function capsOf(ctx: TxContext, { id, merchantId }: ApiKey, kind: "refund"
     where k.id = ${id} and k.merchant_id = ${merchantId} and ${keyHolds(ctx)}`.execute(ctx.db)
   const [row] = rows
   if (!row) throw keyNeeded()
-  const common = { merchantId, otherwise: "a person may make it, or raise the limit" }
+  const common = { merchantId, otherwise: "a person can do it, or raise the limit" }
   const own = { ...common, counts: sql`s.key_id = ${id} and s.kind = ${kind}`, path: `limits.${kind}PerDay` }
   const all = { ...common, counts: sql`s.key_id is not null and s.kind = ${kind}`, path: `keyLimits.${kind}PerDay` }
   const together = "All API keys of this merchant together"
@@ -171,7 +171,7 @@ async function capOfMember(ctx: TxContext, { merchantId, personId }: Member): Pr
   const counts = sql`s.person_id = ${personId}`
   const words = {
     words: "You may decide about",
-    otherwise: "another member may make it, or an owner may raise your limit",
+    otherwise: "another member can do it, or an owner can raise your limit",
   }
   return { merchantId, counts, path: "moneyPerDay", perDay, ...words }
 }
@@ -200,9 +200,9 @@ async function checkCap(ctx: TxContext, cap: Cap, spend: Spend): Promise<void> {
   const free = left > 0n ? left : 0n
   const fits = spend.amount > most ? undefined : await fittingAt(ctx, counted, spend.amount - left)
   const when = fits
-    ? `This one fits from ${fits.toISOString()} on.`
-    : `This one is more than that, so it never fits: ${cap.otherwise}.`
-  const said = `${cap.words} ${cap.perDay} of a token in 24 hours, and ${formatAmount(free, DECIMALS)} are left. ${when}`
+    ? `This request fits from ${fits.toISOString()}.`
+    : `This request exceeds the limit, so it never fits: ${cap.otherwise}.`
+  const said = `${cap.words} up to ${cap.perDay} of each token in 24 hours, and ${formatAmount(free, DECIMALS)} are left. ${when}`
   throw new ApiError("DAILY_LIMIT_REACHED", [{ path: cap.path, message: said }], said)
 }
 

@@ -56,7 +56,7 @@ export async function adoptApiKey(
     throw new ApiError(
       "INVALID_OPERATION",
       undefined,
-      "This key does not end because of its maker, so nobody needs to adopt it.",
+      "This key is not ending because of its creator, so nobody needs to adopt it.",
     )
   return await ctx.db
     .updateTable("api_keys")
@@ -72,6 +72,6 @@ export function refuseDeviceKey({ by_device }: Pick<Row<"api_keys">, "by_device"
     throw new ApiError(
       "INVALID_OPERATION",
       undefined,
-      "This is a device's key: it can be renamed and revoked, but not changed or rolled. Sign the device in again for another.",
+      "This is a device's key: it can be renamed and revoked, but not changed or rolled. To get another key, sign the device in again.",
     )
 }

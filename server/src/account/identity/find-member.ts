@@ -14,7 +14,7 @@ import { newSecretRow } from "../webhooks/manage-secrets.ts"
 const OWNED_PER_PERSON = 20
 
 const NO_MERCHANT =
-  "You are a member of no merchant here. Accept an invitation with `POST /api/console/team/accept`, or make a merchant with `POST /api/console/merchants`."
+  "You are not a member of any merchant here. Accept an invitation with `POST /api/console/team/accept`, or create a merchant with `POST /api/console/merchants`."
 
 /** One of a person's merchants. */
 export interface Membership extends Member {

@@ -13,7 +13,7 @@ export function keyLimitRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "readKeyLimits",
-        summary: "How much all API keys together may send back in a day",
+        summary: "How much all API keys together may send back per day",
         tags,
         response: { 200: KeyLimits },
       },
@@ -26,9 +26,9 @@ export function keyLimitRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "changeKeyLimits",
-        summary: "Changes the given limits, from the next refund or return of a key on",
+        summary: "Changes the given limits, starting with the next refund or return by a key",
         description:
-          "Each key may have limits of its own, too. What persons refund and return does not count. With the wallet lock on, a higher limit, or none, needs the payout wallet's signature.",
+          "Each key can have its own limits too. Refunds and returns by people do not count. With the wallet lock on, raising or removing a limit needs the payout wallet's signature.",
         tags,
         body: KeyLimitsChange,
         response: { 200: KeyLimits },
@@ -72,4 +72,4 @@ const isRaised = (before: Limits, after: Limits): boolean =>
   )
 
 const inWords = ({ refundPerDay, returnPerDay }: Limits): string =>
-  `Refunds a day: ${refundPerDay ?? "no limit"}; returns a day: ${returnPerDay ?? "no limit"}`
+  `Refunds per day: ${refundPerDay ?? "no limit"}; returns per day: ${returnPerDay ?? "no limit"}`

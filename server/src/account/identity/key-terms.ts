@@ -84,8 +84,8 @@ export function termsInWords(terms: KeyTerms): string {
     `Scopes: ${scopes.join(", ")}`,
     ...(end ? [`until ${end.toISOString()}`] : []),
     ...(ips ? [`from ${ips.join(", ")}`] : []),
-    ...(refunds === null ? [] : [`refunds of ${refunds} a day`]),
-    ...(returns === null ? [] : [`returns of ${returns} a day`]),
+    ...(refunds === null ? [] : [`refunds up to ${refunds} per day`]),
+    ...(returns === null ? [] : [`returns up to ${returns} per day`]),
   ]
   return parts.join("; ")
 }

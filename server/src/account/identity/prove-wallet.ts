@@ -142,4 +142,4 @@ const refused = (path: string, ...faults: string[]) =>
   )
 
 const nonceGone = () =>
-  refused("message", "has a nonce that is unknown here, already used, or too old: ask for a new one and sign again")
+  refused("message", "has a nonce that is unknown here, already used, or too old: request a new one and sign again")

@@ -24,21 +24,21 @@ export async function refusalsOf(ctx: TxContext, addresses: readonly Address[]):
     ctx.db,
   )
   for (const { address } of [...deposits, ...putAway.rows])
-    refusals.set(address, "is a receiving address of this service: use a wallet of your own")
+    refusals.set(address, "is a receiving address of this service: use your own wallet")
   // Wallets of every network, including earlier ones.
   const wallets = await ctx.db
     .selectFrom("wallets")
     .select("address")
     .where("address", "in", [...addresses])
     .execute()
-  for (const { address } of wallets) refusals.set(address, "is a wallet of this service: use one of your own")
+  for (const { address } of wallets) refusals.set(address, "is a wallet of this service: use your own wallet")
   const stores = await tokenStores(ctx)
   for (const address of addresses) {
-    if (stores.has(address)) refusals.set(address, "is where the escrow keeps reserved money: use a wallet")
+    if (stores.has(address)) refusals.set(address, "is the address where the escrow keeps reserved money: use a wallet")
     const noOwner = noOwnerOf(address)
     if (noOwner) refusals.set(address, noOwner)
     if (ctx.settings.serviceWallets.includes(address))
-      refusals.set(address, "is a wallet of this service: use one of your own")
+      refusals.set(address, "is a wallet of this service: use your own wallet")
     for (const { token, depositFactory, escrow, sanctionsOracle } of ctx.chain.networks) {
       if (escrow && [escrow.address, escrow.collector, escrow.refundCollector].includes(address))
         refusals.set(address, "is a contract of the escrow: use a wallet")

@@ -39,7 +39,7 @@ export const nonceAnswer = {
   domain: Type.String({ examples: ["pay.example"] }),
   uri: Type.String({ examples: ["https://pay.example/api/auth/verify"] }),
   chainIds: Type.Array(Type.Integer(), { description: "The message names one of them" }),
-  statement: Type.String({ description: "What the person reads; the message may contain another statement, or none" }),
+  statement: Type.String({ description: "What the person reads; the message may contain another statement or none" }),
   resources: Type.Array(Type.String(), { description: "The message names exactly these" }),
   message: Type.String({
     description: "A message to sign: replace `{address}` with the wallet's checksummed address",
@@ -56,7 +56,7 @@ export const SignedIn = Type.Object({
   expiresAt: Timestamp,
   merchantId: Described(
     Nullable(Type.String({ pattern: idPattern("mer") })),
-    "The wallet's merchant; null where it is a member of none yet, or of several",
+    "The wallet's merchant; null if the wallet is a member of none or of several",
   ),
 })
 
@@ -66,7 +66,7 @@ export const KeySet = Type.Object({
       kty: Type.String(),
       crv: Type.String(),
       x: Type.String(),
-      y: Type.Optional(Type.String({ description: "Left out of the keys of receipts (Ed25519)" })),
+      y: Type.Optional(Type.String({ description: "Left out for the keys of receipts (Ed25519)" })),
       kid: Type.String(),
       alg: Type.String(),
       use: Type.String(),
@@ -83,7 +83,7 @@ const MAX_PER_DAY = 1_000_000_000
 const MAX_GRACE_S = 7 * 86_400
 const PerDay = Type.Unsafe<number | null>({ type: ["integer", "null"], minimum: 0, maximum: MAX_PER_DAY })
 const perDay = {
-  refundPerDay: Described(PerDay, "Whole tokens in 24 hours, of each token over all networks; null for no limit"),
+  refundPerDay: Described(PerDay, "Whole tokens in 24 hours, for each token across all networks; null for no limit"),
   returnPerDay: Described(PerDay, "The same for returns of open payments"),
 }
 const Addresses = Type.Unsafe<string[] | null>({
@@ -92,14 +92,14 @@ const Addresses = Type.Unsafe<string[] | null>({
   minItems: 1,
   maxItems: MAX_ADDRESSES,
   description:
-    "IP addresses and networks (CIDR) that the key works from, null for any. A request from another address is answered 403 `IP_NOT_ALLOWED`",
+    "IP addresses and networks (CIDR) that the key works from; null for any. A request from another address gets 403 `IP_NOT_ALLOWED`",
   examples: [["192.0.2.7", "2001:db8::/48"]],
 })
 const terms = {
   scopes: Type.Optional(
     Described(
       Scopes,
-      "What it opens, `checkouts` by default; docs/merchants/roles.md lists each scope's routes. With the wallet lock on, `money` and `console` need the payout wallet's signature",
+      "The key's scopes, `checkouts` by default; docs/merchants/roles.md lists each scope's routes. With the wallet lock on, `money` and `console` need the payout wallet's signature",
     ),
   ),
   expiresAt: Type.Optional(Described(Nullable(TimeInput), "When it ends; null for never")),
@@ -118,7 +118,7 @@ export const KeyRoll = Strict(
     graceSeconds: Type.Integer({
       minimum: 0,
       maximum: MAX_GRACE_S,
-      description: "How long the secret before stays valid: 0 ends it at once, and 604,800 is a week",
+      description: "How long the previous secret stays valid: 0 ends it immediately, and 604,800 is a week",
     }),
   },
   { graceSeconds: 86_400 },
@@ -137,9 +137,9 @@ const listed = {
   limits: Type.Object(perDay),
   prefix: Type.String({ examples: ["sk_test_"] }),
   last4: Type.String(),
-  previousExpiresAt: Described(Nullable(Timestamp), "How long the secret before the last roll is valid"),
+  previousExpiresAt: Described(Nullable(Timestamp), "When the secret from before the last roll stops working"),
   byDevice: Type.Boolean({
-    description: "Whether a device got it (`POST /api/device`): it can't be changed or rolled",
+    description: "Whether a device got the key (`POST /api/device`); such a key can't be changed or rolled",
   }),
   ending: Type.Unsafe<{ reason: "maker_left" | "maker_role"; until: string } | null>({
     ...Type.Object({
@@ -148,7 +148,7 @@ const listed = {
     }),
     type: ["object", "null"],
     description:
-      "Why and when it ends although it has not expired, unless a member adopts it: its maker has left the merchant (`maker_left`), or has a role that may not give its scopes (`maker_role`). Null for others",
+      "Why and when the key ends before it expires, unless a member adopts it. Its creator has left the merchant (`maker_left`), or now has a role that may not grant its scopes (`maker_role`). Null for other keys",
   }),
   createdAt: Timestamp,
 }

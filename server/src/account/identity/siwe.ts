@@ -106,14 +106,14 @@ export function siweFaults(message: SiweMessage, expected: Expected): string[] {
     ],
     [
       message.resources.length === 1 && message.resources[0] === expected.resource,
-      `must name the one resource ${expected.resource}`,
+      `must name only the resource ${expected.resource}`,
     ],
     [issuedAt.getTime() <= now + LEEWAY_MS, "was issued in the future: check the device's clock"],
     [
       issuedAt.getTime() >= now - expected.maxAgeMs - LEEWAY_MS,
-      "was issued too long ago: ask for a new nonce and sign again",
+      "was issued too long ago: request a new nonce and sign again",
     ],
-    [expirationTime === undefined || expirationTime.getTime() > now, "has expired: ask for a new nonce and sign again"],
+    [expirationTime === undefined || expirationTime.getTime() > now, "has expired: request a new nonce and sign again"],
     [notBefore === undefined || notBefore.getTime() <= now + LEEWAY_MS, "is not valid yet: check its Not Before"],
   ]
   return checks.filter(([right]) => !right).map(([_, fault]) => fault)

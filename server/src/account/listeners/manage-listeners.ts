@@ -28,7 +28,7 @@ export const listenersOf = ({ db }: Pick<TxContext, "db">, merchantId: string) =
  */
 export async function lockListener(ctx: TxContext, merchantId: string, id: string): Promise<Row<"webhooks">> {
   const row = await listenersOf(ctx, merchantId).where("id", "=", id).forNoKeyUpdate().executeTakeFirst()
-  if (!row) throw new ApiError("NOT_FOUND", undefined, "There is no such listener, or it has ended. Make a new one.")
+  if (!row) throw new ApiError("NOT_FOUND", undefined, "This listener does not exist, or has ended. Create a new one.")
   return row
 }
 
@@ -53,7 +53,7 @@ export async function createListener(
   if (total >= MAX_LISTENERS)
     throw invalid(
       "",
-      `You already have ${MAX_LISTENERS} listeners. End one first; one that nobody pulls ends by itself`,
+      `You already have ${MAX_LISTENERS} listeners. End one first; a listener that nobody pulls ends automatically`,
     )
   const id = newId("lsn")
   await notifyOthers(ctx, { id, merchant_id: merchantId, url: listenerUrl(id) }, "added")

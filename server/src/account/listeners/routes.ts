@@ -90,9 +90,9 @@ function pullRoutes(app: Server, ctx: Context): void {
       exposeHeadRoute: false,
       schema: {
         operationId: "pullDeliveries",
-        summary: "Takes deliveries that are due, as a stream or a long poll",
+        summary: "Pulls the deliveries that are due, as a stream or a long poll",
         description:
-          "For a caller that accepts `text/event-stream`, and without `wait`, the answer is a stream of server-sent events: `delivery` for each, with the JSON of one in `data`, and `over` when the listener has ended. At most ten are taken that have no result yet; report each with `POST …/results`. One without a result is given again when its lease ends, 30 seconds after WEBHOOK_TIMEOUT, with the same `deliveryId`. Several callers may pull one listener: they share its deliveries, and no two get the same one.",
+          "If you accept `text/event-stream` and send no `wait`, the answer is a stream of server-sent events. Each `delivery` event has the JSON of one delivery in `data`; `over` says that the listener has ended. At most ten deliveries without a result are out at a time; report each with `POST …/results`. A delivery without a result comes again, with the same `deliveryId`, when its lease ends 30 seconds after WEBHOOK_TIMEOUT. Several callers can pull one listener: they share its deliveries, and no two get the same delivery.",
         tags,
         params: ListenerId,
         querystring: PullQuery,
@@ -113,9 +113,9 @@ function pullRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "reportResults",
-        summary: "Reports what receivers answered to deliveries that were pulled",
+        summary: "Reports what receivers answered to pulled deliveries",
         description:
-          "A status from 200 to 299 without an `error` delivers it; after any other result it is retried like a delivery to a URL. The log of the delivery has what was reported. A repeated report changes nothing.",
+          "A status from 200 to 299 without an `error` marks the delivery as delivered. After any other result it is retried like a delivery to a URL. The delivery's log shows the report. A repeated report changes nothing.",
         tags,
         params: ListenerId,
         body: Results,

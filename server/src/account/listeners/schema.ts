@@ -15,7 +15,7 @@ type Named = (typeof named)[number]
 const Events = Type.Array(Type.Unsafe<Named>({ type: "string", enum: named, description: "An event's name" }), {
   minItems: 1,
   maxItems: 50,
-  description: "The events to deliver, each by its name",
+  description: "The names of the events to deliver",
 })
 const Description = Nullable(Type.String({ maxLength: 2_000 }))
 
@@ -27,7 +27,7 @@ export const ListenerCreate = Strict(
     callbacks: Type.Optional(
       Type.Boolean({
         description:
-          "Also delivers a copy of everything that is sent to a `callbackUrl`, which still gets it. In the sandbox and in test mode",
+          "Also delivers a copy of everything sent to a `callbackUrl`, which still gets the original. Only in the sandbox and in test mode",
       }),
     ),
     description: Type.Optional(Description),
@@ -44,12 +44,12 @@ const listener = {
   createdAt: Timestamp,
   pulledAt: Described(
     Timestamp,
-    "When its deliveries were last asked for, to half a minute. It ends ten minutes after the last time",
+    "When its deliveries were last pulled, to within half a minute. The listener ends ten minutes after the last pull",
   ),
 }
 export const ListenerCreated = Type.Object({
   ...listener,
-  secret: Type.String({ pattern: "^whsec_", description: "Verifies its deliveries. Shown here and never again" }),
+  secret: Type.String({ pattern: "^whsec_", description: "Verifies its deliveries. Shown only here" }),
 })
 export const ListenerList = Type.Object({ data: Type.Array(Type.Object(listener)), ...ListEnd })
 export const ListenerEnded = Type.Object({ deleted: Type.Literal(true), id: Type.String() })
@@ -59,7 +59,7 @@ export const PullQuery = Type.Object({
     Type.Integer({
       minimum: 0,
       maximum: MAX_WAIT_S,
-      description: "Answers with JSON, after this many seconds where nothing is due before; 0 without it",
+      description: "Answers with JSON, after at most this many seconds if nothing is due earlier; 0 if left out",
     }),
   ),
 })
@@ -67,11 +67,11 @@ export const PullQuery = Type.Object({
 /** A pulled delivery. */
 const Pulled = Type.Object({
   deliveryId: Type.String({ pattern: idPattern("dlv") }),
-  attempt: Type.Integer({ description: "Counts from 1. It goes back into the result" }),
+  attempt: Type.Integer({ description: "Counts from 1. Send it back with the result" }),
   event: Type.String({ description: "The event's name" }),
   callbackUrl: Described(
     Nullable(Type.String()),
-    "Where the original of a copy is sent; null for an event of the listener's own. A copy also has the header `service-copy-of`",
+    "Where the original of a copy is sent; null for the listener's own events. A copy also has the header `service-copy-of`",
   ),
   headers: Type.Record(Type.String(), Type.String(), {
     description: "The headers of the request, signed at the time of this answer",
@@ -83,7 +83,7 @@ export const PulledList = Type.Object({ data: Type.Array(Pulled) })
 
 const ResultReported = Strict({
   deliveryId: Matching(idPattern("dlv"), "The id of a delivery"),
-  attempt: Type.Integer({ minimum: 1, maximum: 1_000_000, description: "As it was pulled" }),
+  attempt: Type.Integer({ minimum: 1, maximum: 1_000_000, description: "As in the pulled delivery" }),
   status: Type.Optional(
     Type.Integer({ minimum: 100, maximum: 599, description: "The HTTP status that the receiver answered" }),
   ),
@@ -91,14 +91,14 @@ const ResultReported = Strict({
     Type.String({
       minLength: 1,
       maxLength: 500,
-      description: "Why there is no complete answer, in words. One of `status` and `error` is needed",
+      description: "Why there is no complete answer, as text. `status` or `error` is required",
     }),
   ),
   durationMs: Type.Integer({ minimum: 0, maximum: 86_400_000, description: "How long the receiver took" }),
   answer: Type.Optional(
     Type.String({
       maxLength: MAX_ANSWER,
-      description: "The beginning of the answer's body, as text without NUL characters",
+      description: "The start of the answer's body, as text without NUL characters",
     }),
   ),
 })
@@ -121,6 +121,6 @@ export const Results = Type.Array(ResultReported, {
 export const Recorded = Type.Object({
   recorded: Type.Integer({
     description:
-      "How many of them were recorded. The others were reported before, or the delivery was pulled again or ended meanwhile",
+      "How many results were recorded. The rest were reported before, or their delivery was pulled again or has ended",
   }),
 })

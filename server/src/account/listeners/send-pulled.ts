@@ -86,7 +86,7 @@ export async function streamPulled(
     throw new ApiError(
       "RATE_LIMITED",
       undefined,
-      "Too many of your programs pull deliveries already. End some of them.",
+      "Too many of your programs already pull deliveries. Stop some of them.",
     )
   try {
     // An error of the first claim, such as a 404, is answered like any request's.

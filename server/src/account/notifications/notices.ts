@@ -14,10 +14,10 @@ export const noticeTable = {
   payment_waiting: { says: "A payment needs a decision.", roles: ["owner", "admin", "finance"] },
   payout_held: { says: "A payout is held.", roles: ["owner", "admin", "finance"] },
   endpoint_failing: {
-    says: "An endpoint has got no event for an hour, or was switched off.",
+    says: "An endpoint received no event for an hour, or was switched off.",
     roles: ["owner", "admin", "developer"],
   },
-  statement: { says: "What was received in the last month, and what left.", roles: ["owner", "finance"] },
+  statement: { says: "What was received and paid out in the last month.", roles: ["owner", "finance"] },
   security: {
     says: "A payout address, the approver, the wallet lock, the contact e-mail or an owner was changed.",
     roles: ["owner", "admin"],

@@ -16,7 +16,7 @@ export function notificationRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "readNotifications",
-        summary: "What you are notified of by mail, at this merchant",
+        summary: "The notices that you get by mail at this merchant",
         tags,
         response: { 200: Notifications },
       },
@@ -29,9 +29,9 @@ export function notificationRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "changeNotifications",
-        summary: "Switches notices by mail on and off, for you alone",
+        summary: "Switches your own mail notices on and off",
         description:
-          "Notices of changed payout addresses, approvers, wallet locks, contact addresses and owners can't be switched off, nor those of your own sign-ins and memberships. At most 20 mails an hour are sent to you; what is beyond comes as one digest.",
+          "You can't switch off notices of changed payout addresses, approvers, wallet locks, contact addresses and owners, or of your own sign-ins and memberships. You get at most 20 mails an hour; further notices arrive as one digest.",
         tags,
         body: Choices,
         response: { 200: Notifications },

@@ -17,9 +17,9 @@ export const Notifications = Type.Object({
   data: Type.Object({
     address: Described(
       Nullable(Type.String()),
-      "Where your mails go: the e-mail address that your identity provider verified. Null without one, as for a wallet: you get none",
+      "Where your mails go: the e-mail address that your identity provider verified. Null if you have none, as with a wallet; you then get no mail",
     ),
-    isSending: Type.Boolean({ description: "Whether this service sends mail: its operator sets SMTP_URL" }),
+    isSending: Type.Boolean({ description: "Whether this service sends mail; its operator sets SMTP_URL" }),
     notices: Type.Array(
       Type.Object({
         notice: Type.Unsafe<NoticeName>({ type: "string", enum: noticeNames, description: "Its name" }),

@@ -15,7 +15,7 @@ export function requestRoutes(app: Server, ctx: Context): void {
     operationId: "listRequests",
     summary: "The requests of your people and API keys in the last 30 days, newest first",
     description:
-      "An entry is written within a second after the answer. It has no body of a request, and of a path only its pattern. A call of an assistant's tool is `/mcp/` with the tool's name, beside the requests that the tool makes. What payers and strangers ask for is not here. Under load some are dropped and counted, so a request that is not here may have been made: changes are in the audit log, none missing.",
+      "An entry is written within a second after the answer. It has no request body, and only the pattern of the path. A call of an assistant's tool is `/mcp/` with the tool's name, next to the requests that the tool makes. Requests of payers and strangers are not logged. Under load, entries can be dropped (and are counted), so a missing entry does not prove that no request was made. The audit log has every change.",
     tags,
     filter: RequestFilters.properties,
     answer: RequestList,
@@ -30,7 +30,7 @@ export function requestRoutes(app: Server, ctx: Context): void {
       schema: {
         operationId: "findRequests",
         summary: "The requests with an `X-Request-Id`",
-        description: "A list, as a caller can choose the id, and use it again.",
+        description: "This is a list, because callers can choose the id and reuse it.",
         tags,
         params: RequestId,
         response: { 200: RequestsFound },
@@ -43,7 +43,7 @@ export function requestRoutes(app: Server, ctx: Context): void {
         throw new ApiError(
           "NOT_FOUND",
           undefined,
-          "No request of yours with this id is in the log. It keeps 30 days, is written within a second after the answer, and has none of payers.",
+          "The log has no request of yours with this id. It is written within a second after the answer, keeps 30 days, and has no requests of payers.",
         )
       return { data: rows.map(entryOf) }
     },

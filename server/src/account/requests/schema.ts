@@ -19,30 +19,30 @@ export const RequestFilters = Type.Object({
       description: "By the first digit of the answer's status; `refused` is 4xx and 5xx",
     }),
   ),
-  key: Type.Optional(Described(Matching(idPattern("key"), "The id of an API key"), "Only those of this API key")),
-  person: Type.Optional(Described(Matching(idPattern("per"), "The id of a person"), "Only those of this person")),
+  key: Type.Optional(Described(Matching(idPattern("key"), "The id of an API key"), "Only requests of this API key")),
+  person: Type.Optional(Described(Matching(idPattern("per"), "The id of a person"), "Only requests of this person")),
   route: Type.Optional(
     Described(
       Matching("^/.{0,199}$", "The path of a route, such as `/api/console/payments/:id`"),
-      "Only those of this route",
+      "Only requests to this route",
     ),
   ),
-  from: Type.Optional(Described(When, "Only those answered at this time or later, in ISO 8601")),
-  to: Type.Optional(Described(When, "Only those answered before this time, in ISO 8601")),
+  from: Type.Optional(Described(When, "Only requests answered at this time or later, in ISO 8601")),
+  to: Type.Optional(Described(When, "Only requests answered before this time, in ISO 8601")),
 })
 export type RequestFilters = Static<typeof RequestFilters>
 
 const request = Type.Object({
   at: Described(Timestamp, "When it was answered"),
-  requestId: Described(Type.String(), "`X-Request-Id` of the answer, which a caller can choose, and use again"),
+  requestId: Described(Type.String(), "The answer's `X-Request-Id`, which callers can choose and reuse"),
   method: Type.String(),
-  route: Described(Type.String(), "The route's pattern, without what the caller put into it"),
+  route: Described(Type.String(), "The route's pattern, without the caller's values"),
   status: Type.Integer(),
-  code: Described(Nullable(Type.String()), "The error's code; null where it was not refused"),
-  keyId: Described(Nullable(Type.String()), "The API key that it came with"),
-  personId: Described(Nullable(Type.String()), "The person who was signed in, as the list of the team names them"),
+  code: Described(Nullable(Type.String()), "The error's code; null if the request was not refused"),
+  keyId: Described(Nullable(Type.String()), "The API key that was sent"),
+  personId: Described(Nullable(Type.String()), "The person who was signed in, with the id of the team list"),
   durationMs: Type.Integer(),
-  refusal: Described(Nullable(Type.String()), "The first 1 KB of the answer, where that is an error"),
+  refusal: Described(Nullable(Type.String()), "The first 1 KB of the answer, if it is an error"),
 })
 
 /** The request id in the documents' examples. */
@@ -53,5 +53,5 @@ export const RequestId = Type.Object({
 })
 export const RequestList = Type.Object({ data: Type.Array(request), ...ListEnd })
 export const RequestsFound = Type.Object({
-  data: Type.Array(request, { description: "Newest first, at most 100: a caller can give many requests one id" }),
+  data: Type.Array(request, { description: "Newest first, at most 100, because a caller can give many requests the same id" }),
 })

@@ -31,7 +31,7 @@ export async function finishSignIn(
   const { state } = request.query as { state?: unknown }
   const begun = secret && typeof state === "string" && (await takeSignIn(ctx, { hash: hashOf(secret), state }))
   if (!begun)
-    throw refused("This sign-in was not begun in this browser, was already used, or took longer than ten minutes.")
+    throw refused("This sign-in was started in another browser, was already used, or took longer than ten minutes.")
   const subject = await askProvider(ctx, request, begun)
   const session = await inTransaction(ctx, async (ctx: TxContext) => {
     await noteSignIn(ctx, subject)
@@ -59,7 +59,7 @@ async function askProvider(ctx: Context, request: FastifyRequest, begun: Row<"si
   )
   const { iss, sub, email, email_verified }: Record<string, unknown> = claims ?? {}
   const isKnown = iss === ctx.settings.oidcIssuer && typeof sub === "string" && isSubject(sub)
-  if (!isKnown) throw refused("The identity provider named nobody whom this console can know.")
+  if (!isKnown) throw refused("The identity provider did not say who you are in a form that this console accepts.")
   // Anyone can have typed an address that the provider has not verified.
   const isVerified = email_verified === true && typeof email === "string" && isStorable(email)
   return { iss, sub, ...(isVerified ? { email } : {}) }
@@ -71,7 +71,7 @@ const isSubject = (sub: string): boolean => sub !== "" && sub.length <= SUBJECT_
 function failureOf(ctx: Context, error: Error): ApiError {
   if (error instanceof oidc.AuthorizationResponseError)
     return refused(
-      error.error === "access_denied" ? "You did not sign in." : "The identity provider refused the sign-in.",
+      error.error === "access_denied" ? "You did not finish signing in." : "The identity provider refused the sign-in.",
       error,
     )
   const status = error instanceof oidc.ResponseBodyError ? error.status : undefined

@@ -122,7 +122,7 @@ async function mailNewDevice(
         `From: ${address ?? "an unknown address"}`,
         `Browser: ${plainWords(user_agent ?? "unknown")}`,
         "",
-        "If it was not you, end that session and change your password.",
+        "If this was not you, end that session and change your password.",
       ],
       path: "/sessions",
     },

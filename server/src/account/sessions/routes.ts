@@ -25,7 +25,7 @@ export function sessionRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "readConsoleConfig",
-        summary: "What a console has to know before anyone is signed in",
+        summary: "What a console needs before anyone is signed in",
         tags,
         response: { 200: ConsoleConfig },
       },
@@ -38,9 +38,9 @@ export function sessionRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "beginSession",
-        summary: "Signs a browser in to the console, by a wallet's signature",
+        summary: "Signs a browser in to the console with a wallet's signature",
         description:
-          "For the console's own page (`Origin` is that of `CONSOLE_URL`). The message is that of `POST /api/auth/nonce`, as for `POST /api/auth/verify`; where the console has a host of its own, the message names that host. Sets the session's cookie, and ends the session that the browser had. Signing in makes no merchant.",
+          "Only for the console's own page (`Origin` must be that of `CONSOLE_URL`). The message comes from `POST /api/auth/nonce`, as for `POST /api/auth/verify`. If the console has its own host, the message names that host. Sets the session's cookie, and ends the browser's previous session. Signing in creates no merchant.",
         tags,
         body: SessionBegin,
         response: { 201: SessionBegun },
@@ -62,7 +62,7 @@ export function sessionRoutes(app: Server, ctx: Context): void {
       schema: {
         operationId: "endOwnSession",
         summary: "Signs this browser out",
-        description: "Ends the session of the cookie, and removes the cookie. Without one it does nothing.",
+        description: "Ends the cookie's session and removes the cookie. Without a cookie it does nothing.",
         tags,
         response: { 200: SignedOut },
       },
@@ -102,7 +102,7 @@ export function sessionRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "revokeSession",
-        summary: "Signs one of your browsers out, at once",
+        summary: "Signs one of your browsers out immediately",
         tags,
         params: SessionId,
         response: { 200: Deleted },

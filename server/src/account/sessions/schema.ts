@@ -17,10 +17,10 @@ export const ConsoleConfig = Type.Object({
   signIn: Type.Object({
     ways: Type.Array(Way, {
       description:
-        "`provider`: open `/console/sign-in`. `wallet`: sign the message of `POST /api/auth/nonce`. `sandbox`: one of `merchants`. The last two are sent to `POST /api/console/session`",
+        "`provider`: open `/console/sign-in`. `wallet`: sign the message of `POST /api/auth/nonce`. `sandbox`: choose one of `merchants`. Send the last two to `POST /api/console/session`",
     }),
     provider: Nullable(Type.String({ description: "The identity provider's host", examples: ["id.example"] })),
-    merchants: Type.Array(Type.Object({ id: Text, name: Text }), { description: "Those of the sandbox; else empty" }),
+    merchants: Type.Array(Type.Object({ id: Text, name: Text }), { description: "The sandbox's merchants; otherwise empty" }),
   }),
   networks: Type.Array(
     Type.Object({
@@ -30,7 +30,7 @@ export const ConsoleConfig = Type.Object({
       explorer: Nullable(Type.String({ description: "The address of its block explorer" })),
       token: Type.Object({ address: AddressText, symbol: Text, decimals: Type.Integer() }),
     }),
-    { description: "The networks that are served; the first is the default" },
+    { description: "The networks of this service; the first is the default" },
   ),
 })
 
@@ -39,7 +39,7 @@ export const SessionBegin = Strict(
     message: Type.Optional(Described(SignedMessage, "What the wallet signed, as for `POST /api/auth/verify`")),
     signature: Type.Optional(Signature),
     merchantId: Type.Optional(
-      Type.String({ maxLength: 64, description: "Only in the sandbox, in place of a signature: whom to sign in as" }),
+      Type.String({ maxLength: 64, description: "Only in the sandbox, instead of a signature: the merchant to sign in as" }),
     ),
   },
   signedExample,
@@ -57,7 +57,7 @@ export const SessionList = Type.Object({
   data: Type.Array(
     Type.Object({
       ...shown,
-      current: Type.Boolean({ description: "Whether it is the one that this request has" }),
+      current: Type.Boolean({ description: "Whether it is the session of this request" }),
       address: Nullable(Type.String({ description: "The IP address that signed in" })),
       userAgent: Nullable(Type.String({ description: "The browser that signed in" })),
     }),

@@ -66,7 +66,7 @@ export async function createInvitation(
         subject: "You are invited to a team",
         // Browsers send the fragment, and so the token, to no server. The page asks before using it.
         lines: [
-          `You are invited with the role ${role}, until ${row.expires_at.toISOString().slice(0, 10)}. Sign in with this address to accept.`,
+          `You are invited with the role ${role}. The invitation is valid until ${row.expires_at.toISOString().slice(0, 10)}. Sign in with this address to accept.`,
         ],
         path: `/team/accept#${token}`,
         isSecret: true,
@@ -86,7 +86,7 @@ async function checkRoom(ctx: TxContext, merchantId: string, now: Date): Promise
   throw new ApiError(
     "INVALID_OPERATION",
     undefined,
-    `A merchant has at most ${MEMBERS_PER_MERCHANT} members, with those who are invited. Remove one or revoke an invitation first.`,
+    `A merchant has at most ${MEMBERS_PER_MERCHANT} members, including invited people. First remove a member or revoke an invitation.`,
   )
 }
 
@@ -114,15 +114,15 @@ export async function acceptInvitation(ctx: TxContext, subject: Subject, token: 
   const { id, role, invited_by, by_wallet } = await openInvitation(ctx, token)
   const inviter = await roleOf(ctx, merchantId, invited_by)
   if (inviter === undefined || !hasRight(inviter, "team"))
-    throw refused("Whoever made this invitation may not invite any more. Ask an owner for another.")
+    throw refused("The member who sent this invitation may no longer invite. Ask an owner for a new one.")
   if (isGuarded(role) && !by_wallet && (await isLocked(ctx, merchantId)))
-    throw refused("The wallet lock was switched on after this invitation was made. Ask an owner for another.")
+    throw refused("The wallet lock was switched on after this invitation was sent. Ask an owner for a new one.")
   const personId = await lockPerson(ctx, subject)
   if ((await roleOf(ctx, merchantId, personId)) !== undefined)
     throw new ApiError(
       "INVALID_OPERATION",
       undefined,
-      "You are a member of this merchant already. An owner can change your role.",
+      "You are already a member of this merchant. An owner can change your role.",
     )
   // Earlier invitations go too. Otherwise a removed member could come back with one of them.
   await ctx.db
@@ -149,7 +149,7 @@ async function openInvitation(ctx: TxContext, token: string): Promise<Row<"team_
   throw new ApiError(
     "NOT_FOUND",
     undefined,
-    "No open invitation has this token: it was accepted or revoked, or is older than seven days.",
+    "No open invitation has this token. It was accepted or revoked, or is older than seven days.",
   )
 }
 
@@ -162,8 +162,8 @@ function checkAddressee(ctx: TxContext, subject: Subject, { email, wallet }: Row
   if (!isNamed)
     throw refused(
       email === null
-        ? "This invitation is for another wallet. Sign in with the wallet that it names, on its network."
-        : "This invitation is for another e-mail address, or your identity provider does not say that it verified yours. Sign in with the address that it names.",
+        ? "This invitation is for another wallet. Sign in with the wallet and network that it names."
+        : "This invitation is for another e-mail address, or your identity provider does not confirm that yours is verified. Sign in with the address that the invitation names.",
     )
 }
 

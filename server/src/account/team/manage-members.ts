@@ -101,7 +101,7 @@ export async function guardedChange(
 }
 
 const inWords = ({ role, moneyPerDay }: MemberTerms): string =>
-  `Role: ${role}${role === "support" ? `; decides about ${moneyPerDay} of a token a day` : ""}`
+  `Role: ${role}${role === "support" ? `; decides about up to ${moneyPerDay} of each token per day` : ""}`
 
 /**
  * Changes a member's role, and a support member's limit. Needs a transaction that holds the right. Throws `NOT_FOUND`,
@@ -146,7 +146,7 @@ export async function removeMember(ctx: TxContext, by: Member, personId: string)
   await mailRole(
     ctx,
     { merchantId, personId, isOwners: role === "owner" },
-    `NAME, whose role was ${role}, is no member any more.`,
+    `NAME, whose role was ${role}, is no longer a member.`,
   )
   await ctx.db.deleteFrom("members").where("merchant_id", "=", merchantId).where("person_id", "=", personId).execute()
   await endKeysBeyond(ctx, { merchantId, personId, role: undefined })
@@ -189,6 +189,6 @@ async function checkOtherOwner(ctx: TxContext, merchantId: string): Promise<void
     throw new ApiError(
       "INVALID_OPERATION",
       undefined,
-      "This is the merchant's last owner. Make another member an owner first.",
+      "This is the merchant's last owner. First make another member an owner.",
     )
 }

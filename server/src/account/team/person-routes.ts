@@ -17,7 +17,7 @@ export function personRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "readMe",
-        summary: "Who is signed in, and the merchants of which this person is a member",
+        summary: "Who is signed in, and the merchants that this person is a member of",
         tags,
         response: { 200: Me },
       },
@@ -33,9 +33,9 @@ export function personRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "createMerchant",
-        summary: "Makes a merchant, whose owner is who makes it",
+        summary: "Creates a merchant, owned by the person who creates it",
         description:
-          "Where sign-up is by invitation, each invited person can make one. The first request to the console with a bearer token of a person who was never a member of a merchant makes one too.",
+          "If sign-up is by invitation, each invited person can create one merchant. The first request to the console with the bearer token of a person who was never a member also creates one.",
         tags,
         body: MerchantCreate,
         response: { 201: MembershipShown },
@@ -58,9 +58,9 @@ export function personRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "acceptInvitation",
-        summary: "Makes the person who is signed in a member, by the token of an invitation",
+        summary: "Makes the signed-in person a member, with the token of an invitation",
         description:
-          "The invitation counts only for whom it names: the person whose identity provider has verified the e-mail address (`email_verified`), or the wallet. It counts once, for seven days, and while its maker may still invite.",
+          "Only the invited wallet can accept, or the person whose identity provider has verified the invited e-mail address (`email_verified`). The invitation works once, for seven days, while the member who sent it may still invite.",
         tags,
         body: Accept,
         response: { 200: MembershipShown },

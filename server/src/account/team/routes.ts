@@ -57,9 +57,9 @@ function memberRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "changeMember",
-        summary: "Changes a member's role, from the member's next request on",
+        summary: "Changes a member's role, starting with the member's next request",
         description:
-          "The last owner can't be lowered. A member with the role support accepts, returns, refunds, captures and voids up to `moneyPerDay`, and nothing while it is 0. API keys that the member could not give any more end in seven days, unless another member adopts them; keys of devices end at once. While the wallet lock is on, a raise to owner, admin or finance, or of `moneyPerDay`, needs the payout wallet's signature.",
+          "The last owner's role can't change. A member with the role support accepts, returns, refunds, captures and voids up to `moneyPerDay`, and nothing while it is 0. API keys that the member may no longer grant end in seven days, unless another member adopts them. Device keys end immediately. While the wallet lock is on, a change to owner, admin or finance, or a higher `moneyPerDay`, needs the payout wallet's signature.",
         tags,
         params: MemberId,
         body: MemberChange,
@@ -73,7 +73,7 @@ function memberRoutes(app: Server, ctx: Context): void {
       const { id } = request.params
       const { body } = request
       if (body.moneyPerDay !== undefined && body.role !== "support")
-        throw invalid("moneyPerDay", "is for the role support alone")
+        throw invalid("moneyPerDay", "is only for the role support")
       const approval = await approvedByWallet(ctx, request, merchantId, ctx => guardedChange(ctx, merchantId, id, body))
       await inTransaction(ctx, async ctx => {
         await lockMember(ctx, merchantId, id)
@@ -90,9 +90,9 @@ function memberRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "removeMember",
-        summary: "Removes a member, from the member's next request on; each member may leave",
+        summary: "Removes a member, starting with the member's next request; any member may leave",
         description:
-          "The last owner can neither leave nor be removed. The member's API keys end in seven days, unless another member adopts them; keys of devices end at once.",
+          "The last owner can't leave or be removed. The member's API keys end in seven days, unless another member adopts them; device keys end immediately.",
         tags,
         params: MemberId,
         response: { 200: Deleted },
@@ -116,7 +116,7 @@ function invitationRoutes(app: Server, ctx: Context): void {
         operationId: "inviteMember",
         summary: "Invites a person by e-mail address or wallet, and shows the token only this once",
         description:
-          "It counts once, for seven days, for the person whose identity provider has verified the address, or for the wallet. While the wallet lock is on, an invitation as owner, admin or finance needs the payout wallet's signature.",
+          "The invitation works once, for seven days, for the invited wallet or for the person whose identity provider has verified the address. While the wallet lock is on, an invitation as owner, admin or finance needs the payout wallet's signature.",
         tags,
         body: InvitationCreate,
         response: { 201: InvitationCreated },
@@ -168,7 +168,7 @@ function invitationRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "revokeInvitation",
-        summary: "Revokes an invitation at once",
+        summary: "Revokes an invitation immediately",
         tags,
         params: InvitationId,
         response: { 200: Deleted },
@@ -191,7 +191,7 @@ function callingMember({ member }: { member: Member | undefined }): Member {
 /** The e-mail address or wallet that an invitation names; throws `VALIDATION_ERROR`. */
 function invitedOf({ chain, settings }: Context, given: { email?: string; wallet?: string; chain?: string }): Invited {
   if ((given.email === undefined) === (given.wallet === undefined))
-    throw invalid("", "must name an `email` or a `wallet`, and not both")
+    throw invalid("", "must name either an `email` or a `wallet`")
   if (given.email !== undefined) return { email: comparedEmail(given.email), wallet: null }
   const { networks } = chain
   const network = given.chain === undefined ? networks[0] : networks.find(({ name }) => name === given.chain)

@@ -13,13 +13,13 @@ const RightName = Type.Unsafe<Right>({ type: "string", enum: Object.keys(rightTa
 
 const MerchantId = Type.String({ pattern: idPattern("mer"), examples: ["mer_tz4a98xxat96iws9zmbrgj3a"] })
 const PersonId = Type.String({ pattern: idPattern("per"), examples: ["per_q7w2hc9n4m1xk8t5r3v6b0zd"] })
-const MerchantName = Type.String({ description: "Empty where it has none" })
+const MerchantName = Type.String({ description: "Empty if it has none" })
 
 const person = {
   id: Nullable(PersonId),
   issuer: Type.String({ description: "Who signed the person in; `BASE_URL` for a wallet" }),
-  subject: Type.String({ description: "The person's name at the issuer; of a wallet its CAIP-10 id" }),
-  email: Described(Nullable(Type.String()), "The person's e-mail address, where the issuer has verified it"),
+  subject: Type.String({ description: "The person's subject at the issuer; for a wallet, its CAIP-10 id" }),
+  email: Described(Nullable(Type.String()), "The person's e-mail address, if the issuer has verified it"),
 }
 const MoneyPerDay = Type.Integer({
   minimum: 0,
@@ -73,7 +73,7 @@ export const MemberChange = Strict(
   {
     role: RoleName,
     moneyPerDay: Type.Optional(
-      Described(MoneyPerDay, "Only with the role support; stays as it is if left out, 0 at first"),
+      Described(MoneyPerDay, "Only with the role support; unchanged if left out, 0 at first"),
     ),
   },
   { role: "support", moneyPerDay: 100 },

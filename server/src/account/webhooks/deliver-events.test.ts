@@ -559,7 +559,7 @@ describe("what goes wrong", () => {
     await place(await raw(afterRequest(answer.join("\r\n"))))
     await rig.send()
     await rig.deliver()
-    expect((await only()).log).toMatchObject([{ error: "it answered 100 Continue, which was not asked for" }])
+    expect((await only()).log).toMatchObject([{ error: "it answered 100 Continue, which was not requested" }])
   })
 
   it("a gigabyte: its first part is kept, the rest is not read", async () => {

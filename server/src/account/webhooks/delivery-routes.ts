@@ -52,7 +52,7 @@ export function deliveryRoutes(app: Server, ctx: Context): void {
       schema: {
         operationId: "readWebhookStats",
         summary: "How many deliveries to an endpoint arrived, and how long its answers took",
-        description: "A delivery counts in the period in which it was made, with all its attempts.",
+        description: "A delivery, with all its attempts, counts in the period in which it was created.",
         tags,
         params: WebhookId,
         querystring: StatsQuery,
@@ -104,7 +104,7 @@ export function deliveryRoutes(app: Server, ctx: Context): void {
         operationId: "resendDelivery",
         summary: "Sends a delivery again now",
         description:
-          "Works in every state. It replaces a planned retry, and starts the count of attempts again. To a paused endpoint it is sent once.",
+          "Works in every state. It replaces a planned retry and restarts the count of attempts. A paused endpoint gets it once.",
         tags,
         params: DeliveryId,
         response: { 200: Delivery },
@@ -127,7 +127,7 @@ export function deliveryRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "listEventTypes",
-        summary: "Every event: when it is sent and to whom, the JSON Schema of its body, and an example",
+        summary: "Every event: when and to whom it is sent, the JSON Schema of its body, and an example",
         tags,
         response: { 200: EventTypeList },
       },

@@ -280,6 +280,6 @@ async function assertNotices(ctx: TxContext, merchantId: string): Promise<void> 
     throw new ApiError(
       "RATE_LIMITED",
       undefined,
-      `Your endpoints were sent ${sent} notices of changed settings in the last minute. Nothing was changed; try again in a minute. If it was not you who made those changes, revoke your API keys first.`,
+      `Your endpoints were sent ${sent} notices of changed settings in the last minute. Nothing was changed; try again in a minute. If you did not make those changes, revoke your API keys first.`,
     )
 }

@@ -7,29 +7,29 @@ import { type EventType, eventTypes, isUnconditional, namedEvents, reversalEvent
 
 const summaries: Record<EventType, string> = {
   "checkout.session.completed":
-    "A payment was verified on chain; sent again, as a new event, when it was reversed and came back",
+    "A payment was verified on chain; sent again as a new event if the payment was reversed and came back",
   "payment.refunded":
-    "A refund of a payment through escrow succeeded, full or partial; sent once for each refund, when it is mined",
+    "A full or partial refund of an escrow payment succeeded; sent once per refund, when it is mined",
   "subscription.renewal.created": "The invoice and checkout session of a renewal were created",
   "payment.exception":
-    "Money that was paid waits for a decision: it is too little, too much, late, a second time, in another token, of a sanctioned sender, or at a paywall of a sender that nobody is (what is minted). Sent again when it waits for another reason or with another amount, and when the chain removed it and it is back, which can be under another id; and when its return failed or was cancelled, so that it waits again. Where more than twenty payments of one session or paywall begin to wait at once, it is sent for those of most money",
+    "A payment waits for a decision. It is too small, too large, late, a duplicate, in another token, from a sanctioned sender, or minted straight to a paywall, so without a sender. Sent again if the reason or the amount changes, if a reorg removed the payment and it came back (possibly with another id), and if its return failed or was cancelled. If more than twenty payments of one session or paywall start waiting at the same time, the event is sent only for the largest ones",
   "subscription.past_due": "An invoice was not paid three days after it was due, and access ended",
-  "subscription.canceled": "A subscription ended: as somebody asked, unpaid for 30 days, or after its last period",
-  "subscription.resumed": "A subscription runs again after a pause, or after a late payment",
+  "subscription.canceled": "A subscription ended: on request, after 30 unpaid days, or after its last period",
+  "subscription.resumed": "A subscription is active again after a pause or a late payment",
   "checkout.confirmed": "A payment was verified on chain",
   "checkout.failed": "A transaction failed or was not valid",
   "checkout.expired": "A session timed out without a payment",
   "checkout.authorized": "Funds were reserved",
   "checkout.voided": "An authorization was released without capture",
   "checkout.session.reversed":
-    "The chain removed the transfer of a completed payment: do not deliver, or stop delivering. With a `refundId` it removed that refund, and no payment. The reversal of a refund, a void or a reservation alone is sent only to whoever was sent what it takes back",
-  "paywall.granted": "A payment granted access to a paywall; sent again when it was reversed and came back",
-  "paywall.reversed": "The chain removed the transfer of a payment, and its access ended with it",
+    "A reorg removed the transfer of a completed payment: do not deliver, or stop delivering. With a `refundId`, it removed that refund and no payment. If only a refund, a void or a reservation is reversed, the event goes only to receivers of the event that it reverses",
+  "paywall.granted": "A payment granted access to a paywall; sent again if the payment was reversed and came back",
+  "paywall.reversed": "A reorg removed the transfer of a payment, so its access ended",
   "settings.payout_address_changed":
-    "Somebody changed the address that receives the merchant's money; in live mode this takes effect after 24 hours",
-  "settings.split_changed": "Somebody changed who is paid: a split, or what a split is attached to",
+    "The address that receives the merchant's money was changed; in live mode the change takes effect after 24 hours",
+  "settings.split_changed": "A split was changed, or attached to or removed from an object",
   "settings.webhook_changed":
-    "Somebody added, moved, paused or deleted an endpoint, changed its events or rolled a secret: its owner may not receive notice of later changes, and others may",
+    "An endpoint was added, moved, paused or deleted, its events were changed, or a secret was rolled. The endpoint's owner may not be notified of later changes, and others may",
   ping: "Tries an endpoint",
 }
 
@@ -39,9 +39,9 @@ const who = (type: EventType): string =>
     : namedEvents.some(each => each === type)
       ? "Sent only to endpoints that subscribe to it by name; `*` does not include it."
       : reversalEvents.some(each => each === type)
-        ? "Sent to everyone who was sent the event that it reverses (a `callbackUrl`, `*`, or an endpoint that named that event), and to endpoints that subscribe to it by name or by `*`."
+        ? "Sent to every receiver of the event that it reverses (a `callbackUrl`, `*`, or an endpoint that named that event), and to endpoints that subscribe to it by name or by `*`."
         : isUnconditional(type)
-          ? "Sent to every endpoint that is not paused, at the address it has at that moment, whatever happens to the endpoint later. An endpoint that is paused, deleted or moved is itself notified at its old address."
+          ? "Sent to every endpoint that is not paused, at its current address, whatever happens to the endpoint later. An endpoint that is paused, deleted or moved is notified at its old address."
           : "Sent at registration (signed with a secret that the receiver can't know yet) and by `POST …/test`."
 
 const header = (name: string, description: string, required = true) => ({
@@ -62,7 +62,7 @@ const parameters = [
   header("webhook-id", "The event's id (Standard Webhooks)"),
   header("webhook-timestamp", "Unix seconds (Standard Webhooks)"),
   header("webhook-signature", "`v1,<base64>`, space-separated (Standard Webhooks)"),
-  header("traceparent", "Of the attempt, where the service is traced (W3C Trace Context); not signed", false),
+  header("traceparent", "The attempt's trace, if the service is traced (W3C Trace Context); not signed", false),
 ]
 
 /** The schema of an event's whole body. */
@@ -72,7 +72,7 @@ const bodySchema = (type: EventType) =>
     event: Type.Literal(type),
     createdAt: Timestamp,
     test: Type.Optional(
-      Type.Literal(true, { description: "It is an example that somebody asked for: nothing of it happened" }),
+      Type.Literal(true, { description: "This is an example that was requested: nothing in it happened" }),
     ),
     data: dataSchemas[type],
   })

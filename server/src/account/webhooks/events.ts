@@ -13,12 +13,12 @@ const about = {
   ),
   sequence: Described(
     Type.Integer({ minimum: 1 }),
-    "Grows with each event about this session or payment. Events can arrive out of order: the one with the greatest sequence has the current state, and one with a smaller sequence than you have already handled is out of date",
+    "Grows with each event about this session or payment. Events can arrive out of order. The event with the greatest sequence has the current state; ignore an event with a smaller sequence than you have handled",
   ),
 }
 
 const payment = {
-  paymentId: Described(Type.String(), "The payment's id: use it as the key to recognize repeats"),
+  paymentId: Described(Type.String(), "The payment's id; use it as the key to recognize repeats"),
   paywallId: Type.String(),
   payer: AddressText,
   amount: Money,
@@ -33,7 +33,7 @@ const payment = {
 const checkout = Type.Object({
   id: Described(
     Type.String(),
-    "The session's id, or for a paywall's payment the payment's id: use it as the key to recognize repeats",
+    "The session's id, or the payment's id for a payment to a paywall; use it as the key to recognize repeats",
   ),
   sessionId: Described(Type.String(), "The same"),
   merchantId: Type.String(),
@@ -64,7 +64,7 @@ const checkout = Type.Object({
   paywallId: Nullable(Type.String()),
   ...about,
   confirmedAt: Nullable(Timestamp),
-  receiptUrl: Described(Nullable(Type.String()), "The page of its receipt; null while it is not paid"),
+  receiptUrl: Described(Nullable(Type.String()), "The page of its receipt; null until it is paid"),
   customerEmail: Type.Optional(Type.String()),
   payerInfo: Type.Optional(
     Type.Record(Type.String(), Type.String(), { description: "What the payer answered to `payerFields`" }),
@@ -99,7 +99,7 @@ const reversed = Type.Object({
   refundId: Type.Optional(
     Described(
       Type.String(),
-      "Only where a refund is taken back: `payment.refunded` was sent of it, and the payer did not get it, nor will. What was paid stays paid, as `status` says",
+      "Only if a refund is taken back: `payment.refunded` was sent for it, but the payer did not and will not get it. The payment itself stays as `status` says",
     ),
   ),
 })
@@ -111,7 +111,7 @@ const reserved = Type.Object({
   authorized: Described(Money, "What was reserved"),
   captured: Money,
   released: Described(Money, "What went back to the payer"),
-  captureBefore: Described(Timestamp, "What is not captured by then goes back to the payer by itself"),
+  captureBefore: Described(Timestamp, "Money not captured by then goes back to the payer automatically"),
 })
 
 const refund = Type.Object({
@@ -120,8 +120,8 @@ const refund = Type.Object({
   refundId: Described(Type.String(), "Use it as the key to recognize repeats"),
   merchantId: Type.String(),
   amount: Described(Money, "Of this refund"),
-  totalRefunded: Described(Money, "Of all refunds of the session up to this one"),
-  originalAmount: Described(Money, "What was captured: once `totalRefunded` reaches it, `status` is `refunded`"),
+  totalRefunded: Described(Money, "The total of the session's refunds up to this one"),
+  originalAmount: Described(Money, "The captured amount: once `totalRefunded` reaches it, `status` is `refunded`"),
   currency: Type.String(),
   status: Type.Enum(["refunded", "partially_refunded"], { type: "string" }),
   reason: Described(Nullable(Type.String()), "As the merchant gave it"),
@@ -140,19 +140,19 @@ const waiting = Type.Object({
     "Accept or return the payment by this id: `POST /api/console/payments/{id}/accept` or `/return`",
   ),
   merchantId: Type.String(),
-  sessionId: Described(Nullable(Type.String()), "The checkout session whose address was paid, if it was one's"),
-  paywallId: Described(Nullable(Type.String()), "The paywall whose address was paid, if it was one's"),
-  bundleId: Described(Nullable(Type.String()), "The proxy bundle whose address was paid, if it was one's"),
+  sessionId: Described(Nullable(Type.String()), "The checkout session whose address was paid, if any"),
+  paywallId: Described(Nullable(Type.String()), "The paywall whose address was paid, if any"),
+  bundleId: Described(Nullable(Type.String()), "The proxy bundle whose address was paid, if any"),
   exception: Type.Enum(exceptions, { type: "string" }),
   payer: AddressText,
   amount: Described(
     Type.String(),
-    "All of the payment, or of an overpaid one what it brought beyond the price. In base units where `decimals` is null",
+    "The whole payment, or the excess of an overpayment. In base units if `decimals` is null",
   ),
-  currency: Described(Type.String(), "The token's symbol; its address where the symbol is not known"),
+  currency: Described(Type.String(), "The token's symbol, or its address if the symbol is unknown"),
   currencyVerified: Described(
     Type.Boolean(),
-    "Whether this is the network's settlement token. If false, `currency` is only what a contract calls itself",
+    "Whether this is the network's settlement token. If false, `currency` is only the name that the contract gives itself",
   ),
   token: AddressText,
   decimals: Nullable(Type.Integer()),
@@ -161,18 +161,18 @@ const waiting = Type.Object({
   txHash: HashText,
   updatedAt: Described(
     Timestamp,
-    "Events can arrive out of order: the one with the greatest time has the current state. The list of payments says what was decided since",
+    "Events can arrive out of order: the event with the latest time has the current state. The list of payments says what was decided since",
   ),
 })
 
 const renewal = Type.Object({
   subscriptionId: Type.String(),
   invoiceId: Described(Type.String(), "Use it as the key to recognize repeats"),
-  checkoutSessionId: Described(Type.String(), "What the invoice is paid with; its own events say when it is paid"),
+  checkoutSessionId: Described(Type.String(), "The checkout that pays the invoice; its own events say when it is paid"),
   amount: Money,
   currency: Type.String(),
   hostedUrl: Described(Type.String(), "The page to send the subscriber to"),
-  dueAt: Described(Timestamp, "Three days after it the subscription is past due"),
+  dueAt: Described(Timestamp, "The subscription becomes past due three days later"),
   periodStart: Timestamp,
   periodEnd: Timestamp,
   merchantId: Type.String(),
@@ -188,14 +188,14 @@ const subscription = Type.Object({
   status: Type.Enum(["active", "payment_due", "past_due", "paused", "canceled"], { type: "string" }),
   cancelReason: Described(
     Nullable(Type.String()),
-    "Why it is canceled: `requested`, `unpaid`, or `completed` after its last period",
+    "Why it was canceled: `requested`, `unpaid`, or `completed` after its last period",
   ),
   payer: Nullable(AddressText),
   customerEmail: Nullable(Type.String()),
   paidUntil: Nullable(Timestamp),
   accessUntil: Nullable(Timestamp),
   invoiceId: Described(Nullable(Type.String()), "The invoice that can be paid now"),
-  hostedUrl: Described(Nullable(Type.String()), "The page where that is paid"),
+  hostedUrl: Described(Nullable(Type.String()), "The page where that invoice is paid"),
   sequence: about.sequence,
 })
 
@@ -219,7 +219,7 @@ export const dataSchemas = {
   "settings.payout_address_changed": Type.Object({
     merchantId: Type.String(),
     chain: Type.String(),
-    payoutAddress: Described(AddressText, "The address that receives the money from `effectiveAt` on"),
+    payoutAddress: Described(AddressText, "The address that receives the money from `effectiveAt`"),
     previousAddress: Nullable(AddressText),
     effectiveAt: Timestamp,
   }),
@@ -229,30 +229,30 @@ export const dataSchemas = {
     splitId: Nullable(Type.String()),
     resourceId: Described(
       Nullable(Type.String()),
-      "The paywall, product, payment link or subscription that the split was attached to or removed from; null where the split itself changed. The links of a product with `billingInterval` follow it, and have no event of their own",
+      "The paywall, product, payment link or subscription that the split was attached to or removed from; null if the split itself changed. Links of a product with `billingInterval` follow the product and cause no event",
     ),
     productId: Described(
       Nullable(Type.String()),
-      "The product whose split it is, where it is that of the paywall's subscriptions, or the subscription was moved to that product; otherwise null",
+      "The product that the split belongs to, if it is the product of the paywall's subscriptions or the subscription was moved to it; otherwise null",
     ),
     recipients: Type.Array(Type.Object({ address: AddressText, percent: Type.Number() }), {
-      description: "Who is paid for payments from now on; when empty, the merchant alone",
+      description: "Who receives payments from now on; if empty, only the merchant",
     }),
   }),
   "settings.webhook_changed": Type.Object({
     merchantId: Type.String(),
-    webhookId: Described(Nullable(Type.String()), "Null where the account's secret, which signs callbacks, was rolled"),
+    webhookId: Described(Nullable(Type.String()), "Null if the account's secret, which signs callbacks, was rolled"),
     change: Type.Enum(
       ["added", "moved", "paused", "deleted", "events_changed", "secret_rolled", "account_secret_rolled"],
       { type: "string" },
     ),
     url: Described(
       Nullable(Type.String()),
-      "The endpoint's address, before the change where it was moved. The whole URL only in the event that is sent there; the other endpoints get an event with its origin, as paths and queries may have secrets. Of a listener, `listener:` and its id",
+      "The endpoint's address; if it was moved, the old one. Only the event sent to that address has the whole URL. Other endpoints get the origin, because paths and queries may contain secrets. For a listener, `listener:` and its id",
     ),
     newUrl: Described(
       Nullable(Type.String()),
-      "The endpoint's new address, to the other endpoints its origin; null unless it was moved",
+      "The endpoint's new address, or its origin in events to other endpoints; null unless it was moved",
     ),
   }),
   ping: Type.Object({ webhookId: Type.String() }),

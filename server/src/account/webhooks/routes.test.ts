@@ -85,7 +85,7 @@ describe("POST /api/console/webhooks", () => {
       expect(status).toBe(201)
       expect(headers["cache-control"]).toBe("no-store")
       expect(headers["x-webhook-notice"]).toBe(
-        "points to a private address that is allowed only by WEBHOOK_ALLOW_CIDRS",
+        "points to a private address that only WEBHOOK_ALLOW_CIDRS allows",
       )
     }
   })

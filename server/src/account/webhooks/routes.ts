@@ -75,7 +75,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
     {
       schema: {
         operationId: "listWebhooks",
-        summary: "All endpoints, including paused ones",
+        summary: "All endpoints, including paused endpoints",
         tags,
         querystring: Page,
         response: { 200: WebhookList },
@@ -125,7 +125,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
         operationId: "changeWebhook",
         summary: "Changes the given fields; pauses and resumes the endpoint",
         description:
-          "A new `url` is tried first, as at registration. Events emitted while the endpoint is paused can be sent later. `settings.webhook_changed` notifies every endpoint that this one was moved or paused, or gets other events, and this one at its old `url`.",
+          "A new `url` is first tried, as at registration. Events emitted while the endpoint is paused can be sent later. If the endpoint is moved or paused, or its events change, `settings.webhook_changed` notifies every endpoint, and this one at its old `url`.",
         tags,
         params: WebhookId,
         body: WebhookChange,
@@ -146,9 +146,9 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
     {
       schema: {
         operationId: "deleteWebhook",
-        summary: "Removes an endpoint, and notifies it of that with `settings.webhook_changed`",
+        summary: "Removes an endpoint, and notifies it with `settings.webhook_changed`",
         description:
-          "Nothing else is sent to it afterwards, but for what a process took to send in the second before. Its deliveries can still be read.",
+          "Nothing else is sent to it afterwards, except deliveries that a process had already picked up within the last second. Its deliveries can still be read.",
         tags,
         params: WebhookId,
         response: { 200: Success },
@@ -167,7 +167,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
         operationId: "testWebhook",
         summary: "Sends a `ping`, or the example of another event, the same way as any event",
         description:
-          "An example is marked: its body has `test: true` beside `event`, and its ids belong to nothing. A receiver must not act on it. A paused endpoint gets it too. Read the delivery for the result.",
+          "An example is marked: its body has `test: true` next to `event`, and its ids belong to nothing. A receiver must not act on it. A paused endpoint gets it too. Read the delivery for the result.",
         tags,
         params: WebhookId,
         body: WebhookTest,
@@ -193,7 +193,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
         operationId: "rollWebhookSecret",
         summary: "Creates a new secret and shows it only this once",
         description:
-          "For 24 hours both secrets sign: `Service-Signature` has a `v1` for each, the newest first. Every endpoint is notified with `settings.webhook_changed`.",
+          "For 24 hours both secrets sign: `Service-Signature` has a `v1` for each, newest first. `settings.webhook_changed` notifies every endpoint.",
         tags,
         params: WebhookId,
         response: { 200: SecretRolled },
@@ -245,7 +245,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
         operationId: "rollAccountSecret",
         summary: "Creates a new secret for callback URLs and shows it only this once",
         description:
-          "It signs what is sent to the `callbackUrl` of a session. For 24 hours the previous secret signs too. `settings.webhook_changed` notifies every endpoint.",
+          "It signs events sent to the `callbackUrl` of a session. For 24 hours the previous secret signs too. `settings.webhook_changed` notifies every endpoint.",
         tags: ["settings"],
         response: { 200: AccountSecretRolled },
       },
@@ -271,7 +271,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
         operationId: "revealAccountSecret",
         summary: "Shows the secret for callback URLs, once",
         description:
-          "Every account starts with a secret, which can be read here once. After that, and after a roll (whose answer shows the new secret), the answer is 409.",
+          "Every account starts with a secret, which can be read here only once. Afterwards, and after a roll (whose answer shows the new secret), the answer is 409.",
         tags: ["settings"],
         response: { 200: AccountSecretRevealed },
       },
@@ -291,7 +291,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
 /** A header instead of a field, because the response schemas are fixed. */
 const noticeOf = (sender: Sender, url: string | undefined): Record<string, string> => {
   if (url === undefined || !sender.isPrivate(url)) return {}
-  return { "x-webhook-notice": "points to a private address that is allowed only by WEBHOOK_ALLOW_CIDRS" }
+  return { "x-webhook-notice": "points to a private address that only WEBHOOK_ALLOW_CIDRS allows" }
 }
 
 const nothing = async () => undefined

@@ -17,7 +17,7 @@ const Subscriptions = Type.Array(Words(subscribable, "An event's name, or `*`"),
   minItems: 1,
   maxItems: 50,
   description:
-    "The events to send. `*` stands for checkout.session.completed, payment.refunded and subscription.renewal.created, and for the reversals checkout.session.reversed and paywall.reversed; the others have to be named",
+    "The events to send. `*` stands for checkout.session.completed, payment.refunded and subscription.renewal.created, and for the reversals checkout.session.reversed and paywall.reversed. Name all other events",
 })
 const Description = Nullable(Type.String({ maxLength: 2_000 }))
 /** The route checks that the date exists. */
@@ -61,7 +61,7 @@ const listed = {
   createdAt: Timestamp,
 }
 
-const Secret = Type.String({ pattern: "^whsec_", description: "Shown here and never again" })
+const Secret = Type.String({ pattern: "^whsec_", description: "Shown only here" })
 
 export const WebhookCreated = Type.Object({
   data: Type.Object({
@@ -93,7 +93,7 @@ export const SecretRolled = Type.Object({
   data: Type.Object({
     id: Type.String(),
     secret: Secret,
-    previousExpiresAt: Described(Timestamp, "Until when the previous secret signs too"),
+    previousExpiresAt: Described(Timestamp, "When the previous secret stops signing"),
   }),
 })
 export const AccountSecretRevealed = Type.Object({ data: Type.Object({ webhookSecret: Secret }) })
@@ -104,7 +104,7 @@ export const AccountSecretRolled = Type.Object({
 export const WebhookTest = Strict(
   {
     event: Type.Optional(
-      Words(eventTypes, "Whose example is sent, as `GET /api/console/event-types` shows it; a `ping` without it"),
+      Words(eventTypes, "The event whose example is sent, as `GET /api/console/event-types` shows it; a `ping` if left out"),
     ),
   },
   { event: "checkout.session.completed" },
@@ -124,7 +124,7 @@ export const EventTypeList = Type.Object({
 
 export const StatsQuery = Type.Object({
   by: Type.Optional(
-    Words(["hour", "day"] as const, "`hour`, which is the default, for the last 48 hours; `day` for the last 30 days"),
+    Words(["hour", "day"] as const, "`hour` (the default) for the last 48 hours; `day` for the last 30 days"),
   ),
 })
 export const WebhookStats = Type.Object({
@@ -132,20 +132,20 @@ export const WebhookStats = Type.Object({
     by: Words(["hour", "day"] as const, "The length of a period"),
     since: Described(
       Timestamp,
-      `Earlier deliveries are not counted. It is the beginning of the first period, or later where there are more than ${STATS_AT_MOST.toLocaleString("en")} deliveries since then`,
+      `Earlier deliveries are not counted. The start of the first period, or later if there are more than ${STATS_AT_MOST.toLocaleString("en")} deliveries since then`,
     ),
     periods: Type.Array(
       Type.Object({
-        from: Described(Timestamp, "The beginning of the period, in UTC"),
-        delivered: Type.Integer({ description: "Of the deliveries made in the period, those that arrived" }),
+        from: Described(Timestamp, "The start of the period, in UTC"),
+        delivered: Type.Integer({ description: "Deliveries created in the period that arrived" }),
         failed: Type.Integer(),
-        pending: Type.Integer({ description: "Those that are due, or wait for their next attempt" }),
+        pending: Type.Integer({ description: "Deliveries that are due, or wait for their next attempt" }),
         skipped: Type.Integer(),
-        attempts: Type.Integer({ description: "All attempts of these deliveries, up to the newest 100 of each" }),
-        p50Ms: Described(Nullable(Type.Integer()), "Half of the attempts took at most as long; null without one"),
-        p95Ms: Nullable(Type.Integer({ description: "95 of 100 attempts took at most as long" })),
+        attempts: Type.Integer({ description: "All attempts of these deliveries, up to the newest 100 per delivery" }),
+        p50Ms: Described(Nullable(Type.Integer()), "The median time of an attempt; null without attempts"),
+        p95Ms: Nullable(Type.Integer({ description: "The 95th percentile of the attempts' times" })),
       }),
-      { description: "Oldest first, with those in which nothing was sent" },
+      { description: "Oldest first, including periods in which nothing was sent" },
     ),
   }),
 })
@@ -153,8 +153,8 @@ export const WebhookStats = Type.Object({
 export const Recover = Strict({ since: Since }, { since: "2026-01-31T12:00:00Z" })
 export const Recovered = Type.Object({
   data: Type.Object({
-    recovered: Type.Integer({ description: "How many deliveries are sent again, the oldest first" }),
-    more: Type.Boolean({ description: "Whether there are others, which took too long: send the request again" }),
+    recovered: Type.Integer({ description: "How many deliveries are resent, oldest first" }),
+    more: Type.Boolean({ description: "Whether deliveries remain because time ran out: send the request again" }),
   }),
 })
 
@@ -168,8 +168,8 @@ const delivery = {
   sessionId: Described(Nullable(Type.String()), "The checkout, or the paywall's payment, that the event is about"),
   url: Described(Type.String(), "`listener:` and its id for a delivery to a listener"),
   status: Words(statuses, "skipped: its webhook was paused, or its listener ended"),
-  attempts: Type.Integer({ description: "Attempts since it was created or last resent by hand" }),
-  nextAttemptAt: Described(Nullable(Timestamp), "null when nothing is planned, or while it is being sent"),
+  attempts: Type.Integer({ description: "Attempts since it was created or last resent manually" }),
+  nextAttemptAt: Described(Nullable(Timestamp), "null if nothing is planned, or while it is being sent"),
   createdAt: Timestamp,
   updatedAt: Timestamp,
 }
@@ -182,12 +182,12 @@ export const DeliveryWhole = Type.Object({
       Type.Object({
         at: Timestamp,
         durationMs: Type.Integer(),
-        status: Nullable(Type.Integer({ description: "The HTTP status of the answer; null when there was none" })),
-        error: Nullable(Type.String({ description: "Why the attempt did not succeed" })),
+        status: Nullable(Type.Integer({ description: "The HTTP status of the answer; null if there was none" })),
+        error: Nullable(Type.String({ description: "Why the attempt failed" })),
         answer: Nullable(Type.String({ description: "The first 4 KB of the answer" })),
         headers: Described(
           Nullable(Type.Record(Type.String(), Type.String())),
-          "What was sent, with the first 8 characters of each signature alone, to compare with your own; null where nothing was sent, and of what a listener pulled",
+          "The request that was sent, with only the first 8 characters of each signature, to compare with your own; null if nothing was sent, and for deliveries that a listener pulled",
         ),
       }),
       { description: "The newest 100 attempts, oldest first" },
@@ -212,10 +212,10 @@ export const DeliveryFilters = Type.Object({
     ),
   ),
   destination: Type.Optional(
-    Words(["webhook", "callback"] as const, "Only deliveries to registered endpoints, or only those to `callbackUrl`s"),
+    Words(["webhook", "callback"] as const, "Only deliveries to registered endpoints, or only deliveries to `callbackUrl`s"),
   ),
-  since: Type.Optional(Described(Since, "Only those created at this time or later, in ISO 8601")),
-  until: Type.Optional(Described(Since, "Only those created before this time, in ISO 8601")),
+  since: Type.Optional(Described(Since, "Only deliveries created at this time or later, in ISO 8601")),
+  until: Type.Optional(Described(Since, "Only deliveries created before this time, in ISO 8601")),
 })
 export type DeliveryFilters = Static<typeof DeliveryFilters>
 export const EventFilters = Type.Object({

@@ -241,7 +241,7 @@ export function wordsOf(
   if (inner instanceof Error && inner !== error) return wordsOf(inner, status)
   const code = error.code ?? ""
   // Undici reports this for an interim answer that only a request with `Expect` may get.
-  if (error.message === "bad response") return "it answered 100 Continue, which was not asked for"
+  if (error.message === "bad response") return "it answered 100 Continue, which was not requested"
   if (code === "DNS" || code === "REFUSED") return error.message
   // The error's own message would contain the address.
   if ("address" in error && words[code] === undefined) return `the connection failed (${code})`

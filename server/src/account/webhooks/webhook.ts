@@ -106,7 +106,7 @@ const RETRY_AFTER_AT_MOST = 2
 /** Why a status is not a success, in words; null for a success. */
 export const faultOf = (status: number): string | null => {
   if (status >= 200 && status < 300) return null
-  return status === 410 ? "answered 410: it wants no more events" : `answered ${status}`
+  return status === 410 ? "answered 410, so it wants no more events" : `answered ${status}`
 }
 
 /** The part of an attempt that decides what happens next. */

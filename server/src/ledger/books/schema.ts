@@ -13,10 +13,10 @@ export const transaction = {
     examples: ["5.00"],
     description: "In whole tokens, with at least two decimals; in base units where `decimals` is null",
   }),
-  currency: Type.String({ description: "The token's symbol; its address where the symbol is not known" }),
+  currency: Type.String({ description: "The token's symbol, or its address if the symbol is unknown" }),
   currencyVerified: Type.Boolean({
     description:
-      "Whether this is the network's settlement token. If false, `currency` is only what a contract calls itself",
+      "Whether this is the network's settlement token. If false, `currency` is only the name that the contract gives itself",
   }),
   token: Described(AddressText, "The token's contract: anyone can deploy another token with the same name"),
   decimals: Nullable(Type.Integer({ description: "The token's decimals; null where they are not known" })),

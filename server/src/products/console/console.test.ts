@@ -149,7 +149,7 @@ describe("a sign-in at the provider", () => {
     const visitor = newVisitor(origin)
     const answer = await open(visitor, await goToProvider(visitor))
     expect(answer.status).toBe(401)
-    expect(answer.text).toContain("You did not sign in.")
+    expect(answer.text).toContain("You did not finish signing in.")
     expect(answer.text).not.toContain("alert(1)")
   })
 

@@ -16,7 +16,7 @@ import { idPattern } from "../../platform/ids.ts"
 const CapturedMoney = Described(Money, "What the merchant has captured")
 const Released = Described(Money, "What went back to the payer without being captured")
 const Refunded = Described(Money, "What of the captured amount was refunded")
-const CaptureBefore = Described(Timestamp, "What is not captured by then goes back to the payer by itself")
+const CaptureBefore = Described(Timestamp, "Money not captured by then goes back to the payer automatically")
 
 const escrowFields = Type.Object({
   address: Described(AddressText, "The escrow contract"),

@@ -10,7 +10,7 @@ const Count = (description: string) => Type.Integer({ description })
 const token = {
   chain: Type.String(),
   token: Described(AddressText, "The token's contract. Nothing is added across tokens or networks"),
-  currency: Type.String({ description: "The token's symbol; its address where the symbol is not known" }),
+  currency: Type.String({ description: "The token's symbol, or its address if the symbol is unknown" }),
   decimals: Nullable(Type.Integer({ description: "Null: amounts are in base units" })),
 }
 

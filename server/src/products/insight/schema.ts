@@ -8,7 +8,7 @@ const amountFields = {
     examples: ["5.00"],
     description: "In whole tokens, with at least two decimals; in base units where `decimals` is null",
   }),
-  currency: Type.String({ description: "The token's symbol; its address where the symbol is not known" }),
+  currency: Type.String({ description: "The token's symbol, or its address if the symbol is unknown" }),
   decimals: Nullable(Type.Integer()),
 }
 

@@ -54,7 +54,7 @@ function signInRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "createSubscriberNonce",
-        summary: "Issues the nonce of one sign-in, valid for ten minutes, and the message to sign",
+        summary: "Issues the nonce for one sign-in, valid for ten minutes, and the message to sign",
         tags,
         body: SubscriberNonce,
         response: { 200: NonceAnswer },
