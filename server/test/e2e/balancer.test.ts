@@ -139,7 +139,7 @@ describe.runIf(postgresBinaries())("behind a balancer", () => {
     await age()
     await database.query("update cursors set run_at = run_at - interval '10 minutes'")
     for (const { url } of apis) {
-      await until("the alarm says so", async () => (await readyz(url)).text.includes("no worker begins a round"))
+      await until("the alarm says so", async () => (await readyz(url)).text.includes("no worker starts a round"))
       expect((await readyz(url)).status).toBe(200)
       expect(await metricOf(url)).toBe("1")
     }
@@ -153,7 +153,7 @@ describe.runIf(postgresBinaries())("behind a balancer", () => {
     proxy.broken = "reset"
     await age()
     for (const { url } of [worker, ...apis]) {
-      await until("the alarm says so", async () => (await readyz(url)).text.includes("rounds are begun, and none ends"))
+      await until("the alarm says so", async () => (await readyz(url)).text.includes("rounds start, but none ends"))
       expect((await readyz(url)).status).toBe(200)
     }
     expect(balancer.ready()).toHaveLength(2)

@@ -44,7 +44,7 @@ export const checkoutFilters = {
       style: "deepObject",
       explode: true,
       description:
-        "Fields of the metadata, such as `metadata[order]=1001`: all of them must be there. Text, numbers, true and false at the top are found, in any case, in at most 50 fields of a checkout; of a value its first 200 characters count",
+        "Fields of the metadata, such as `metadata[order]=1001`; all must match. Top-level texts, numbers, true and false are found, in upper or lower case, in up to 50 fields of a checkout. Only the first 200 characters of a value count",
     }),
   ),
 }

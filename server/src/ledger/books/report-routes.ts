@@ -31,28 +31,28 @@ const reports: Record<string, Report> = {
     operationId: "reportPayouts",
     summary: "Every payout with the payments inside it, as CSV",
     description:
-      "One line for each payment inside each payout that was mined in the period: sweeps and captures to you, and shares to the recipients of your splits. The lines of a payout add up to its amount, to the base unit. `valueReceived` is by the rate at the payment's time, `valuePaid` by the rate at the payout's.",
+      "One line for each payment in each payout that was mined in the period: sweeps and captures to you, and shares to the recipients of your splits. The lines of a payout add up exactly to its amount. `valueReceived` uses the rate at the payment's time, `valuePaid` the rate at the payout's time.",
     lines: payoutsReport,
   },
   balance: {
     operationId: "reportBalance",
-    summary: "What was held, came in and went out, by network and token, as CSV",
+    summary: "Opening and closing balance, and what came in and went out, by network and token, as CSV",
     description:
-      "For each network and token: what your receiving addresses and escrows held at the start of the period, what came in and went out by reason, and what they held at its end.",
+      "For each network and token: what your receiving addresses and escrows held at the start and the end of the period, and what came in and went out in between, by reason.",
     lines: balanceReport,
   },
   tax: {
     operationId: "reportTax",
     summary: "What was received and given back by month, with its value, as CSV",
     description:
-      "For each month of the time zone `tz`, network and token: received for payments, returned and refunded to payers, and the difference. Values are those of the single transfers, each by the rate at its time, added up. `unvalued` counts transfers without a known rate: they are in the amounts and not in the values.",
+      "For each month of the time zone `tz`, network and token: what was received for payments, what was returned and refunded to payers, and the difference. Each transfer is valued at the rate at its time, and the values are added up. `unvalued` counts transfers without a known rate; they are in the amounts but not in the values.",
     lines: taxReport,
   },
 }
 
 const period = {
   from: Type.Optional(TimeInput),
-  to: Type.Optional(Described(TimeInput, "Like `from`; what happened at exactly this time is not included")),
+  to: Type.Optional(Described(TimeInput, "Like `from`; transfers at exactly this time are not included")),
 }
 const zone = {
   tz: Type.Optional(

@@ -30,32 +30,32 @@ const Entry = Type.Object({
   direction: Type.Unsafe<"in" | "out" | "through">({
     type: "string",
     enum: ["in", "out", "through"],
-    description: "through: a refund, out of your payout wallet and on to the payer, so `amountIn` is `amountOut`",
+    description: "through: a refund from your payout wallet to the payer, so `amountIn` equals `amountOut`",
   }),
   reason: Type.String(
     text(
-      "In: payment, unclaimed where the transfer belongs to no payment, or reserve (into the escrow, until it is captured or goes back). Out: share, sweep, return, recovery (somebody sent it to the address's owner after the recovery time), given_back (the merchant's wallet approved it by its own signature, without the service) or unknown (the service did not send it, and halted payouts); out of the escrow, capture (to the merchant), void (released to the payer) or reclaim (the payer took it back after its time). Through: refund",
+      "In: payment, unclaimed (the transfer belongs to no payment) or reserve (into the escrow, until it is captured or goes back). Out: share, sweep, return, recovery (sent to the address's owner after the recovery time), given_back (approved by the merchant's wallet with its own signature, without the service) or unknown (the service did not send it, and halted payouts). Out of the escrow: capture (to the merchant), void (released to the payer) or reclaim (withdrawn by the payer after the deadline). Through: refund",
     ),
   ),
   paymentStatus: Nullable(Type.String(text("As in the transactions; null without a payment"))),
   exception: Nullable(Type.String()),
   amountIn: Nullable(
-    Described(Money, "In base units where it is in a token other than the network's settlement token"),
+    Described(Money, "In base units if the token is not the network's settlement token"),
   ),
   amountOut: Nullable(Money),
   balance: Nullable(
     Described(
       Money,
-      "What the deposit held after this transfer, or the escrow of yours; only in a list of one address",
+      "What the deposit held after this transfer, or the escrow held for you; only in a list of one address",
     ),
   ),
-  currency: Nullable(Type.String(text("null where it is in a token other than the network's settlement token"))),
+  currency: Nullable(Type.String(text("null if the token is not the network's settlement token"))),
   token: AddressText,
   chain: Type.String(),
   deposit: AddressText,
   from: AddressText,
   to: AddressText,
-  txHash: Described(Nullable(HashText), "Null for reclaim, which is a transaction of the payer"),
+  txHash: Described(Nullable(HashText), "Null for reclaim, which is the payer's own transaction"),
   blockNumber: Nullable(Type.String()),
   status: Type.String(text("confirmed or mined; final once its block is finalized")),
   paymentId: Nullable(Type.String()),

@@ -11,15 +11,15 @@ export const transaction = {
   exception: Type.Unsafe<WaitingFor | null>({ type: ["string", "null"], enum: [...exceptions, null] }),
   amount: Type.String({
     examples: ["5.00"],
-    description: "In whole tokens, with at least two decimals; in base units where `decimals` is null",
+    description: "In whole tokens, with at least two decimals; in base units if `decimals` is null",
   }),
   currency: Type.String({ description: "The token's symbol, or its address if the symbol is unknown" }),
   currencyVerified: Type.Boolean({
     description:
       "Whether this is the network's settlement token. If false, `currency` is only the name that the contract gives itself",
   }),
-  token: Described(AddressText, "The token's contract: anyone can deploy another token with the same name"),
-  decimals: Nullable(Type.Integer({ description: "The token's decimals; null where they are not known" })),
+  token: Described(AddressText, "The token's contract. Anyone can deploy another token with the same name"),
+  decimals: Nullable(Type.Integer({ description: "The token's decimals; null if unknown" })),
   chain: Type.String(),
   txHash: Nullable(HashText),
   payer: Nullable(AddressText),
@@ -28,7 +28,7 @@ export const transaction = {
   sessionId: Nullable(Type.String()),
   bundleId: Nullable(Type.String()),
   description: Nullable(
-    Type.String({ description: "What it was for: the checkout's description, or the name of the paywall or bundle" }),
+    Type.String({ description: "What was paid for: the checkout's description, or the name of the paywall or bundle" }),
   ),
   paymentId: Nullable(Type.String()),
   createdAt: Timestamp,

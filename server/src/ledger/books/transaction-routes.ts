@@ -42,13 +42,13 @@ const Status = Type.Unsafe<Row<"transactions">["status"]>({
     "cancelled",
   ],
   description:
-    "For payments: granted, reversed, open (waiting for the merchant; `exception` says why) or returned; of those through escrow authorized, confirmed, voided, partially_refunded or refunded. For all else: queued, held, assigned, mined, final, reverted or cancelled",
+    "For payments: granted, reversed, open (waiting for the merchant; `exception` says why) or returned. For escrow payments: authorized, confirmed, voided, partially_refunded or refunded. For all others: queued, held, assigned, mined, final, reverted or cancelled",
 })
 const TransactionType = Type.Unsafe<Row<"transactions">["type"]>({
   type: "string",
   enum: ["payment", "agent", "share", "sweep", "return", "capture", "void", "refund"],
   description:
-    "payment is incoming; agent too, paid by an agent (x402), here or through the facilitator to another server; share (of a split), sweep (to the merchant) and return (to a payer) are outgoing; of a payment through escrow, capture goes to the merchant, void back to the payer, and refund from the merchant's wallet to the payer",
+    "Incoming: payment, and agent (paid by an agent with x402, here or through the facilitator to another server). Outgoing: share (of a split), sweep (to the merchant) and return (to a payer). For escrow payments, capture goes to the merchant, void back to the payer, and refund from the merchant's wallet to the payer",
 })
 
 const Transaction = Type.Object({ ...transaction, type: TransactionType, status: Status })
@@ -121,7 +121,7 @@ async function withTerms(ctx: TxContext, merchantId: string, filter: ListFilter)
   if ((order[0]?.count ?? 0) > MAX_TRIED)
     throw invalid(
       Object.entries(asked).find(([, value]) => value !== undefined)?.[0] ?? "metadata",
-      `can't be asked together with the others: each matches more than ${MAX_TRIED} payments. Ask for one of them, or for one that matches fewer`,
+      `can't be combined with the other filters: each matches more than ${MAX_TRIED} payments. Use only one of them, or a filter that matches fewer payments`,
     )
   return { ...rest, terms: order.flatMap(({ n }) => terms[n] ?? []) }
 }

@@ -100,14 +100,14 @@ async function operatorBy(
   const own = immutablesOf(values[1], depositRuntime)
   if (own?.[0] !== pad(factory))
     throw mismatch(
-      `the deposit factory ${checksummed(factory)} creates deposits with code other than that of this version of Sluice`,
+      `the deposit factory ${checksummed(factory)} creates deposits with other code than this version of Sluice`,
     )
   // A node that does not answer this call is unusable, but that proves nothing against the factory.
   const answer = textOf(computed)
   const operator = parseAddress(`0x${textOf(saidOperator)?.slice(26)}`)
   if (answer === undefined || !operator) return undefined
   if (!/^0x[0-9a-f]{64}$/i.test(answer) || addressIn(answer) !== address)
-    throw mismatch(`the deposit factory ${checksummed(factory)} computes other addresses than this version of Sluice`)
+    throw mismatch(`the deposit factory ${checksummed(factory)} computes different addresses from this version of Sluice`)
   return operator
 }
 

@@ -22,32 +22,32 @@ const ForeignToken = Type.Object({
   sessionId: Nullable(Type.String()),
   token: Described(
     AddressText,
-    "The token's contract. Anyone can make a token of any name, so look it up by this address before you spend anything on it.",
+    "The token's contract. Anyone can create a token with any name, so look up this address before you spend anything on it.",
   ),
   balance: Type.String({
     description:
-      "What the token says that the address holds, in its base units. A worthless or fraudulent token may say anything.",
+      "What the address holds according to the token, in base units. A worthless or fraudulent token can claim anything.",
     examples: ["12000000"],
   }),
-  txHash: Described(HashText, "The first transfer of the token to the address that was found"),
+  txHash: Described(HashText, "The first transfer of the token to the address that the service found"),
   blockNumber: Type.Integer(),
-  from: Described(AddressText, "Whom that transfer names as its sender; the token alone says so"),
-  amount: Type.String({ description: "The amount of that transfer, in base units" }),
+  from: Described(AddressText, "The sender that this transfer names; only the token says so"),
+  amount: Type.String({ description: "The amount of this transfer, in base units" }),
   foundAt: Timestamp,
-  opensAt: Described(Timestamp, "From when on anyone may send what the address holds to its owner"),
+  opensAt: Described(Timestamp, "When anyone may start to send what the address holds to its owner"),
   paymentId: Nullable(
-    Type.String({ description: "The payment that waits because of this token, once its hash was submitted" }),
+    Type.String({ description: "The payment that waits because of this token, if its hash was submitted" }),
   ),
-  remedy: Type.String({ description: "What can be done now, in words" }),
+  remedy: Type.String({ description: "What you can do now, as text" }),
 })
 
 export function foreignTokenRoutes(app: Server, ctx: Context): void {
   listRoute(app, ctx, {
     path: "/api/console/foreign-tokens",
     operationId: "listForeignTokens",
-    summary: "Tokens at your receiving addresses that you sell nothing for, newest first",
+    summary: "Tokens at your receiving addresses that you do not accept, newest first",
     description:
-      "Tokens that somebody sent to a receiving address by mistake, found in final blocks without a submitted hash while the address was watched, usually half an hour later. Nothing here counts as a payment. Tokens whose contract says that the address holds nothing are left out, and of one address at most 20 are listed. Ether leaves no log, so it is never listed; it can be recovered at any time.",
+      "Tokens sent to a receiving address by mistake. The service finds them in final blocks without a submitted hash, while it watches the address, usually after half an hour. Nothing here counts as a payment. Tokens whose contract reports a zero balance are left out, and at most 20 are listed per address. Ether leaves no log, so it is never listed; it can be recovered at any time.",
     tags: ["books"],
     answer: Type.Object({ data: Type.Array(ForeignToken), ...ListEnd }),
     source: tokensOf,

@@ -30,7 +30,7 @@ const Deposit = Type.Object({
   approver: AddressText,
   payeesHash: HashText,
   payees: Type.Array(Type.Object({ address: AddressText, percent: Type.Number() }), {
-    description: "Who shares what arrives there, in the order of `payeesHash`; empty without a split",
+    description: "Who shares what arrives, in the order of `payeesHash`; empty without a split",
   }),
   openAfter: Type.Integer({
     description: "Unix time in seconds after which anyone may send the deposit's money to its owner",

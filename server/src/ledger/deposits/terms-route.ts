@@ -17,12 +17,12 @@ const DepositTerms = Type.Object({
   address: AddressText,
   chain: Type.String(),
   chainId: Type.Integer(),
-  factory: Described(AddressText, "The contract that makes the addresses; its source is in `contracts/src`"),
+  factory: Described(AddressText, "The contract that creates the addresses; its source is in `contracts/src`"),
   salt: HashText,
   owner: Described(AddressText, "The merchant's payout address"),
   approver: Described(
     AddressText,
-    "Whose signature sends money back to payers; the factory's own address stands for its operator",
+    "Whose signature sends money back to payers; the factory's own address means its operator",
   ),
   payeesHash: HashText,
   payees: Type.Array(
@@ -30,7 +30,7 @@ const DepositTerms = Type.Object({
       address: AddressText,
       percentE4: Type.Integer({ description: "The share in ten-thousandths of a percent", examples: [333_333] }),
     }),
-    { description: "Who shares what arrives there, in the order of `payeesHash`; empty without a split" },
+    { description: "Who shares what arrives, in the order of `payeesHash`; empty without a split" },
   ),
   openAfter: Type.Integer({
     description: "Unix time in seconds after which anyone may send the address's money to its owner",
@@ -43,7 +43,7 @@ export function termsRoute(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "showDepositTerms",
-        summary: "What a receiving address commits to: who can ever get its money",
+        summary: "The terms that a receiving address commits to: who can ever get its money",
         description:
           "`keccak256(abi.encode(salt, owner, approver, payeesHash, openAfter))` is the CREATE2 salt of a plain ERC-1167 clone, so the address can be computed from the answer. `sluice verify-address` does so offline.",
         tags: ["buyers"],

@@ -80,7 +80,7 @@ export const sellingPaused = (network: NetworkInfo): ApiError =>
     "PAYMENTS_PAUSED",
     undefined,
     `Payments on ${network.name} are paused, because the service's payout wallet is halted there. Nothing was changed. ` +
-      "Ask the operator, who sees the reason with `sluice wallet show`, and try again when the wallet is resumed.",
+      "The operator finds the reason with `sluice wallet show`. Try again when the wallet is resumed.",
   )
 
 /** Applies the result of `pausedWhile` to a network's new addresses. */

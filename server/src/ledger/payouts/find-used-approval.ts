@@ -45,7 +45,7 @@ export async function usedApproval(
   const call = await isUsedCall(ctx, payout, approval.nonce, "latest")
   const [result] = await askAny(network.endpoints, [call], ctx.signal).catch((): RpcResult[] => [])
   if (!isWord(result, 1)) return undefined
-  return "the wallet's approval was already used on chain; when that is final, the hourly comparison ends this return"
+  return "the wallet's approval was already used on chain; once that is final, the hourly reconciliation ends this return"
 }
 
 const approvalOf = (row: Row<"payouts">) => (kindOf(row).hasApproval ? approvalIn(row.data) : undefined)

@@ -31,7 +31,7 @@ export async function finishCarriedOut(ctx: Context, network: Network): Promise<
     if (outflow.recipient === payout.recipient && outflow.amount === payout.amount)
       ended += await inTransaction(ctx, ctx => finish(ctx, network, payout, outflow))
     else {
-      await cancelReturn(ctx, payout, `its approval was used for another transfer, by ${outflow.tx_hash}`)
+      await cancelReturn(ctx, payout, `its approval was used for another transfer, in ${outflow.tx_hash}`)
       ended++
     }
   }

@@ -48,7 +48,7 @@ interface Hold {
 
 /** Returns the message to the operator about a payout that is parked because it failed `n` times. */
 export const failedOften = (n: number): string =>
-  `it failed on chain ${n} times in a row, and waits until \`sluice wallet retry\` tries it again`
+  `it failed on chain ${n} times in a row, and waits until \`sluice wallet retry\` retries it`
 
 /**
  * Makes a granted payment's payouts: a share for each recipient of its split, otherwise a sweep to the merchant. The

@@ -91,7 +91,7 @@ async function faultsOf(ctx: TxContext, network: Pick<Network, "chainId" | "depo
 async function whyItFails(ctx: Context, network: Network, payout: Payout, error: string): Promise<Verdict> {
   const used = await usedApproval(ctx, network, payout)
   if (used === undefined && (await hasEnded(ctx, network, payout)))
-    return { kind: "cancel", reason: "the wallet's approval ended before it could be sent" }
+    return { kind: "cancel", reason: "the wallet's approval expired before the return could be sent" }
   return holdFailing(used ?? error)
 }
 

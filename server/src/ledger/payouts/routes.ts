@@ -11,7 +11,7 @@ export function payoutRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "listShares",
-        summary: "The shares of a payment, in the order of its split; none without one",
+        summary: "The shares of a payment, in the order of its split; empty without a split",
         tags: ["splits"],
         params: PaymentPath,
         response: { 200: ShareList },

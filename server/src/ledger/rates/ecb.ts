@@ -21,9 +21,9 @@ const NUMBER = /^\d{1,9}(\.\d{1,9})?$/
 export function parseEcb(file: string): EcbDay[] {
   const days = file.trimStart().startsWith("<") ? parseXml(file) : parseCsv(file)
   if (days.length === 0)
-    throw new Error("It has no rates of the ECB: neither its XML nor its CSV of euro reference rates.")
+    throw new Error("The file is neither the XML nor the CSV of the ECB's euro reference rates.")
   const faulty = days.find(day => !isPositive(day.perEuro.USD))
-  if (faulty) throw new Error(`Its rates of ${faulty.date} do not include the US dollar.`)
+  if (faulty) throw new Error(`The file's rates of ${faulty.date} do not include the US dollar.`)
   return days.toSorted((a, b) => (a.date < b.date ? -1 : 1))
 }
 

@@ -19,15 +19,15 @@ export const Value = Type.Object(
       examples: ["18.37"],
       description: "Rounded to the currency's own digits, half away from zero",
     }),
-    rate: Type.String({ examples: ["0.92592593"], description: "What one token was worth" }),
+    rate: Type.String({ examples: ["0.92592593"], description: "The value of one token" }),
     source: Type.String({
       examples: ["ecb; USDC at par"],
-      description: "Whose rates these are, and how the token counts",
+      description: "The source of the rates, and how the token is valued",
     }),
     rateAt: Nullable(Timestamp),
   },
   {
-    description: "What the amount was worth in the merchant's own currency by the last rate published before its time",
+    description: "The amount's value in the merchant's own currency, at the last rate published before its time",
   },
 )
 

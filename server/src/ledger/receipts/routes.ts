@@ -24,7 +24,7 @@ export function receiptRoutes(app: Server, ctx: Context): void {
       schema: {
         operationId: "readReceiptBatch",
         summary: "The sealed receipts with this Merkle root",
-        description: "Nobody can read them without their keys. The root is that of 0G, so the bytes prove themselves.",
+        description: "Nobody can read them without their keys. The root is computed as in 0G, so the bytes prove themselves.",
         tags,
         params: Type.Object({ root: Root }),
         response: { 200: { content: { "application/octet-stream": { schema: Type.String() } } } },
@@ -44,7 +44,7 @@ export function receiptRoutes(app: Server, ctx: Context): void {
     path: "/api/console/receipts",
     operationId: "listReceipts",
     summary: "Receipts of payments, refunds, captures, releases and reversals, newest first",
-    description: "A list has no keys: nobody can read a receipt with it. The file has them.",
+    description: "The list contains no keys, so nobody can read a receipt with it. The file contains them.",
     tags,
     filter: receiptFilter,
     answer: ReceiptList,
@@ -57,9 +57,9 @@ export function receiptRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "exportReceipts",
-        summary: "Receipts with their keys, in their order, as a file that proves itself",
+        summary: "Receipts with their keys, in order, as a file that proves itself",
         description:
-          "A line of JSON for each receipt, and a last one that says how many there are. `npx @sluice/verify FILE` shows that none is changed, and that none is left out. Keep it as you keep your books: with it anyone can read these receipts.",
+          "One line of JSON for each receipt, and a last line with their number. `npx @sluice/verify FILE` proves that no receipt is changed or left out. Keep the file as safe as your books: anyone who has it can read these receipts.",
         tags,
         querystring: Type.Object(receiptFilter),
         response: { 200: { content: { "application/x-ndjson": { schema: Type.String() } } } },

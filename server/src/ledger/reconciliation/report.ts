@@ -33,7 +33,7 @@ export function reportUnproven(
   facts: Record<string, string> = {},
   wallet: LaneName = "payout",
 ): void {
-  ctx.log.error({ network: network.name, ...facts }, `${words} (not proven; it is compared again)`)
+  ctx.log.error({ network: network.name, ...facts }, `${words} (not proven; it will be compared again)`)
   payoutAlarms.inc({ network: network.name, wallet, reason: "books" })
 }
 

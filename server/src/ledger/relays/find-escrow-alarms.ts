@@ -6,7 +6,7 @@ import type { WaitingAlarm } from "../txmanager/report-alarms.ts"
 
 /** The alarm when the escrow holds payments that the current relay wallet can't move. */
 const OTHER_OPERATOR =
-  "the escrow holds payments that obey an earlier relay wallet, so nothing captures them or gives them back before their payers take them back: docs/operators/alarms.md (other_operator) says what can be done"
+  "the escrow holds payments that only an earlier relay wallet can move, so the service can't capture or release them, and only their payers can withdraw them later: see docs/operators/alarms.md (other_operator)"
 /** The alarm starts when this many captures, or voids, of one payment failed on chain. */
 export const MAX_FAILED_CALLS = 3
 /**
@@ -16,7 +16,7 @@ export const MAX_FAILED_CALLS = 3
 const MAX_FAILED_ROUNDS = 3
 /** The alarm when reserved money can be neither captured nor released. */
 const ESCROW_FAILED =
-  "captures or releases of reserved money failed on chain three times, or the service failed as often to write what became of a reserved payment: docs/operators/alarms.md (escrow_failed) says what can be done"
+  "captures or releases of reserved money failed on chain three times, or the service failed three times to record the outcome of a reserved payment: see docs/operators/alarms.md (escrow_failed)"
 
 /**
  * Returns the networks whose escrow holds money for another relay wallet's checkouts: only that wallet may call the

@@ -9,9 +9,9 @@ import { dueNow } from "../../platform/jobs/due-now.ts"
 
 /** The reason when a reservation was accepted for an earlier relay wallet. */
 export const OTHER_WALLET =
-  "The service can't reserve this payment any more, as its relay wallet was changed. Nothing was paid: start a new checkout."
+  "The service can no longer reserve this payment, because its relay wallet changed. Nothing was paid: start a new checkout."
 /** The reason when the payer reclaimed the money that a call needs. */
-export const TAKEN_BACK = "Nothing is reserved any more."
+export const TAKEN_BACK = "No money is reserved any more."
 /** After this many minutes, no other process with the earlier wallet's key is expected to sign a reservation. */
 const ORPHANED_MINUTES = 15
 

@@ -41,7 +41,7 @@ export async function refundOwners(
 
 /** Explains to a merchant what to do if its payout wallet pays another merchant's refunds. */
 export const OTHER_OWNER =
-  "Its payout wallet pays the refunds of another merchant of this service, which proved that wallet, signs in as it or was paid to it first, and an approval does not say for whom it is. Is it your wallet? Then have it sign for you: while it is your payout address, switch your wallet lock on (PUT /api/console/settings with walletLock: true; first off, if it is on). Its refunds are yours from then on, those of earlier sales too. Else send the money to the payer from the wallet yourself, or refund with the other merchant, if that is yours too."
+  "Its payout wallet pays the refunds of another merchant of this service, which proved that it owns the wallet, signs in with it, or was first paid to it. An approval on chain does not say which merchant it is for. If the wallet is yours, make it sign for you: while it is your payout address, switch your wallet lock on (PUT /api/console/settings with walletLock: true; if it is on, switch it off first). The wallet then pays your refunds, also of earlier sales. Otherwise send the money to the payer from the wallet yourself, or, if the other merchant is yours too, refund from there."
 
 /** Returns the ids of refunds whose wallet pays another merchant's refunds. */
 export async function refundsOfOthers(

@@ -17,7 +17,7 @@ export const wasSigned = sql<boolean>`exists (select from transaction_attempts s
   and not signed.empty and signed.raw is not null)`
 
 /** The reason for a relay that was not signed in time. */
-export const TOO_LATE = "It could not be carried out before its time was over."
+export const TOO_LATE = "It could not be executed before its deadline."
 
 /**
  * Returns the relays whose authorization anyone can still submit: their transaction is public and reverted for good,
@@ -108,12 +108,12 @@ function failureOf(
 ): string | null {
   const words =
     state === "cancelled"
-      ? (detail ?? "It was not carried out.")
+      ? (detail ?? "It was not executed.")
       : state === "reverted"
         ? !was_signed
           ? TOO_LATE
-          : "The transfer that was authorized failed on chain."
+          : "The authorized transfer failed on chain."
         : null
   if (words === null || until !== undefined) return words
-  return `${words} Nothing was paid by it: sign again, or send the payment yourself.`
+  return `${words} It paid nothing: sign again, or send the payment yourself.`
 }

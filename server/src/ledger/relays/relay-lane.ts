@@ -84,7 +84,7 @@ export const relayLane = (network: Network, signer: Signer): Lane => ({
       ? { kind: "cancel", reason: "The wallet is on a sanctions list." }
       : await holdListed(ctx, payout, party),
   fails: (ctx, payout, error) => whyItFails(ctx, network, payout, error),
-  overTotal: overRelays({ ...OVER_BUDGET, detail: "the gas budget of all merchants of a day is spent" }),
+  overTotal: overRelays({ ...OVER_BUDGET, detail: "the daily gas budget of all merchants is spent" }),
   overBudget: overRelays(OVER_BUDGET),
   onHeld: async (ctx, payout, hold) => {
     if (hold.reason === "allowance" || hold.reason === "balance") await holdAlike(ctx, payout, hold)
@@ -122,9 +122,9 @@ async function vet(ctx: Context, network: Network, payouts: readonly Payout[]): 
     // No buyer waits at a page for these calls: the merchant's decision or the authorization's end causes them.
     if (!isAwaited(payout)) return [payout.id, undefined]
     if (paused.has(payout.id)) return [payout.id, cancelled("Payments on this network are paused.")]
-    if (needless.has(payout.id)) return [payout.id, cancelled("It was paid in another way meanwhile.")]
+    if (needless.has(payout.id)) return [payout.id, cancelled("It was paid in another way in the meantime.")]
     const standing = failing.get(payerOf(payout))
-    if (standing === "failed") return [payout.id, cancelled("Too many authorizations of this wallet failed today.")]
+    if (standing === "failed") return [payout.id, cancelled("Too many of this wallet's authorizations failed today.")]
     if (standing === "unexplained" || crowded.has(payout.id)) return [payout.id, { kind: "wait", ms: PAYER_WAIT_MS }]
     return [payout.id, undefined]
   })

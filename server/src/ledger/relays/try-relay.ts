@@ -48,9 +48,9 @@ export const RESERVE_GAS = { key: payoutKinds.reserve.gasOfKey, contract: 1_000_
 
 const REASON_LENGTH = 120
 /** The reason shown to the buyer when the gas budget of the merchant, or of all merchants, is spent. */
-export const NO_BUDGET = "Nothing more is relayed for this merchant today."
+export const NO_BUDGET = "The service relays no more payments for this merchant today."
 /** The reason when the contract wallets' budget is spent. */
-export const NO_CONTRACT_BUDGET = "Nothing more is relayed for contract wallets on this network today."
+export const NO_CONTRACT_BUDGET = "The service relays no more payments of contract wallets on this network today."
 
 const tokenAbi = parseAbi([
   "function authorizationState(address, bytes32) view returns (bool)",
@@ -226,10 +226,10 @@ export async function whyRefused(
 /** Returns why a token refuses a transfer that the payer's balance covers. */
 function otherwise(symbol: string, error: string): string {
   if (/blacklist/i.test(error)) return `The issuer of ${symbol} has blocked this wallet.`
-  if (/used or cancel/i.test(error)) return "The authorization was used, or taken back by its wallet."
+  if (/used or cancel/i.test(error)) return "The authorization was already used, or cancelled by its wallet."
   // The contract wallet approved in the simulation, but the token gives it no more gas than the relay has.
   if (/invalid signature|out ?of ?gas|gas required/i.test(error))
-    return `${symbol} does not take this wallet's signature.`
+    return `${symbol} does not accept this wallet's signature.`
   const reason = error.replace(/^.*revert(ed)?:?\s*/i, "").slice(0, REASON_LENGTH)
   return reason === ""
     ? `${symbol} refuses the transfer.`

@@ -43,12 +43,12 @@ export function faultOf(
   if (inToken[0] && address)
     return {
       reason: "wrong_sender",
-      message: `This payment was sent by ${checksummed(inToken[0].from)}, not by ${checksummed(address)}. Its sender has the access: submit it with that address.`,
+      message: `This payment was sent by ${checksummed(inToken[0].from)}, not by ${checksummed(address)}. The access belongs to the sender: submit the payment with that address.`,
     }
   if (toUs[0])
     return {
       reason: "wrong_asset",
-      message: `Another token (${checksummed(toUs[0].token)}) arrived instead of ${token.symbol} (${checksummed(token.address)}). Send ${token.symbol}; ask the merchant to return the other.`,
+      message: `Another token (${checksummed(toUs[0].token)}) arrived instead of ${token.symbol} (${checksummed(token.address)}). Send ${token.symbol}, and ask the merchant to return the other token.`,
     }
   const elsewhere = receipt.transfers.find(transfer => transfer.token === token.address)
   if (!elsewhere)
@@ -68,7 +68,7 @@ export function underpaid(received: bigint, price: bigint, token: Token): Failur
   const text = (amount: bigint) => formatAmount(amount, token.decimals)
   return {
     reason: "underpaid",
-    message: `${text(received)} of ${text(price)} ${token.symbol} arrived; send ${text(price - received)} more. Or ask the merchant, who can accept or return what came.`,
+    message: `${text(received)} of ${text(price)} ${token.symbol} arrived; send ${text(price - received)} more. Or ask the merchant, who can accept or return what arrived.`,
   }
 }
 
@@ -81,12 +81,12 @@ export const notFound = (network: string): Failure => ({
 /** Messages about money that waits for the merchant and was not submitted. */
 export const waitsForMerchant: Record<"underpaid" | "late" | "wrong_asset" | "sanctioned" | "no_buyer", string> = {
   underpaid:
-    "Less than the price arrived. Send the rest within seven days, or ask the merchant, who can accept or return what came.",
+    "Less than the price arrived. Send the rest within seven days, or ask the merchant, who can accept or return what arrived.",
   late: "The payment came after the paywall was switched off or its address replaced. The merchant can accept or return it.",
-  wrong_asset: "Another token arrived than the one that is asked for. The merchant can accept or return it.",
+  wrong_asset: "A token arrived that is not accepted here. The merchant can accept or return it.",
   sanctioned: "The sender is on a sanctions list, so no access can be granted.",
   no_buyer:
-    "The money was minted, as a bridge does, or sent by its own token. So there is no sender who could have access. The merchant can accept or return it.",
+    "The money was minted, as bridges do, or sent by its own token contract, so no sender can get access. The merchant can accept or return it.",
 }
 
 /** The payment came when nothing was for sale at its address. */
@@ -109,14 +109,14 @@ export const noBuyer: Failure = {
 /** The payment was granted, and the merchant revoked the access. */
 export const alreadyUsed: Failure = {
   reason: "already_used",
-  message: "This payment was used before, and its access has been revoked by the merchant.",
+  message: "This payment was already used, and the merchant has revoked its access.",
 }
 
 /** The messages of a submission that is being verified, has succeeded, or was undone. */
 export const statusMessage = {
   verifying: "The payment is being verified. Access is granted once it is confirmed on chain.",
   granted: "The payment is confirmed and access is granted.",
-  unsubmitted: "The payment was seen. Submit its hash to have it verified now; else it is settled after ten minutes.",
-  returned: "The payment was not enough, late or of another token, and the merchant has sent it back.",
-  reversed: "The network took the payment's block back, so access was withdrawn. If it is mined again, access returns.",
+  unsubmitted: "The payment was seen. Submit its hash to verify it now; otherwise it is settled after ten minutes.",
+  returned: "The payment was too small, late or in another token, and the merchant has sent it back.",
+  reversed: "A reorg of the network removed the payment, so access was withdrawn. If the payment is mined again, access returns.",
 }

@@ -108,7 +108,7 @@ it("a scan that nothing is read for is an alarm beyond MAX_SCAN_LAG, in every pr
   expect((await ready()).status).toBe(200)
   expect(await metric("sluice_scan_lag_blocks")).toBe(9 * 30 + 1)
   for (let i = 0; i < 5; i++) await minute()
-  const words = "the scan of base-sepolia is 421 blocks behind, and does not catch up"
+  const words = "the scan of base-sepolia is 421 blocks behind and does not catch up"
   expect(await ready()).toMatchObject({ status: 200, body: { alarms: expect.arrayContaining([words]) } })
   expect(await metric("sluice_scan_stopped")).toBe(1)
   expect(lines.filter(line => line.msg === "the scan is behind by more blocks than MAX_SCAN_LAG").length).toBe(1)
@@ -127,13 +127,13 @@ it("a scan without a round says whether a worker begins rounds, and makes no pro
   const cursor = await service.ctx.db.selectFrom("cursors").select("looked_at").executeTakeFirstOrThrow()
   service.advance(5 * MINUTE + 16_000)
   const since = `base-sepolia has not been scanned since ${cursor.looked_at?.toISOString()}, and payments are not found`
-  expect(await ready()).toMatchObject({ status: 200, body: { alarms: [`${since}: no worker begins a round`] } })
+  expect(await ready()).toMatchObject({ status: 200, body: { alarms: [`${since}: no worker starts a round`] } })
   expect(await metric("sluice_scan_stopped")).toBe(1)
   for (const node of nodes) node.hook = () => failed("down")
   await expect(verifyRound(service.ctx, network())).rejects.toThrow()
   expect(await ready()).toMatchObject({
     status: 200,
-    body: { alarms: [`${since}: rounds are begun, and none ends`] },
+    body: { alarms: [`${since}: rounds start, but none ends`] },
   })
   allow(0)
   await minute()

@@ -95,8 +95,8 @@ export async function scanAlarms(ctx: Context): Promise<string[]> {
     const isStuck = isBehind && now - (cursor.lag_low_at?.getTime() ?? now) > STUCK_ROUNDS * roundMsOf(cursor)
     scanStopped.set({ network: name }, isOver || isStuck ? 1 : 0)
     if (isOver) return [`${name} ${overdueMessage(cursor, now)}`]
-    if (isStuck) return [`the scan of ${name} is ${cursor.lag_blocks} blocks behind, and does not catch up`]
-    return isBehind ? [`${name}: the scan is ${cursor.lag_blocks} blocks behind, and catches up`] : []
+    if (isStuck) return [`the scan of ${name} is ${cursor.lag_blocks} blocks behind and does not catch up`]
+    return isBehind ? [`${name}: the scan is ${cursor.lag_blocks} blocks behind and is catching up`] : []
   })
 }
 
@@ -105,6 +105,6 @@ function overdueMessage(cursor: Row<"cursors"> | undefined, now: number): string
   // Claiming a round sets when the next one is due, even if the round then fails.
   const isTaken =
     cursor && (cursor.run_at.getTime() > now - TAKEN_MS || (cursor.lease_until && cursor.lease_until.getTime() > now))
-  const cause = isTaken ? "rounds are begun, and none ends" : "no worker begins a round"
-  return `has not been scanned${since}, and payments are not found: ${cause}`
+  const cause = isTaken ? "rounds start, but none ends" : "no worker starts a round"
+  return `has not been scanned${since}, so payments are not found: ${cause}`
 }

@@ -19,7 +19,7 @@ import { askUntil } from "../txmanager/simulate-on-each.ts"
 import { returnable } from "./hold-surplus.ts"
 
 const LEFT =
-  "Money has left this payment's receiving address that no payout accounts for. If your wallet has just sent the payment back, there is nothing to do: it ends as returned within the hour. If not, a payout may be on its way: try again in a minute."
+  "Money has left this payment's receiving address without a known payout. If your wallet has just sent the payment back, there is nothing to do: the payment becomes returned within the hour. If not, a payout may be in progress: try again in a minute."
 
 /**
  * Throws `INVALID_OPERATION` if a wallet can send a payment back without the service, and the address holds less than
@@ -40,7 +40,7 @@ export async function assertMoneyThere(ctx: Context, payment: Row<"payments">): 
     throw new ApiError(
       "CHAIN_UNAVAILABLE",
       undefined,
-      "The network's endpoints do not say, or do not agree on, what this payment's receiving address holds. Try again in a moment.",
+      "The network's endpoints do not report, or do not agree on, what this payment's receiving address holds. Try again in a moment.",
     )
 }
 

@@ -66,7 +66,7 @@ async function askedFor(
     throw new ApiError(
       "INVALID_OPERATION",
       undefined,
-      "This receiving address is of an earlier version, which this one can't return money from.",
+      "This receiving address belongs to an earlier version, and this version can't return money from it.",
     )
   const { token, amount, id, chain_id } = payment
   const nonce = returnNonce(id, await movedReturns(ctx, id))
@@ -92,12 +92,12 @@ async function assertSucceeds(
   if (error.includes(BAD_SIGNATURE) || error.includes("BadSignature"))
     throw invalid(
       "approval.signature",
-      `is not accepted by the wallet's own contract when the return is sent: it must accept signatures by ERC-1271, with less than ${RELEASE_GAS} gas for the whole return`,
+      `would be refused by the wallet's own contract when the return is sent: the contract must accept signatures by ERC-1271, with less than ${RELEASE_GAS} gas for the whole return`,
     )
   throw new ApiError(
     "INVALID_OPERATION",
     undefined,
-    "This return would fail on chain, so it was not made: the token refuses the recipient or is paused, or the wallet's contract does not accept the signature (ERC-1271). Try again later, or return it to another address.",
+    "This return would fail on chain, so it was not sent. The token refuses the recipient or is paused, or the wallet's contract does not accept the signature (ERC-1271). Try again later, or return the money to another address.",
   )
 }
 
@@ -145,6 +145,6 @@ export async function assertApproved(
   const deadline = approval?.deadline ?? inSeconds(ctx) + APPROVED_FOR_S
   const asked = await askedFor(ctx, payment, to, deadline)
   if (!asked || (approval && approval.digest === digestOf(asked))) return
-  const message = `Sign typedData with ${checksummed(asked.approver)}, and send the request again with \`approval\`: its deadline and the signature.`
+  const message = `Sign typedData with ${checksummed(asked.approver)}, and send the request again with \`approval\`: the deadline and the signature.`
   throw new ApiError("RETURN_APPROVAL_REQUIRED", [{ path: "approval", message, typedData: walletJson(asked.data) }])
 }

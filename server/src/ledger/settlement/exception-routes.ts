@@ -39,7 +39,7 @@ export function exceptionRoutes(app: Server, ctx: SellingContext): void {
     operationId: "listExceptionalPayments",
     summary: "Payments that need a decision or got one, newest first",
     description:
-      "Payments that were too small, too large, late, made twice, in another token or from a sender on a sanctions list. An `open` one waits for you: accept it, or return it. So does the `surplus` of a granted one.",
+      "Payments that were too small, too large, late, duplicate, in another token or from a sender on a sanctions list. An `open` payment waits for you to accept or return it, and so does the `surplus` of a granted payment.",
     tags,
     filter: PaymentFilters.properties,
     answer: ExceptionalPaymentList,
@@ -57,7 +57,7 @@ export function exceptionRoutes(app: Server, ctx: SellingContext): void {
         operationId: "acceptPayment",
         summary: "Accepts an open payment, so that it counts as paid",
         description:
-          "Grants access or confirms the checkout, with the usual events. Where the checkout is already confirmed, the money is yours in addition, and no event is sent twice. The money is divided or swept like any other, in its own token. The surplus of a granted payment buys nothing more: it is divided or swept as the rest was.",
+          "Grants access or confirms the checkout, with the usual events. If the checkout is already confirmed, you get the money in addition, and no event is sent twice. The money is divided or swept like any other, in its own token. The surplus of a granted payment buys nothing more; it is divided or swept like the rest.",
         tags,
         params: PaymentId,
         body: NoBody,
@@ -98,7 +98,7 @@ export function exceptionRoutes(app: Server, ctx: SellingContext): void {
         operationId: "returnPayment",
         summary: "Sends an open payment back, once",
         description:
-          "Sends all of it, or the surplus alone where the payment is granted, in its own token, to `address`. Without `address` it goes to the address that the payer named by signature (`returnAddress`); it never goes to its sender by default, which may be an exchange. To send it to an address other than the one the payer named, set `confirm: true`. Where the receiving address names a wallet as `approver`, it needs that wallet's signature: the first request is answered with `RETURN_APPROVAL_REQUIRED` and the data to sign.",
+          "Sends the whole payment, or only the surplus of a granted payment, to `address` in its own token. Without `address`, it goes to the address that the payer named by signature (`returnAddress`). It never goes to the sender by default, because that may be an exchange. To use an address other than the one the payer named, set `confirm: true`. If the receiving address has a wallet as `approver`, the return needs that wallet's signature: the first request gets `RETURN_APPROVAL_REQUIRED` with the data to sign.",
         tags,
         params: PaymentId,
         body: ReturnOrder,
@@ -135,9 +135,9 @@ export function exceptionRoutes(app: Server, ctx: SellingContext): void {
     {
       schema: {
         operationId: "returnPayments",
-        summary: "Sends up to 50 open payments back, each as by itself",
+        summary: "Sends up to 50 open payments back, each independently",
         description:
-          "Each is returned or refused by itself, so send the whole list first without `approval`, sign what is asked for, and send it again with another `Idempotency-Key`. One that was returned before is refused, and nothing is sent twice.",
+          "Each payment is returned or refused independently. Send the whole list without `approval` first, sign what the answer asks for, and send it again with another `Idempotency-Key`. A payment that was already returned is refused, so nothing is sent twice.",
         tags,
         body: ReturnOrders,
         response: { 200: ReturnOutcomes },

@@ -12,16 +12,16 @@ import { transactionsOf } from "../books/read-transactions.ts"
  */
 function heldMessage(reason: HeldReason, detail: string | null): string {
   if (reason === "simulation")
-    return `The transfer would fail on chain now, and is tried again: ${detail ?? "no reason is known"}. The address may have been emptied by a recovery, or the token refuses the recipient.`
+    return `The transfer would currently fail on chain, and will be retried: ${detail ?? "no reason is known"}. A recovery may have emptied the address, or the token refuses the recipient.`
   return {
     short:
-      "Its money is not all at this address for sure: the chain is moving or took back a part, or not every node that is asked has it yet. It is sent when all of it is there.",
+      "It is not certain that all of its money is at this address: a reorg is moving or removed a part, or not every node has it yet. It is sent when all of the money is there.",
     sanctions: "The recipient is on a sanctions list.",
-    low_gas: "The service has too little gas at the moment. It is sent when there is more.",
-    reverted: "It failed on chain, and is tried again.",
-    gas_budget: "The gas budget of your payouts of a day is spent. It is sent when there is room.",
-    allowance: "The wallet that pays it allows too little.",
-    balance: "The wallet that pays it holds too little.",
+    low_gas: "The service has too little gas at the moment. It is sent when the service has more.",
+    reverted: "It failed on chain, and will be retried.",
+    gas_budget: "The daily gas budget of your payouts is spent. It is sent when the budget allows it.",
+    allowance: "The token allowance of the wallet that pays it is too low.",
+    balance: "The balance of the wallet that pays it is too low.",
   }[reason]
 }
 

@@ -61,7 +61,7 @@ export async function nameReturnAddress(
       throw new ApiError(
         "PAYMENT_NOT_FOUND",
         undefined,
-        `No money from ${checksummed(proof.address)} waits for the merchant's decision there. Payments in full are not returned.`,
+        `No money from ${checksummed(proof.address)} waits for the merchant's decision there. Full payments are not returned.`,
       )
     await useProof(ctx, door, proof)
     await ctx.db

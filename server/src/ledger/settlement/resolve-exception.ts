@@ -82,15 +82,15 @@ async function assertNoApprovalLeft(ctx: TxContext, { id }: Row<"payments">): Pr
   throw new ApiError(
     "INVALID_OPERATION",
     undefined,
-    `Your wallet has signed a return of this payment that is public: until ${until.toISOString()} anyone can still send it. Return the payment, or accept it after that time.`,
+    `Your wallet has signed a return of this payment, and the signature is public: until ${until.toISOString()} anyone can execute it. Return the payment, or accept it after that time.`,
   )
 }
 
 const PAID_OUT =
-  "This payment was paid out before the chain reversed a part of it, so it can't be returned from here. Accept it, or wait until its payouts have failed."
+  "This payment was paid out before a reorg reversed a part of it, so it can't be returned from here. Accept it, or wait until its payouts have failed."
 
 const RECOVERED =
-  "This payment's money is no longer at its receiving address. After the recovery time it went to the address's owner, which was your payout address at that time: send it back from there. Or your wallet has sent it back by its own signature: then there is nothing to do."
+  "This payment's money is no longer at its receiving address. If it went to the address's owner after the recovery time (your payout address at that time), send it back from there. If your wallet sent it back with its own signature, there is nothing to do."
 
 /** Whether so much money left the payment's address without a payout that the rest does not cover the payment. */
 async function isRecovered(
@@ -141,7 +141,7 @@ export async function returnPayment(
   const named = (await namedAddress(ctx, payment))?.address
   const address = to.address ?? named
   if (!address)
-    throw invalid("address", "is required, because the payer has named none and the sender may be an exchange's wallet")
+    throw invalid("address", "is required, because the payer named no address and the sender may be an exchange's wallet")
   if (named && named !== address && !to.confirm)
     throw new ApiError(
       "INVALID_OPERATION",
@@ -152,7 +152,7 @@ export async function returnPayment(
     address === payment.token ? "is a token contract: use a wallet" : (await refusalsOf(ctx, [address])).get(address)
   if (refusal) throw invalid("address", refusal)
   // The payer may have named this address after the screening.
-  if (screened.get(address) !== "clear") throw busy("Its payer has just named another address.")
+  if (screened.get(address) !== "clear") throw busy("The payer has just named another address.")
   const back = surplus ? surplusAlone(payment, surplus) : payment
   await assertApproved(ctx, back, address, to.approval)
   const { approval } = to
@@ -230,7 +230,7 @@ export async function lockOpen(ctx: SellingTx, merchantId: string, id: string): 
   return { sellable, part, payment, surplus: undefined }
 }
 
-const MOVING = "The chain is moving this payment to another block."
+const MOVING = "A reorg is moving this payment to another block."
 const busy = (why: string) => new ApiError("INVALID_OPERATION", undefined, `${why} Try again in a minute.`)
 
 function stateOf(
@@ -242,10 +242,10 @@ function stateOf(
   if (status === "granted" && surplus) return "This payment is granted, and its surplus has already been accepted."
   if (status === "returned")
     return `This payment has already been returned${returned_to ? `, to ${checksummed(returned_to)}` : ""}.`
-  if (status === "reversed") return "This payment is reversed: the chain removed its transfer."
+  if (status === "reversed") return "This payment is reversed: a reorg removed its transfer."
   if (accepted_at) return `This payment is granted: it was accepted at ${accepted_at.toISOString()}.`
   if (exception === "overpaid")
-    return "This payment is granted, and the amount beyond the price was counted with it: no part of it waits for a decision."
+    return "This payment is granted including the amount above the price: no part of it waits for a decision."
   return "This payment is granted: no part of it waits for a decision."
 }
 

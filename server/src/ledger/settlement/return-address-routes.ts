@@ -19,7 +19,7 @@ export function returnAddressRoutes(app: Server, ctx: SellingContext): void {
     {
       schema: {
         operationId: "createReturnNonce",
-        summary: "Issues the nonce of one signature, valid for ten minutes",
+        summary: "Issues the nonce for one signature, valid for ten minutes",
         tags,
         body: ReturnNonce,
         response: { 200: ReturnNonceAnswer },
@@ -40,9 +40,9 @@ export function returnAddressRoutes(app: Server, ctx: SellingContext): void {
     {
       schema: {
         operationId: "nameReturnAddress",
-        summary: "Names the address to which open money is to be returned",
+        summary: "Names the address to which open money should be returned",
         description:
-          "The wallet that sent the money signs a message (EIP-4361; contract wallets by ERC-1271) that names the domain of `BASE_URL`, the URI `<BASE_URL>/api/pay/return-address`, the network, the nonce, and the single resource `urn:sluice:return:<id>:<address in lower case>`. The merchant decides whether the money is returned. The newest signature counts. A payer who paid from an exchange can't sign for the exchange's wallet, and has to ask the merchant.",
+          "The wallet that sent the money signs a message (EIP-4361; contract wallets by ERC-1271) that names the domain of `BASE_URL`, the URI `<BASE_URL>/api/pay/return-address`, the network, the nonce, and the single resource `urn:sluice:return:<id>:<address in lower case>`. The merchant decides whether the money is returned. The newest signature counts. A payer who paid from an exchange can't sign for its wallet, and must ask the merchant.",
         tags,
         body: ReturnAddress,
         response: { 200: ReturnAddressNamed },

@@ -18,7 +18,7 @@ import { transaction } from "../books/schema.ts"
 const PaymentState = Type.Enum(["open", "granted", "returned", "reversed"], {
   type: "string",
   description:
-    "open: it waits for the merchant. granted: it counts as paid (accepted, where `acceptedAt` is set). returned: it is being sent back, or was. reversed: the chain removed it, or it counts elsewhere",
+    "open: it waits for the merchant. granted: it counts as paid (accepted, if `acceptedAt` is set). returned: it is being or was sent back. reversed: a reorg removed it, or it counts elsewhere",
 })
 export const ExceptionalPayment = Type.Object({
   ...transaction,
@@ -27,26 +27,26 @@ export const ExceptionalPayment = Type.Object({
   acceptedAt: Nullable(Timestamp),
   approver: Described(
     Nullable(AddressText),
-    "The wallet whose signature alone can send it back, as its receiving address says; null where the service returns it by itself",
+    "The only wallet whose signature can send it back, according to its receiving address; null if the service can return it alone",
   ),
   surplus: Type.Unsafe<null | { amount: string; status: "open" | "accepted" | "returned" }>({
     type: ["object", "null"],
     description:
-      "Of a granted payment that is `overpaid`: what it brought beyond the price. While it is open it waits, and is in no payout; accept it, or return it alone. Null where all of the payment counts, as a surplus below the lowest price does",
+      "The amount above the price of a granted, `overpaid` payment. While it is open it waits and is in no payout: accept it, or return only this amount. Null if the whole payment counts, as it does with a surplus below the lowest price",
     properties: {
       amount: Money,
       status: Type.String({ enum: ["open", "accepted", "returned"] }),
     },
   }),
-  returnAddress: Described(Nullable(AddressText), "The return address that the payer named by its own signature"),
+  returnAddress: Described(Nullable(AddressText), "The return address that the payer named by signature"),
   return: Type.Unsafe<null | { address: string; state: string; txHash: string | null; reason: string | null }>({
     type: ["object", "null"],
-    description: "The address it was sent back to, and the state of that payout; null where it was not sent back",
+    description: "The address that it was sent back to, and the state of that payout; null if it was not sent back",
     properties: {
       address: AddressText,
       state: Type.String({ description: "queued, held, assigned, mined, final or reverted" }),
       txHash: Nullable(HashText),
-      reason: Nullable(Type.String({ description: "Why it is held, in a sentence; null where it is not held" })),
+      reason: Nullable(Type.String({ description: "Why it is held, as a sentence; null if it is not held" })),
     },
   }),
 })
@@ -57,7 +57,7 @@ export const PaymentFilters = Type.Object({
   ),
   status: Type.Optional({
     ...PaymentState,
-    description: "Filter by status; with open, also granted payments whose surplus waits for a decision",
+    description: "Filter by status; `open` includes granted payments whose surplus waits for a decision",
   }),
 })
 export const PaymentId = Type.Object({
@@ -66,7 +66,7 @@ export const PaymentId = Type.Object({
 
 const ADDRESS = "0x976EA74026E726554dB657fA54763abd0C3a0aa9"
 const ReturnApproved = Strict({
-  deadline: Type.Integer({ description: "As in the data that was signed: Unix seconds, at most 31 days ahead" }),
+  deadline: Type.Integer({ description: "As in the signed data: Unix seconds, at most 31 days ahead" }),
   signature: Signature,
 })
 export const ReturnOrder = Strict(
@@ -95,7 +95,7 @@ export const ReturnOutcomes = Type.Object({
   data: Type.Array(
     Type.Object({
       id: Type.String(),
-      payment: Described(Nullable(ExceptionalPayment), "As it is now; null where it was not returned"),
+      payment: Described(Nullable(ExceptionalPayment), "Its current state; null if it was not returned"),
       error: Described(
         Nullable(
           Type.Object({
@@ -108,7 +108,7 @@ export const ReturnOutcomes = Type.Object({
             ),
           }),
         ),
-        "Why it was not returned, as the route of one return says it; `RETURN_APPROVAL_REQUIRED` has the data to sign",
+        "Why it was not returned, as the route for a single return says it; `RETURN_APPROVAL_REQUIRED` has the data to sign",
       ),
     }),
   ),
@@ -120,14 +120,14 @@ export function returnBodies(prefixes: readonly string[]) {
   const ResourceId = Matching(pattern, "The id of the checkout or paywall that was paid", {
     examples: ["cs_tz4a98xxat96iws9zmbrgj3a"],
   })
-  const named = { id: ResourceId, address: Described(AddressText, "The address to which the money is to be returned") }
+  const named = { id: ResourceId, address: Described(AddressText, "The address to which the money should be returned") }
   const namedExample = { id: "cs_tz4a98xxat96iws9zmbrgj3a", address: ADDRESS }
   return {
     ReturnNonce: Strict(named, namedExample),
     ReturnAddress: Strict(
       {
         ...named,
-        message: Described(SignedMessage, "The message that the paying wallet has signed, in the form of EIP-4361"),
+        message: Described(SignedMessage, "The message that the paying wallet signed, in the form of EIP-4361"),
         signature: Signature,
       },
       { ...namedExample, ...signedExample },
@@ -143,7 +143,7 @@ export function returnBodies(prefixes: readonly string[]) {
 export const ReturnNonceAnswer = Type.Object({
   ...nonceAnswer,
   resource: Type.String({
-    description: "The one resource that the message has to name",
+    description: "The only resource that the message must name",
     examples: [`urn:sluice:return:cs_tz4a98xxat96iws9zmbrgj3a:${ADDRESS.toLowerCase()}`],
   }),
 })

@@ -297,7 +297,7 @@ describe("a failed payment says why", () => {
     expect(await statusOf(shop.id, first)).toMatchObject({
       status: "failed",
       reason: "underpaid",
-      message: "4.99 of 5.00 USDC arrived; send 0.01 more. Or ask the merchant, who can accept or return what came.",
+      message: "4.99 of 5.00 USDC arrived; send 0.01 more. Or ask the merchant, who can accept or return what arrived.",
     })
     const second = await pay(shop.payTo, "0.01")
     await confirmed()
@@ -316,7 +316,7 @@ describe("a failed payment says why", () => {
     await confirmed()
     expect(await statusOf(shop.id, second)).toMatchObject({
       reason: "underpaid",
-      message: "1.00 of 5.00 USDC arrived; send 4.00 more. Or ask the merchant, who can accept or return what came.",
+      message: "1.00 of 5.00 USDC arrived; send 4.00 more. Or ask the merchant, who can accept or return what arrived.",
     })
     expect((await access(shop.id)).hasAccess).toBe(false)
   })
@@ -415,7 +415,7 @@ describe("prices and switches", () => {
     await confirmed()
     expect(await statusOf(shop.id, later, buyer(1).address)).toMatchObject({
       reason: "underpaid",
-      message: "5.00 of 9.00 USDC arrived; send 4.00 more. Or ask the merchant, who can accept or return what came.",
+      message: "5.00 of 9.00 USDC arrived; send 4.00 more. Or ask the merchant, who can accept or return what arrived.",
     })
   })
 

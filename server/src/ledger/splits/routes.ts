@@ -28,7 +28,7 @@ export function splitRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "createSplit",
-        summary: "Creates a split: 2 to 50 recipients whose percentages add up to exactly 100",
+        summary: "Creates a split: 2 to 50 recipients whose percentages total exactly 100",
         tags,
         body: SplitCreate,
         response: { 201: SplitWhole },
@@ -94,9 +94,9 @@ export function splitRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "changeSplit",
-        summary: "Changes the given fields; the list of recipients is replaced as a whole",
+        summary: "Changes the given fields; a list of recipients replaces the whole list",
         description:
-          "Applies to receiving addresses from now on: each address says itself who shares what it gets, so every paywall with this split gets a new one. What reaches an old address within the hour, or was paid before, is paid to the recipients of that address; what comes later waits for you as an exception (`late`), and is paid to them if you accept it. Checkouts keep their addresses.",
+          "Applies to new receiving addresses. Each address fixes its recipients, so every paywall with this split gets a new address. Money that was paid before, or that reaches an old address within the hour, goes to the recipients of that address. Later money waits for you as an exception (`late`), and goes to them if you accept it. Checkouts keep their addresses.",
         tags,
         params: SplitPath,
         body: SplitChange,
@@ -131,7 +131,7 @@ export function splitRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "deleteSplit",
-        summary: "Deletes a split for ever; payments already made keep its recipients",
+        summary: "Deletes a split permanently; payments already made keep its recipients",
         tags,
         params: SplitPath,
         response: { 200: SplitDeleted },

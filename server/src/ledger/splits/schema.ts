@@ -18,7 +18,7 @@ export const SplitPath = Type.Object({
 const RecipientInput = Strict({
   address: AddressText,
   percent: Type.Number({
-    description: "Of each payment, above 0, with at most 4 decimals; all of them add up to exactly 100",
+    description: "Share of each payment, above 0, with at most 4 decimals; all shares add up to exactly 100",
   }),
   label: Type.Optional(Nullable(Type.String({ maxLength: 200 }))),
 })

@@ -6,7 +6,7 @@ import { recheckBeforeMs, recheckMs } from "./recheck.ts"
 
 const SHORT_WAIT_MS = 30_000
 const SHORT =
-  "the money that it pays out of is not confirmed: the chain took it, or other money of its deposit, back, or only one of two endpoints reports it"
+  "the money that it pays out is not confirmed: a reorg removed it or other money of its deposit, or only one of two endpoints reports it"
 
 /** Writes each verdict; the verdicts `sign` and `skip` change nothing. */
 export async function applyVerdicts(ctx: Context, lane: Lane, judged: readonly Judged[]): Promise<void> {

@@ -15,7 +15,7 @@ const LOW_GAS_WAIT_MS = 30_000
 export const OVER_BUDGET: Hold = {
   kind: "hold",
   reason: "gas_budget",
-  detail: "the merchant's gas budget of a day is spent",
+  detail: "the merchant's daily gas budget is spent",
   waitMs: BUDGET_WAIT_MS,
 }
 

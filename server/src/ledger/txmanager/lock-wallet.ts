@@ -13,7 +13,7 @@ import type { Lane } from "./lane.ts"
  * Why a new wallet row is halted: none of its used nonces is known here. The text is stored, so it must never change.
  */
 export const USED_BEFORE =
-  "what it signs for waits, and the wallet was used before this database knew it: it may be an old backup"
+  "payouts wait, because the wallet was used before this database knew it: the database may be an old backup"
 
 /** Reads the current row of a wallet. */
 export const walletRow = (ctx: Context, { id }: Row<"wallets">): Promise<Row<"wallets">> =>
@@ -92,7 +92,7 @@ export async function haltAhead(
   const next = count === undefined ? undefined : await fewerSigned(ctx, wallet, count)
   if (next === undefined) return
   const words = `the chain has ${count} transactions of the wallet, and this database signed ${next}`
-  const why = "it was restored from an old backup, or the key is used elsewhere"
+  const why = "the database was restored from an old backup, or the key is used elsewhere"
   await haltWallet(ctx, chain, wallet, "foreign_nonce", `${words}: ${why}`)
 }
 

@@ -17,9 +17,9 @@ export interface WaitingAlarm {
 }
 
 const halted: Record<LaneName, string> = {
-  payout: "payouts wait, and nothing can be sold on this network, until `sluice wallet resume`",
-  relay: "no authorization is carried out until `sluice wallet resume`",
-  storage: "receipts are kept here alone until `sluice wallet resume`",
+  payout: "payouts wait, and nothing can be sold on this network, until you run `sluice wallet resume`",
+  relay: "no authorization is executed until you run `sluice wallet resume`",
+  storage: "receipts are kept only here until you run `sluice wallet resume`",
 }
 /** The active alarms on each process's networks. */
 const on = new WeakMap<Context["chain"], Set<string>>()

@@ -83,7 +83,7 @@ it("a payout without its transfer is reported once, and is an alarm for as long 
     return { ...receipt, logs: logs.map(log => ({ ...log, data: `0x${"1".repeat(64)}` })) }
   }
   for (let i = 0; i < 4; i++) await rig.round()
-  const words = "the payout wallet has a payout that was mined without its transfer, and a person must look"
+  const words = "the payout wallet has a payout that was mined without its transfer: a person must investigate"
   expect(lines.filter(line => line.msg === "a payout was mined without its transfer").length).toBe(2)
   expect(reported("transfer").map(line => line.msg)).toEqual([words])
   expect([await total("transfer"), await standing("transfer")]).toEqual([1, 1])
@@ -226,7 +226,7 @@ describe("other alarms", () => {
     expect([status, alarms]).toEqual([
       200,
       [
-        "base-sepolia: the payout wallet is halted: payouts wait, and nothing can be sold on this network, until `sluice wallet resume`",
+        "base-sepolia: the payout wallet is halted: payouts wait, and nothing can be sold on this network, until you run `sluice wallet resume`",
       ],
     ])
     expect(text).not.toContain("0x")
@@ -237,7 +237,7 @@ describe("other alarms", () => {
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
     ctx.settings.payoutWallet = undefined
     const words =
-      "base-sepolia: the service has no payout key, so no money leaves its deposits: set PAYOUT_PRIVATE_KEY, PAYOUT_KEYSTORE or PAYOUT_SIGNER, and restart"
+      "base-sepolia: the service has no payout key, so no money can leave its deposits: set PAYOUT_PRIVATE_KEY, PAYOUT_KEYSTORE or PAYOUT_SIGNER, and restart"
     // As if verification kept running: the clock is advanced below.
     expect((await ready()).alarms).toContain(words)
     const { payoutSigner } = ctx.settings

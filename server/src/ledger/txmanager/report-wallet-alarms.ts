@@ -25,21 +25,21 @@ const STUCK_MS = 15 * 60_000
 const GWEI = 1_000_000_000n
 
 const words: Record<StandingAlarm, string> = {
-  low_gas: "has too little for gas, and payouts wait",
+  low_gas: "has too little ether for gas, so payouts wait",
   gas_warning: `has gas for fewer than ${ENOUGH_PAYOUTS} payouts`,
-  fee_cap: "pays no more than PAYOUT_MAX_FEE, the network asks for more, and payouts wait",
-  rpc_unavailable: "can't be observed: no endpoint reports its nonce, its gas and the fees, and payouts wait",
+  fee_cap: "can't pay the network's fee, which is above PAYOUT_MAX_FEE, so payouts wait",
+  rpc_unavailable: "can't be observed: no endpoint reports its nonce, its gas and the fees, so payouts wait",
   gas_total:
-    "has spent GAS_BUDGET_TOTAL of the last 24 hours with the others, and payouts wait; or relays spent their half of it, and none is accepted",
-  transfer: "has a payout that was mined without its transfer, and a person must look",
+    "has, with the others, spent GAS_BUDGET_TOTAL of the last 24 hours, so payouts wait; or relays have spent their half of it, so no relay is accepted",
+  transfer: "has a payout that was mined without its transfer: a person must investigate",
   stuck:
-    "has a payout in flight, or an earlier wallet of its lane has, that is in no block after 15 minutes: `sluice wallet show` says what endpoints answer, and docs/operators/alarms.md what to do",
+    "or an earlier wallet of its lane has a payout that is in no block after 15 minutes: `sluice wallet show` says what endpoints answer, and docs/operators/alarms.md what to do",
   given_up:
-    "has payouts that failed on chain five times and are no longer retried: `sluice wallet held` lists them, `sluice wallet retry` retries one",
+    "has payouts that failed on chain five times and are no longer retried automatically: `sluice wallet held` lists them, `sluice wallet retry` retries one",
   unswept:
-    "can't sweep payments that were due a day ago, as their money is not certainly there: the log names them, and docs/operators/alarms.md says what to do",
+    "can't sweep payments that were due a day ago, because it is not certain that their money is there: the log names them, and docs/operators/alarms.md says what to do",
   signer:
-    "has had something without a signature for a minute: payouts wait, or no authorization is accepted; the log says what its signer answers, or who is to sign, and docs/operators/alarms.md what to do",
+    "has waited for a signature for a minute, so payouts wait, or no authorization is accepted: the log says what its signer answers, or who must sign, and docs/operators/alarms.md what to do",
 }
 const standing = Object.keys(words) as StandingAlarm[]
 

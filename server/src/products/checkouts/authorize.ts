@@ -235,7 +235,7 @@ async function assertPayable(ctx: TxContext, found: Authorizable, asked: Authori
   )
     throw stop(`Too many authorizations of this checkout failed. ${otherWay}`)
   if ((await failingPayers(ctx, [authorization.from])).size > 0)
-    throw stop(`Too many authorizations of this wallet failed today. ${otherWay}`)
+    throw stop(`Too many of this wallet's authorizations failed today. ${otherWay}`)
   if (found.open >= MAX_OPEN)
     throw new ApiError("RATE_LIMITED", undefined, `${MAX_OPEN} authorizations of this wallet wait already. ${otherWay}`)
 

@@ -148,7 +148,7 @@ async function assertReservable(
   if (own.length >= MAX_RELAYS)
     throw stop("Too many authorizations of this checkout by this wallet failed. Pay with another wallet.")
   if ((await failingPayers(ctx, [authorization.from])).size > 0)
-    throw stop(`Too many authorizations of this wallet failed today. ${OTHER_WAY}`)
+    throw stop(`Too many of this wallet's authorizations failed today. ${OTHER_WAY}`)
   if (await isFull(ctx, network, authorization.from))
     throw new ApiError(
       "RATE_LIMITED",

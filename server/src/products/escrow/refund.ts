@@ -73,7 +73,7 @@ export function messageOf(status: Row<"refunds">["status"], call: RefundCall): s
   const { state, held_reason: reason, held_detail, behind, ours } = call
   if (state === "reverted" && call.notified_at) return REMADE
   if (state === "reverted") return "Its transaction failed on chain, and nothing was refunded. Ask for it again."
-  if (state === "cancelled") return held_detail ?? "It was not carried out."
+  if (state === "cancelled") return held_detail ?? "It was not executed."
   if (status === "pending" && !ours && (state === "queued" || state === "held")) return NOT_OURS
   if (status !== "pending" || state !== "held") return null
   switch (reason) {

@@ -6,7 +6,7 @@ import { timelineKinds } from "./timeline.ts"
 const amountFields = {
   amount: Type.String({
     examples: ["5.00"],
-    description: "In whole tokens, with at least two decimals; in base units where `decimals` is null",
+    description: "In whole tokens, with at least two decimals; in base units if `decimals` is null",
   }),
   currency: Type.String({ description: "The token's symbol, or its address if the symbol is unknown" }),
   decimals: Nullable(Type.Integer()),

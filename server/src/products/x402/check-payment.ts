@@ -79,7 +79,7 @@ export async function checkPayment(
   { merchantId, purpose }: { merchantId: string; purpose: string },
 ): Promise<Checked | Refusal> {
   if (await isFailing(ctx, authorization.from))
-    throw new ApiError("INVALID_OPERATION", undefined, "Too many authorizations of this wallet failed today.")
+    throw new ApiError("INVALID_OPERATION", undefined, "Too many of this wallet's authorizations failed today.")
   const digest = authorizationDigest(network, authorization)
   const relay = await checkRelay(ctx, network, { merchantId, purpose, authorization, digest, signature })
   return "refusal" in relay ? refusalOf(relay) : { digest, relay }

@@ -16,7 +16,7 @@ import { settlementColumns } from "./settlement-columns.ts"
 
 /** How long after an authorization's end the chain is still asked about it. */
 const SETTLED_MS = 3_600_000
-const NOT_CARRIED_OUT = "It was not carried out."
+const NOT_CARRIED_OUT = "It was not executed."
 /** Not final: the chain is asked again each time, because a reorg may restore the nonce. */
 const USED_OTHERWISE = "Its wallet cancelled the authorization, or used its nonce for something else."
 
@@ -104,7 +104,7 @@ export async function resolveOutcome(ctx: Context, network: Network, settlement:
   if (settlement.state === "cancelled") return { state: "failed", words: settlement.held_detail ?? NOT_CARRIED_OUT }
   if (!(await isSignedRelay(ctx, settlement))) return { state: "failed", words: TOO_LATE }
   if (found === "used") return { state: "failed", words: USED_OTHERWISE }
-  const words = "The transfer that was authorized failed on chain."
+  const words = "The authorized transfer failed on chain."
   if (untilMs <= ctx.now().getTime()) return { state: "failed", words }
   return { state: "failed", words, replayableUntil: new Date(Math.min(untilMs, 8.64e15)).toISOString() }
 }
