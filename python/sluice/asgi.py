@@ -345,7 +345,7 @@ class Charge:
             key, payload, signed_terms, signed_url, until = json.loads(base64.b64decode(text))
             if signed_url == url and signed_terms == terms and until > time.time():
                 return key, payload
-        message = "Sluice-Retry-Token is not valid for this request: send the request that it was given for, within 24 hours."
+        message = "Sluice-Retry-Token is not valid for this request: send it with its original request, within 24 hours."
         raise Refusal(400, {"error": "INVALID_RETRY_TOKEN", "message": message})
 
     async def _call(

@@ -637,7 +637,7 @@ describe("what relays may cost", () => {
       // A relay reserves several times what it costs in the end.
       settings.gasBudget = limit
       const other = await on.start()
-      const words = "The service relays no more payments for this merchant today. Pay with a transfer of your own."
+      const words = "The service relays no more payments for this merchant today. Send a transfer from your wallet instead."
       expect(await refusal(other, await on.buyer())).toEqual([503, "RELAY_UNAVAILABLE", words])
       settings.gasBudget = 0n
       expect((await on.submit(other, await on.sign(await on.buyer(), other))).status).toBe(200)
@@ -691,7 +691,7 @@ describe("what relays may cost", () => {
     // They failed, but not in a final block yet.
     expect((await on.relays()).map(row => row.succeeded)).toEqual([false, false, false, null])
     await rig.mint(address, 5_000_000n)
-    const words = "Too many of this wallet's authorizations failed today. Pay with a transfer of your own."
+    const words = "Too many of this wallet's authorizations failed today. Send a transfer from your wallet instead."
     expect(await refusal(await on.start(), wallet)).toEqual([409, "INVALID_OPERATION", words])
     await rig.service.ctx.db
       .updateTable("payouts")

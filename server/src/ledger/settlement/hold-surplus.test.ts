@@ -313,7 +313,7 @@ it("its checkout says what stands once it was returned, and what is asked for ag
     exception: null,
     amountReceived: "5.00",
     amountReturned: "1.00",
-    message: "The payment is confirmed, and the merchant has sent back what came beyond it.",
+    message: "The payment is confirmed, and the merchant has sent the excess back.",
   }
   expect(await status()).toMatchObject(stands)
   expect((await rig.service.call("GET", `/api/console/checkouts/${shop.id}`, undefined, as)).body).toMatchObject(stands)

@@ -24,9 +24,9 @@ export function changeRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "listChanges",
-        summary: "What changed in your lists, in the order of commits",
+        summary: "Changes in your lists, in the order of commits",
         description:
-          "Ask once without `after` for the position now, read your lists, then ask with `after` again and again. Changes are kept for 24 hours. Each comes at least once. `GET /api/console/stream` sends the same as server-sent events.",
+          "Request once without `after` to get the current position, read your lists, then poll with `after`. Changes are kept for 24 hours. Each change arrives at least once. `GET /api/console/stream` sends the same changes as server-sent events.",
         tags: ["insight"],
         querystring: ChangesQuery,
         response: { 200: Changes },

@@ -15,7 +15,7 @@ export const ChangesQuery = Type.Object({
     Type.Integer({
       minimum: 0,
       maximum: MAX_WAIT_S,
-      description: "For so many seconds the answer waits for the first change; 0 by default",
+      description: "Seconds that the answer waits for the first change; 0 by default",
     }),
   ),
 })
@@ -32,19 +32,19 @@ const Change = Type.Object({
   id: Described(Place, "Its place in the order of changes"),
   kind: ChangeKind,
   objectId: Type.String({
-    description: "Of the object; of a payout address its chain's id",
+    description: "The object's id; for a payout address, its chain's id",
     examples: ["cs_tz4a98xxat96iws9zmbrgj3a"],
   }),
   at: Timestamp,
   row: Described(
     Nullable(Type.Object({}, { additionalProperties: true })),
-    "The object as it stands now, with the fields of its list but for large ones. Null: it is in no list, or too large; read it by its id",
+    "The object's current state, with the fields of its list except large ones. Null if it is in no list or too large: read it by its id",
   ),
 })
 
 export const Changes = Type.Object({
   data: Type.Array(Change),
   next: Described(Place, "For `after` of the next request"),
-  more: Type.Boolean({ description: "Whether more changes are there already" }),
+  more: Type.Boolean({ description: "Whether more changes are already available" }),
   reset: Type.Boolean({ description: "Whether changes after `after` may be gone: read your lists again" }),
 })

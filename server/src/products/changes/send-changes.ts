@@ -39,7 +39,7 @@ function takePlace(ctx: Context, request: FastifyRequest, merchantId: string, le
     throw new ApiError(
       "RATE_LIMITED",
       undefined,
-      `You have ${MAX_BY_PERSON} streams of changes open, and no more are given. Share one among your tabs, or close one.`,
+      `You already have ${MAX_BY_PERSON} streams of changes open, which is the limit. Share one among your tabs, or close one.`,
     )
   const giveBack = waitsOf(ctx).streams.take({ name: merchantId, most: MAX_BY_MERCHANT }, leave)
   if (!giveBack)

@@ -46,7 +46,7 @@ export function assertAsked(
       "VALIDATION_ERROR",
       unknown.map(name => ({
         path: `payerInfo.${name}`,
-        message: "is not a field that this checkout asks for: `payerFields` of its status lists them",
+        message: "is not a field that this checkout asks for: `payerFields` of its status lists the fields",
       })),
     )
 }

@@ -224,7 +224,7 @@ describe("what relays of contract wallets may cost", () => {
       expect((await on.relays()).map(row => row.state)).toEqual(["cancelled"])
       const second = await on.start()
       const words =
-        "The service relays no more payments of contract wallets on this network today. Pay with a transfer of your own."
+        "The service relays no more payments of contract wallets on this network today. Send a transfer from your wallet instead."
       await expectRefused(second, await on.sign(key, second, { from: address }), 503, "RELAY_UNAVAILABLE", words)
       expect((await on.submit(second, await on.sign(await on.buyer(), second))).status).toBe(200)
       await on.round()

@@ -148,7 +148,7 @@ function authorizationOf(body: PayAuthorize["authorization"]): Authorization {
   const uint = (name: "value" | "validAfter" | "validBefore"): bigint => {
     const written = asWritten(body, name) ?? ""
     if (typeof body[name] === "number" && !Number.isSafeInteger(body[name]))
-      fault(name, "must be sent as text: a JSON number of this size loses digits")
+      fault(name, "must be sent as a string: a JSON number of this size loses digits")
     else if (!/^[0-9]+$/.test(written) || BigInt(written) > MAX_UINT256)
       fault(name, "must be decimal digits, and at most 2^256 - 1")
     else return BigInt(written)
@@ -224,8 +224,8 @@ async function assertPayable(ctx: TxContext, found: Authorizable, asked: Authori
   if (found.isLinkUsedUp) throw new ApiError("LINK_UNAVAILABLE")
   const otherWay =
     until === undefined
-      ? "Pay with a transfer of your own."
-      : `Pay with a transfer of your own after ${until}: until then anyone can submit the authorization that failed.`
+      ? "Send a transfer from your wallet instead."
+      : `Or send a transfer from your wallet after ${until}: until then anyone can submit the failed authorization.`
   const stop = (message: string) => new ApiError("INVALID_OPERATION", undefined, message)
   if (relays.some(({ state }) => ["queued", "held", "assigned", "mined"].includes(state)))
     throw stop("Another authorization of this checkout is already being processed; wait for its result.")
@@ -237,7 +237,7 @@ async function assertPayable(ctx: TxContext, found: Authorizable, asked: Authori
   if ((await failingPayers(ctx, [authorization.from])).size > 0)
     throw stop(`Too many of this wallet's authorizations failed today. ${otherWay}`)
   if (found.open >= MAX_OPEN)
-    throw new ApiError("RATE_LIMITED", undefined, `${MAX_OPEN} authorizations of this wallet wait already. ${otherWay}`)
+    throw new ApiError("RATE_LIMITED", undefined, `${MAX_OPEN} authorizations of this wallet are already waiting. ${otherWay}`)
 
   assertExact(ctx, found, asked)
   const validMs = authorization.validBefore * 1_000n
@@ -271,7 +271,7 @@ function assertExact(
   else if (value < parseAmount(ctx.settings.minAmount, decimals))
     fault(
       "value",
-      `is less than ${ctx.settings.minAmount} ${symbol}, which is too little to relay: pay it with a transfer`,
+      `is less than ${ctx.settings.minAmount} ${symbol}, which is too little to relay: send it with a transfer`,
     )
   if (validAfter >= seconds) fault("validAfter", `must be in the past; it is ${seconds} now`)
   const least = BigInt(MIN_TIME_MS / 1_000)

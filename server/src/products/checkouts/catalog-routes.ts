@@ -130,9 +130,9 @@ export function catalogRoutes(app: Server, ctx: Context): void {
       schema: {
         ...product,
         operationId: "deleteProduct",
-        summary: "Deactivates a product; one that is already inactive stays so",
+        summary: "Deactivates a product; has no effect on an inactive product",
         description:
-          "No checkout of it can be created any more. A payment link has the price of its creation, and goes on selling: switch it off too. The links of a product with `billingInterval` end with it.",
+          "No new checkout of the product can be created. Payment links keep the price from their creation and continue to sell, so switch them off too. The links of a product with `billingInterval` end with the product.",
         params: ProductId,
         response: { 200: Deleted },
       },
@@ -246,7 +246,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
         ...link,
         operationId: "deletePaymentLink",
         summary:
-          "Deactivates a payment link; checkouts already started can still be paid, and an inactive link stays so",
+          "Deactivates a payment link; checkouts already started can still be paid",
         params: LinkId,
         response: { 200: Deleted },
       },

@@ -23,7 +23,7 @@ const intervals: Interval[] = ["day", "week", "month", "year"]
 export const BillingInterval = Type.Unsafe<Interval>({
   type: "string",
   enum: intervals,
-  description: "Makes it a subscription, which is billed again after so long",
+  description: "Makes it a subscription, billed again after each interval",
 })
 const BillingCount = Type.Integer({ minimum: 1, maximum: 12 })
 /** They apply to subscriptions that start after the change. */
@@ -33,7 +33,7 @@ const subscriptionTerms = {
       minimum: 0,
       maximum: 365,
       description:
-        "Subscriptions only: days that are added to the first period of each wallet's first subscription to the product",
+        "Subscriptions only: free days added to the first period of each wallet's first subscription to the product",
     }),
   ),
   maxPeriods: Type.Optional(
@@ -69,8 +69,8 @@ export const ProductChange = Strict(
     description: Type.Optional(Nullable(Text)),
     active: Type.Optional(Type.Boolean()),
     splitId: Type.Optional(SplitId),
-    billingInterval: Type.Optional(Described(BillingInterval, "As it is: how long a period is can't be changed")),
-    billingCount: Type.Optional(Described(BillingCount, "As it is: how long a period is can't be changed")),
+    billingInterval: Type.Optional(Described(BillingInterval, "Unchanged: the length of a period can't be changed")),
+    billingCount: Type.Optional(Described(BillingCount, "Unchanged: the length of a period can't be changed")),
     ...subscriptionTerms,
   },
   { price: "45.50" },

@@ -44,7 +44,7 @@ export interface MadeSession {
 export async function readOffer(ctx: TxContext, merchantId: string, body: CheckoutCreate): Promise<Offer> {
   const { slug, productId, chain } = body
   if (slug !== undefined && productId !== undefined)
-    throw invalid("productId", "can't be given together with `slug`: the link already sets what is sold")
+    throw invalid("productId", "can't be given together with `slug`: the link sets what is sold")
   const network = chain === undefined ? ctx.chain.networks[0] : ctx.chain.networks.find(({ name }) => name === chain)
   return await loadOffer(
     ctx,
@@ -80,7 +80,7 @@ export async function createSession(
   if (body.payerFields !== undefined && body.payerInfo !== undefined)
     faults.push({
       path: "payerInfo",
-      message: "can't be given together with `payerFields`: it is the old name of that field",
+      message: "can't be given together with `payerFields`: it is the old name of the same field",
     })
   if (isRecurring(terms.product) && (body.capture ?? "direct") !== "direct")
     faults.push({ path: "capture", message: "must be `direct` for a product with `billingInterval`" })
@@ -229,7 +229,7 @@ export async function sessionOf(ctx: TxContext, id: string, merchantId?: string)
   return row
 }
 
-const OVER = "This checkout is over: it has expired, or was deleted."
+const OVER = "This checkout has ended: it expired or was deleted."
 
 /**
  * Ends a session that nobody started to pay. Throws `SESSION_NOT_FOUND` if it has ended, and `INVALID_OPERATION` for

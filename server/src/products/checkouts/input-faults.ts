@@ -43,7 +43,7 @@ export function changedTermsFaults(before: Row<"products">, body: SubscriptionTe
     billingInterval: body.billingInterval !== undefined && body.billingInterval !== before.billing_interval,
     billingCount: body.billingCount !== undefined && body.billingCount !== before.billing_count,
   }
-  const message = "can't be changed: make another product, and move its subscribers to it"
+  const message = "can't be changed: create another product, and move the subscribers to it"
   const changed = Object.entries(isOther).flatMap(([path, is]): ErrorDetail[] => (is ? [{ path, message }] : []))
   return changed.length > 0 ? changed : subscriptionFaults(body, before.billing_interval !== null)
 }

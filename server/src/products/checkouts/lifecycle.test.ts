@@ -165,7 +165,7 @@ describe("a checkout", () => {
     expect(await status(session.id)).toMatchObject({
       status: "expired",
       exception: null,
-      message: "The time to pay is over. Start a new checkout.",
+      message: "The time to pay has ended. Start a new checkout.",
     })
     expect(await payments()).toEqual([])
   })

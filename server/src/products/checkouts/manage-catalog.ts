@@ -241,7 +241,7 @@ export async function changeLink(
     .executeTakeFirst()
   if (!link) throw new ApiError("NOT_FOUND")
   throw new ApiError("VALIDATION_ERROR", [
-    { path: "maxUses", message: `must be at least ${link.uses}: the link was already used that often` },
+    { path: "maxUses", message: `must be at least ${link.uses}, the number of times that the link was already used` },
   ])
 }
 

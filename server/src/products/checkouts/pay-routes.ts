@@ -65,9 +65,9 @@ export function payRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "readPayStatus",
-        summary: "The status of a checkout, and what is needed to pay it",
+        summary: "The status of a checkout, and everything needed to pay it",
         description:
-          "With `wait`, the answer comes as soon as the checkout is no longer `pending` or `verifying`, and at once where too many requests wait; the request counts once against the rate limit. With `txHash`, it also comes when that submission is refused: anyone may submit a hash, so a refused one does not change the checkout. While less than the amount has arrived, the checkout is `verifying` and `message` names the missing amount. After `expiresAt`, or once the merchant has deleted it, `message` asks for no money and `payTo` is left out; the status stays until all blocks up to then are read, mostly for less than a minute. Then it becomes `expired` with the exception `underpaid`, and the money that arrived waits for the merchant, who accepts or returns it.",
+          "With `wait`, the answer comes as soon as the checkout is no longer `pending` or `verifying`, or immediately if too many requests wait. The request counts once against the rate limit. With `txHash`, the answer also comes when that submission is refused. Anyone may submit a hash, so a refused hash does not change the checkout. While less than the amount has arrived, the checkout is `verifying` and `message` names the missing amount. After `expiresAt`, or after the merchant deletes the checkout, `message` asks for no money and `payTo` is left out. The status stays until all blocks up to then are read, usually for less than a minute. It then becomes `expired` with the exception `underpaid`, and the money that arrived waits for the merchant to accept or return it.",
         tags,
         params: SessionId,
         querystring: StatusQuery,
@@ -106,7 +106,7 @@ export function payRoutes(app: Server, ctx: Context): void {
         operationId: "confirmPayment",
         summary: "Submits the transaction hash of a checkout's payment",
         description:
-          "A hint that finds the transfer sooner; the checkout would be confirmed without it. `GET /api/pay/status/:id?txHash=` returns the result for the hash. A wrong hash leaves the checkout payable and emits no event. A checkout that runs out of time ends as `failed` if only refused hashes were submitted, and as `expired` if none was.",
+          "A hint to find the transfer sooner; the checkout would be confirmed without it. `GET /api/pay/status/:id?txHash=` returns the result for the hash. A wrong hash leaves the checkout payable and emits no event. When its time runs out, a checkout ends as `failed` if only refused hashes were submitted, and as `expired` if none was submitted.",
         tags,
         body: PayConfirm,
         response: { 200: PayConfirmed },
@@ -136,7 +136,7 @@ export function payRoutes(app: Server, ctx: Context): void {
         operationId: "answerPayerFields",
         summary: "Stores the payer's answers before the payment",
         description:
-          "For payments that are not submitted as a hash: `POST /api/pay/confirm` takes the same answers beside one. The newest answers count, until the checkout is confirmed.",
+          "For payments that are not submitted as a hash; with a hash, send the answers to `POST /api/pay/confirm`. The newest answers count, until the checkout is confirmed.",
         tags,
         body: PayerInfo,
         response: { 200: PayerInfoKept },
@@ -151,15 +151,15 @@ export function payRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "authorizePayment",
-        summary: "Pays a checkout by a signed authorization; the service pays the gas",
+        summary: "Pays a checkout with a signed authorization; the service pays the gas",
         description:
           "The payer signs `TransferWithAuthorization` (EIP-3009) in the token's EIP-712 domain, to `payTo` and for exactly " +
           "the missing amount; the service relays it. Sending the same authorization again returns the same answer and never " +
           "makes a second transfer. `validBefore` is at most two hours after the checkout ends; the checkout's end is a good choice. " +
-          "`GET /api/pay/status/:id` returns the result. An authorization whose transaction failed is public, and " +
-          "anyone can submit it until `validBefore`. So that nobody pays twice, the next one must have the same `from` and " +
-          "`nonce`, unless the failed one was cancelled on chain or has expired. A checkout with `capture` other than `direct` takes " +
-          "`ReceiveWithAuthorization` with the fields that its status answer lists, and only this service can carry it out.",
+          "`GET /api/pay/status/:id` returns the result. A failed authorization is public, and " +
+          "anyone can submit it until `validBefore`. To prevent a double payment, the next authorization must have the same `from` and " +
+          "`nonce`, unless the failed one was cancelled on chain or has expired. A checkout with `capture` other than `direct` needs a " +
+          "`ReceiveWithAuthorization` with the fields that its status answer lists, and only this service can execute it.",
         tags,
         body: PayAuthorize,
         response: { 200: PayAuthorized },

@@ -94,7 +94,7 @@ function surfaceRoutes(app: Server, ctx: Context, { prefix, by, isHeld, merchant
         operationId: `listCheckouts${by}`,
         summary: "All checkouts, newest first",
         description:
-          "Without unpaid checkouts that ended more than 30 days ago. These are read by their id, as before, and are listed again for a day after that.",
+          "Leaves out unpaid checkouts that ended more than 30 days ago. You can still read them by id; a checkout that is read is listed again for a day.",
         tags,
         querystring: SessionQuery,
         response: { 200: SessionList },
@@ -171,7 +171,7 @@ function changeRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "changeCheckout",
-        summary: "Changes the given fields; the payer still pays what was asked before",
+        summary: "Changes the given fields; the payer's price stays the same",
         tags,
         params: SessionId,
         body: SessionChange,
@@ -212,8 +212,8 @@ function changeRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "closeCheckout",
-        summary: "Ends a checkout that nobody has started to pay",
-        description: "It expires now. Money that arrives afterwards counts as late, and is still found.",
+        summary: "Ends a checkout that has no payment in progress",
+        description: "The checkout expires immediately. Money that arrives later is still found, and counts as late.",
         tags,
         params: SessionId,
         response: { 200: Deleted },

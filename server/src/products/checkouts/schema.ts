@@ -51,7 +51,7 @@ const Status = Type.Enum(
 const Capture = Type.Enum(["direct", "manual", "automatic"], {
   type: "string",
   description:
-    "`direct`: the merchant owns what is paid. Else the payer's money is first reserved in an escrow contract: with `manual` the merchant captures it, with `automatic` it is captured at once.",
+    "`direct`: the merchant owns the money as soon as it is paid. Otherwise the money is first reserved in an escrow contract. With `manual` the merchant captures it; with `automatic` the service captures it immediately.",
 })
 const exceptions: PaymentException[] = ["underpaid", "overpaid", "late", "duplicate", "wrong_asset"]
 const Exception = Type.Unsafe<PaymentException | null>({ type: ["string", "null"], enum: [...exceptions, null] })
@@ -96,14 +96,14 @@ export const CheckoutCreate = Strict(
         minimum: 3_600,
         maximum: 7_776_000,
         description:
-          "Escrow only: seconds after the checkout's end until the payer can take back what is not captured; 604,800 by default",
+          "Escrow only: seconds after the checkout's end until the payer can withdraw money that is not captured; 604,800 by default",
       }),
     ),
     refundWithin: Type.Optional(
       Type.Integer({
         minimum: 0,
         maximum: 31_536_000,
-        description: "Escrow only: seconds after that in which what was captured can be refunded; 7,776,000 by default",
+        description: "Escrow only: seconds after that in which captured money can be refunded; 7,776,000 by default",
       }),
     ),
   },
@@ -117,16 +117,16 @@ const shown = {
   exception: Exception,
   message: Type.String(),
   amount: Money,
-  amountReceived: Described(Money, "What arrived and was not returned"),
+  amountReceived: Described(Money, "The amount that arrived and was not returned"),
   amountReturned: Described(
     Money,
-    "What the merchant has decided to send back of what arrived; refunds out of an escrow are not counted",
+    "The part of the received amount that the merchant decided to send back; refunds from an escrow are not counted",
   ),
   currency: Type.String(),
   chain: Type.String(),
   chainId: Type.Integer(),
   token: Token,
-  payTo: Described(Nullable(AddressText), "Null where the payment is reserved in an escrow: it is paid by a signature"),
+  payTo: Described(Nullable(AddressText), "Null for an escrow payment, which is paid with a signature"),
   paused: Type.Boolean({ description: "Payments on this network are paused: do not send money now" }),
   description: Nullable(Type.String()),
   redirectUrl: Nullable(Type.String()),
@@ -143,7 +143,7 @@ export const Session = Type.Object({
   productId: Nullable(Type.String()),
   splitId: Described(
     Nullable(Type.String()),
-    "The split the session was created with; later edits of that split change nothing here",
+    "The split at the session's creation; later edits of that split change nothing here",
   ),
   capture: Capture,
   authId: Described(
@@ -163,7 +163,7 @@ export const Session = Type.Object({
   openCalls: Type.Optional(OpenCalls),
   refunds: Type.Optional(
     Type.Array(Refund, {
-      description: "Of a payment through escrow, newest first; only when a single session is read",
+      description: "For an escrow payment, newest first; only when a single session is read",
     }),
   ),
   splits: Type.Optional(
@@ -174,12 +174,12 @@ export const Session = Type.Object({
         percent: Type.Number(),
         txHash: Nullable(HashText),
       }),
-      { description: "What became of each share; only when a single session with a split is read" },
+      { description: "The state of each share; only when a single session with a split is read" },
     ),
   ),
   receiptUrl: Described(
     Nullable(Type.String()),
-    "The page of its receipt, where its payer can save it; null until it is paid",
+    "The page of its receipt, where the payer can save it; null until it is paid",
   ),
   confirmedAt: Nullable(Timestamp),
   createdAt: Timestamp,
@@ -193,11 +193,11 @@ export const SessionQuery = Type.Object({
     Type.Unsafe<PaymentException>({ type: "string", enum: exceptions, description: "Filter by exception" }),
   ),
   from: Type.Optional(TimeInput),
-  to: Type.Optional(Described(TimeInput, "Like `from`; checkouts made at exactly this time are not included")),
+  to: Type.Optional(Described(TimeInput, "Like `from`; checkouts created at exactly this time are not included")),
   q: Type.Optional(
     Described(
       SearchText,
-      "An id (`cs_`, `pay_`), a transaction hash, the address of the payer or the receiving address, an e-mail address, `key:value` of the metadata, or a value of it",
+      "An id (`cs_`, `pay_`), a transaction hash, the address of the payer or the receiving address, an e-mail address, `key:value` of the metadata, or a value in it",
     ),
   ),
   ...checkoutFilters,
@@ -230,7 +230,7 @@ export const PayStatus = Type.Object({
   payTo: Type.Optional(
     Described(
       AddressText,
-      "Left out while payments are paused, once the time to pay is over, and where the payment is reserved in an escrow",
+      "Left out while payments are paused, after the time to pay, and for escrow payments",
     ),
   ),
   capture: Capture,
@@ -241,12 +241,12 @@ export const PayStatus = Type.Object({
   requiredConfirmations: Type.Integer(),
   submission: Type.Unsafe<null | { txHash: string; status: string; reason: string | null; message: string }>({
     type: ["object", "null"],
-    description: "The result for the submitted hash that `txHash` names, or else for the newest; null without one",
+    description: "The result for the submitted hash that `txHash` names, otherwise for the newest; null without a submission",
     properties: {
       txHash: HashText,
       status: Type.String({ description: "verifying, granted (its money counts), failed or reversed" }),
       reason: Described(Nullable(Type.String()), "Why it failed, as a code"),
-      message: Type.String({ description: "Why it failed, in a sentence" }),
+      message: Type.String({ description: "Why it failed, as a sentence" }),
     },
   }),
 })

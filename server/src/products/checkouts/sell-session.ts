@@ -125,7 +125,7 @@ async function refuseReplaced(ctx: TxContext, sessionId: string): Promise<void> 
   throw new ApiError(
     "INVALID_OPERATION",
     undefined,
-    "This money came for an invoice that was closed, and a later invoice has taken its place: accepted, it would buy nothing. Return it.",
+    "This money is for a closed invoice that a later invoice has replaced. Accepting it would buy nothing, so return it.",
   )
 }
 

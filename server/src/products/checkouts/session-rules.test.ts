@@ -207,7 +207,7 @@ describe("its words", () => {
     expect(say([], { refused: true }, 70)).toMatch(/^The time to pay is over, and no transaction/)
     expect(say([arrival(1, 500, 61)], {}, 70)).toMatch(/^The payment came after the time was over/)
     expect(say([arrival(1, 9)], {}, 70)).toMatch(/^0.09 of 5.00 USDC arrived before the time was over/)
-    expect(say([], {}, 70)).toBe("The time to pay is over. Start a new checkout.")
+    expect(say([], {}, 70)).toBe("The time to pay has ended. Start a new checkout.")
     expect(say([arrival(1, 500)], { usedUp: true })).toMatch(/used up by another payment/)
   })
 })

@@ -134,8 +134,8 @@ const sum = (arrivals: readonly Arrival[]): bigint => arrivals.reduce((total, ar
  */
 export const replayCaution = (until: string, status: SessionStatus): string =>
   status === "expired"
-    ? `Wait until ${until} before you pay again: until then anyone can carry out your authorization that failed.`
-    : `Your authorization that failed is public, and anyone can carry it out until ${until}. To pay only once, sign again with the same wallet and nonce, or pay in another way after that time.`
+    ? `Wait until ${until} before you pay again: until then anyone can execute your failed authorization.`
+    : `Your failed authorization is public, and anyone can execute it until ${until}. To pay only once, sign again with the same wallet and nonce, or pay in another way after that time.`
 
 /**
  * The payer's message: the session's state and what to do. `reason`: why the last attempt was no payment. `returned`:
@@ -154,22 +154,22 @@ export function messageOf(
     if (exception === "duplicate") return `The payment is confirmed. It was paid more than once: ${ask}`
     if (exception === "overpaid")
       return `The payment is confirmed. ${text(received)} of ${text(amount)} ${token.symbol} arrived; ask the merchant for the rest.`
-    if (returned) return "The payment is confirmed, and the merchant has sent back what came beyond it."
+    if (returned) return "The payment is confirmed, and the merchant has sent the excess back."
     return "The payment is confirmed."
   }
   if (status === "failed" && exception === "duplicate")
     return `This link was used up by another payment while yours was on its way: ${ask}`
   if (status === "expired") {
-    if (exception === "late") return `The payment came after the time was over: ${ask}`
+    if (exception === "late") return `The payment arrived after the time to pay: ${ask}`
     if (exception === "underpaid")
-      return `${text(received)} of ${text(amount)} ${token.symbol} arrived before the time was over: ${ask}`
+      return `${text(received)} of ${text(amount)} ${token.symbol} arrived before the time to pay ended: ${ask}`
     if (exception === "wrong_asset") return `Another token arrived instead of ${token.symbol}: ${ask}`
-    if (returned) return "The time to pay is over, and the merchant has sent back what arrived."
-    return "The time to pay is over. Start a new checkout."
+    if (returned) return "The time to pay has ended, and the merchant has sent back what arrived."
+    return "The time to pay has ended. Start a new checkout."
   }
   if (status === "failed" && exception === null && !reason)
-    return "The time to pay is over, and no transaction that was submitted paid this checkout. Start a new checkout."
-  if (exception === "late") return `Part of the payment came after the time was over: ${ask}`
+    return "The time to pay has ended, and no submitted transaction paid this checkout. Start a new checkout."
+  if (exception === "late") return `Part of the payment arrived after the time to pay: ${ask}`
   // A payer who is asked for money that is already on its way would pay twice.
   if (exception === "underpaid" && inFlight)
     return `${text(received)} of ${text(amount)} ${token.symbol} arrived, and more is being verified. Wait before you send the rest.`

@@ -53,7 +53,7 @@ export const isTimeOver = (ctx: TxContext, { expires_at }: Pick<Row<"checkout_se
   ctx.now() > expires_at
 
 const TIME_OVER =
-  "The time to pay is over: do not send money now. What was sent before is still found and counted. Once the network is read up to that time, this says whether anything came; start a new checkout only then."
+  "The time to pay has ended: do not send money now. Money sent earlier is still found and counted. When the network has been read up to that time, this says whether anything arrived; start a new checkout only then."
 
 /** The URL of a session's payment page. */
 export const sessionUrl = (ctx: TxContext, id: string): string => `${ctx.settings.baseUrl}/pay/${id}`

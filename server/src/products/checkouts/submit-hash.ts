@@ -49,7 +49,7 @@ export async function confirmSession(ctx: Context, body: PayConfirm): Promise<{ 
 
 function assertDirect({ capture }: Pick<Row<"checkout_sessions">, "capture">): void {
   if (capture === "direct") return
-  throw new ApiError("INVALID_OPERATION", undefined, "This checkout is paid by a signature, not by a transfer.")
+  throw new ApiError("INVALID_OPERATION", undefined, "This checkout is paid with a signature, not a transfer.")
 }
 
 type Paid = Pick<

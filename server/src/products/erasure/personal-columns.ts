@@ -68,13 +68,13 @@ export const personal: Readonly<Record<string, Personal>> = {
     of: "receipt",
     becomes: "body - 'what'",
     holds:
-      "what is signed of a payment: the merchant's text, metadata and what the payer entered; kept some seconds, until it is signed",
+      "the signed data of a payment: the merchant's text, metadata and what the payer entered; kept for a few seconds, until it is signed",
   },
   "receipts.sealed": {
     of: "receipt",
     becomes: "null",
     holds:
-      "the key of a receipt, and the same with a salt each; kept until the checkout or payer is erased. Who holds the receipt's link or file can still read it",
+      "the key of a receipt, and its data with salts; kept until the checkout or payer is erased. Anyone who has the receipt's link or file can still read it",
   },
   "subscriptions.customer_email": {
     of: "subscription",
@@ -94,7 +94,7 @@ export const personal: Readonly<Record<string, Personal>> = {
   "bundle_failures.path": {
     of: "call",
     becomes: "''",
-    holds: "the path of a call that was paid for; kept until the payer is erased",
+    holds: "the path of a paid call; kept until the payer is erased",
   },
   "settlements.identifier": {
     of: "call",
@@ -105,7 +105,7 @@ export const personal: Readonly<Record<string, Personal>> = {
     of: "event",
     becomes: `((body::jsonb - 'data') || jsonb_build_object('data', jsonb_build_object('erased', true,
       'sha256', encode(sha256(convert_to(body, 'utf8')), 'hex'))))::text`,
-    holds: `all of the above, as it was sent; kept ${WITH_EVENT}`,
+    holds: `all of the above, as sent; kept ${WITH_EVENT}`,
   },
   "deliveries.url": {
     of: "delivery",
@@ -120,7 +120,7 @@ export const personal: Readonly<Record<string, Personal>> = {
   "delivery_attempts.error": {
     of: "delivery",
     becomes: "case when error is not null then 'erased' end",
-    holds: `the same, where it is quoted; kept ${WITH_EVENT}`,
+    holds: `the same, as quoted in errors; kept ${WITH_EVENT}`,
   },
   "idempotency_keys.answer": {
     of: "answer",
@@ -130,12 +130,12 @@ export const personal: Readonly<Record<string, Personal>> = {
   "audit_entries.before": {
     of: "entry",
     becomes: "erased_entry(before)",
-    holds: "what the columns above were; kept until they are erased",
+    holds: "previous values of the columns above; kept until they are erased",
   },
   "audit_entries.after": {
     of: "entry",
     becomes: "erased_entry(after)",
-    holds: "what the columns above became; kept until they are erased",
+    holds: "new values of the columns above; kept until they are erased",
   },
 }
 

@@ -17,7 +17,7 @@ const Request = Strict(
   {
     customerEmail: Type.Optional(Matching("^[^@\\s]+@[^@\\s]+$", "An e-mail address", { maxLength: 320 })),
     payer: Type.Optional(
-      Described(AddressInput, "The wallet of a payer. A checkout that several wallets paid is erased for each of them"),
+      Described(AddressInput, "The wallet of a payer. A checkout that several wallets paid is erased with any of them"),
     ),
     checkoutId: Type.Optional(Matching(idPattern("cs"), "A checkout session's id")),
     dryRun: Type.Optional(Type.Boolean({ description: "true: only counts what would be erased" })),
@@ -26,7 +26,7 @@ const Request = Strict(
         type: "string",
         enum: ["wait", "drop"],
         description:
-          "What happens to events that were not delivered yet. `wait`, the default: nothing is erased until they are; `drop`: they are never sent",
+          "What happens to undelivered events. `wait`, the default: nothing is erased until they are delivered. `drop`: they are never sent",
       }),
     ),
   },
@@ -41,16 +41,16 @@ const counted = {
 }
 
 const Erased = Type.Object({
-  id: Described(Nullable(Type.String()), "Null where nothing was erased"),
+  id: Described(Nullable(Type.String()), "Null if nothing was erased"),
   ...counted,
-  pendingDeliveries: Type.Integer({ description: "Deliveries that are not sent yet; they are dropped or waited for" }),
-  blockedBy: Type.Array(Type.String(), { description: "Why the data is still needed; empty where it may be erased" }),
+  pendingDeliveries: Type.Integer({ description: "Deliveries not sent yet, which are dropped or waited for" }),
+  blockedBy: Type.Array(Type.String(), { description: "Why the data is still needed; empty if it may be erased" }),
   kept: Type.Array(Type.String(), { description: "What stays, and why" }),
 })
 
 const Erasure = Type.Object({
   id: Type.String(),
-  askedBy: Type.String({ description: "email, payer, checkout or retention; not which" }),
+  askedBy: Type.String({ description: "email, payer, checkout or retention, without its value" }),
   ...counted,
   deliveriesDropped: Type.Integer(),
   createdAt: Timestamp,
@@ -71,7 +71,7 @@ export function erasureRoutes(app: Server, ctx: Context): void {
         operationId: "eraseCustomer",
         summary: "Erases the personal data of one customer",
         description:
-          "Name the customer by exactly one of `customerEmail`, `payer` and `checkoutId`. Of their checkouts, subscriptions and refunds it erases e-mail addresses, what payers entered, metadata, descriptions, addresses of pages and reasons; of events the data; of deliveries what servers answered. Try it with `dryRun` first. It can't be undone.",
+          "Name the customer by exactly one of `customerEmail`, `payer` and `checkoutId`. In their checkouts, subscriptions and refunds, this erases e-mail addresses, what payers entered, metadata, descriptions, page addresses and reasons. It also erases the data of events and the answers to deliveries. Try it with `dryRun` first. It can't be undone.",
         tags,
         body: Request,
         response: { 200: Erased },
@@ -91,9 +91,9 @@ export function erasureRoutes(app: Server, ctx: Context): void {
         const due = await pendingDeliveries(ctx, found)
         if (pending === "wait" && due.pending > 0)
           blockedBy.push(
-            `Deliveries are not sent yet: ${due.pending}. Wait, or ask with \`pendingDeliveries: "drop"\`.`,
+            `Deliveries not sent yet: ${due.pending}. Wait, or send \`pendingDeliveries: "drop"\`.`,
           )
-        else if (due.sending > 0) blockedBy.push("A delivery is being sent at this moment. Try again in a minute.")
+        else if (due.sending > 0) blockedBy.push("A delivery is being sent right now. Try again in a minute.")
         if (!dryRun && blockedBy.length > 0) throw new ApiError("ERASURE_REFUSED", undefined, blockedBy.join(" "))
         const isFound = [found.checkouts, found.subscriptions, found.payments].some(each => each.length > 0)
         return {
@@ -113,7 +113,7 @@ export function erasureRoutes(app: Server, ctx: Context): void {
   listRoute(app, ctx, {
     path: "/api/console/erasures",
     operationId: "listErasures",
-    summary: "Erasures of customers' data, newest first; not whose it was",
+    summary: "Erasures of customers' data, newest first, without the customers' names",
     tags,
     answer: Type.Object({ data: Type.Array(Erasure), ...ListEnd }),
     source: ({ db }, merchantId) =>
@@ -139,7 +139,7 @@ function readCustomer(body: { customerEmail?: string; payer?: string; checkoutId
 } {
   const { customerEmail: email, payer, checkoutId: checkout } = body
   if ([email, payer, checkout].filter(each => each !== undefined).length !== 1)
-    throw invalid("customerEmail", "must be given, or `payer`, or `checkoutId`: exactly one of them")
+    throw invalid("customerEmail", "must be given, or `payer` or `checkoutId`, but only one of them")
   if (email !== undefined) return { customer: { email }, askedBy: "email" }
   if (payer !== undefined) return { customer: { payer: addressField("payer", payer) }, askedBy: "payer" }
   return { customer: { checkout: checkout ?? "" }, askedBy: "checkout" }

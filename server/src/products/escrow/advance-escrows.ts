@@ -329,7 +329,7 @@ function failureOf(calls: CurrentEscrow["calls"]): string | null {
   if (last?.state === "cancelled" && last.held_detail === OTHER_WALLET) return OTHER_WALLET
   if (last?.state === "cancelled")
     return `${last.held_detail ?? "It was not executed."} Nothing was paid: sign again.`
-  if (last?.state === "reverted") return "The payment that was signed failed on chain. Nothing was paid: sign again."
+  if (last?.state === "reverted") return "The signed payment failed on chain. Nothing was paid: sign again."
   return null
 }
 

@@ -142,7 +142,7 @@ async function assertReservable(
   if (await isPaused(ctx, network)) throw new ApiError("PAYMENTS_PAUSED")
   if (await isLinkUsedUp(ctx, session.link_id)) throw new ApiError("LINK_UNAVAILABLE")
   if (escrow.operator !== ctx.settings.relayWallet)
-    throw new ApiError("RELAY_UNAVAILABLE", undefined, `The service can't reserve this payment any more. ${OTHER_WAY}`)
+    throw new ApiError("RELAY_UNAVAILABLE", undefined, `The service can no longer reserve this payment. ${OTHER_WAY}`)
   const own = ofKind(calls, "reserve").filter(({ payer }) => payer === authorization.from)
   // One wallet's attempts must not lock other wallets out.
   if (own.length >= MAX_RELAYS)
@@ -153,7 +153,7 @@ async function assertReservable(
     throw new ApiError(
       "RATE_LIMITED",
       undefined,
-      `${MAX_OPEN} authorizations of this wallet wait already. ${OTHER_WAY}`,
+      `${MAX_OPEN} authorizations of this wallet are already waiting. ${OTHER_WAY}`,
     )
   const differing = authorizationFaults(escrow, authorization)
   if (differing.length > 0) throw new ApiError("AUTHORIZATION_REFUSED", differing)

@@ -333,6 +333,6 @@ it("A capture of what a payer reserved who is on a list by now is held, and so i
   expect(await on.session(other)).toMatchObject({ status: "voided", openCalls: [], escrow: { released: "5.00" } })
   const ended = (await on.calls("capture")).filter(({ escrow_id: of }) => of === other)
   expect(ended.map(({ state, held_detail }) => [state, held_detail])).toEqual([
-    ["cancelled", "Its merchant released it instead."],
+    ["cancelled", "The merchant released it instead."],
   ])
 })

@@ -49,10 +49,10 @@ export function escrowFaults(
     ...(network.escrow ? [] : [fault("capture", `must be direct on ${network.name}: no escrow is configured there`)]),
     ...(ctx.settings.relayWallet
       ? []
-      : [fault("capture", "must be direct: this service has no relay wallet, which calls the escrow")]),
-    ...(setId !== undefined ? [fault("capture", "must be direct where a split divides the payment")] : []),
+      : [fault("capture", "must be direct: this service has no relay wallet to call the escrow")]),
+    ...(setId !== undefined ? [fault("capture", "must be direct if a split divides the payment")] : []),
     ...((link?.max_uses ?? null) !== null
-      ? [fault("capture", "must be direct where the link has a limited number of uses")]
+      ? [fault("capture", "must be direct if the link has a limited number of uses")]
       : []),
     ...(amount > MAX_AMOUNT ? [fault("amount", "is more than an escrow can hold")] : []),
   ]

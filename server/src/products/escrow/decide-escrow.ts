@@ -29,14 +29,14 @@ export async function captureEscrow(ctx: TxContext, merchantId: string, order: C
   const { void_at: voidAt } = found.escrow
   if (ctx.now() >= voidAt)
     throw stop(
-      `The time to capture this payment ended at ${voidAt.toISOString()}; what is left is released.${heldMessage(found)}`,
+      `The time to capture this payment ended at ${voidAt.toISOString()}; the rest is released.${heldMessage(found)}`,
     )
-  const standing = await withoutHeld(ctx, found, "void", "Its merchant captured instead.")
+  const standing = await withoutHeld(ctx, found, "void", "The merchant captured instead.")
   const { folded } = standing
   const { text } = wordsFor(ctx, standing)
-  if (folded.open.void > 0) throw stop("What is left of this payment is being released; nothing more can be captured.")
+  if (folded.open.void > 0) throw stop("The rest of this payment is being released, so nothing more can be captured.")
   const free = folded.freeToCapture
-  if (free === 0n) throw stop("All of this payment is captured already, or is being captured.")
+  if (free === 0n) throw stop("This payment is already fully captured, or is being captured.")
   const amount = amountOf(ctx, standing, order)
   const limit = await limitOf(ctx, standing, "capture", amount === free)
   if (limit) throw stop(limit)
@@ -55,11 +55,11 @@ function amountOf(ctx: TxContext, standing: CurrentEscrow, order: CaptureOrder):
   if (typeof amount !== "bigint") throw new ApiError("VALIDATION_ERROR", [amount])
   if (amount > free) {
     const { text } = wordsFor(ctx, standing)
-    throw stop(`Only ${text(free)} ${token.symbol} can still be captured: ${text(folded.authorized)} were reserved.`)
+    throw stop(`Only ${text(free)} ${token.symbol} can still be captured of the reserved ${text(folded.authorized)}.`)
   }
   // Each capture costs the service gas, so there is a minimum. The whole rest can always be captured.
   const fault = readAmount("amount", written, token, ctx.settings.minAmount)
-  if (typeof fault !== "bigint" && amount < free) throw invalid("amount", `${fault.message}, or all that is left`)
+  if (typeof fault !== "bigint" && amount < free) throw invalid("amount", `${fault.message}, or the whole rest`)
   return amount
 }
 
@@ -70,10 +70,10 @@ function amountOf(ctx: TxContext, standing: CurrentEscrow, order: CaptureOrder):
 export async function voidEscrow(ctx: TxContext, merchantId: string, sessionId: string): Promise<Decided> {
   const found = await heldOf(ctx, merchantId, sessionId)
   if (found.folded.open.void > 0)
-    throw stop(`What is left of this payment is already being released.${heldMessage(found)}`)
-  const standing = await withoutHeld(ctx, found, "capture", "Its merchant released it instead.")
+    throw stop(`The rest of this payment is already being released.${heldMessage(found)}`)
+  const standing = await withoutHeld(ctx, found, "capture", "The merchant released it instead.")
   const { folded } = standing
-  if (folded.open.capture > 0) throw stop("A capture of this payment is under way; wait for its result.")
+  if (folded.open.capture > 0) throw stop("A capture of this payment is in progress; wait for its result.")
   const call = await insertCall(ctx, standing, { kind: "void", amount: folded.capturable })
   return { call, amount: wordsFor(ctx, standing).text(call.amount) }
 }
@@ -94,7 +94,7 @@ async function withoutHeld(
 /** Returns why a void is held, as a sentence to append; empty if none is held. */
 function heldMessage({ calls }: CurrentEscrow): string {
   const held = ofKind(calls, "void").find(({ state }) => state === "held")
-  return held ? ` The release is held for now, and tried again: ${held.held_detail ?? held.held_reason}.` : ""
+  return held ? ` The release is on hold and will be retried: ${held.held_detail ?? held.held_reason}.` : ""
 }
 
 /** Locks and returns the merchant's escrow, which must hold money that this service can move. */
@@ -111,13 +111,13 @@ async function heldOf(ctx: TxContext, merchantId: string, sessionId: string): Pr
   const standing = await standingOfEscrow(ctx, locked)
   const { folded, escrow } = standing
   if (folded.authorized === 0n) throw stop(`Nothing is reserved for this checkout; it is ${folded.status}.`)
-  if (folded.capturable === 0n) throw stop("Nothing is left of what was reserved for this checkout.")
+  if (folded.capturable === 0n) throw stop("None of the money reserved for this checkout is left.")
   if (escrow.operator !== ctx.settings.relayWallet) throw new ApiError("RELAY_UNAVAILABLE", undefined, OTHER_OPERATOR)
   return standing
 }
 
 const OTHER_OPERATOR =
-  "This payment was reserved with an earlier relay wallet, and only that one can capture or release it. Ask the operator of the service; the payer can take back what is left when the time to capture is over."
+  "This payment was reserved with an earlier relay wallet, and only that wallet can capture or release it. Ask the operator of the service. After the time to capture, the payer can withdraw the rest."
 
 function wordsFor(ctx: TxContext, { session }: CurrentEscrow) {
   const { decimals } = networkOf(ctx.chain, session.chain_id).token

@@ -32,14 +32,14 @@ const MAX_EVER = 200
 
 const LIMIT_WORDS = {
   capture: {
-    open: "captures of this payment are under way; wait until one of them has its result.",
-    made: "A payment is captured 100 times at most. Leave `amount` out to capture all that is left.",
-    ever: "This payment was captured too often. What is left goes back to the payer.",
+    open: "captures of this payment are in progress; wait until one of them has its result.",
+    made: "A payment can be captured at most 100 times. Leave `amount` out to capture the whole rest.",
+    ever: "This payment was captured too often. The rest goes back to the payer.",
   },
   refund: {
     open: "refunds of this payment are open; wait until one of them has its result, or withdraw one.",
-    made: "A payment is refunded 100 times at most, withdrawn refunds included. Leave `amount` out to refund all that is left.",
-    ever: "Too many refunds of this payment were made. Send what is left to the payer from your payout wallet.",
+    made: "A payment can be refunded at most 100 times, including withdrawn refunds. Leave `amount` out to refund the whole rest.",
+    ever: "This payment was refunded too often. Send the rest to the payer from your payout wallet.",
   },
 } as const
 

@@ -96,11 +96,11 @@ function amountOf(ctx: TxContext, chainId: number, body: RefundCreate, left: big
   if (typeof amount !== "bigint") throw new ApiError("VALIDATION_ERROR", [amount])
   if (amount > left)
     throw refused(
-      `At most ${formatAmount(left, token.decimals)} ${token.symbol} of this checkout can be refunded: refunds that are not mined yet count too.`,
+      `At most ${formatAmount(left, token.decimals)} ${token.symbol} of this checkout can be refunded; refunds that are not mined yet count too.`,
     )
   // Each refund costs the service gas, so there is a minimum. The whole rest can always be refunded.
   const fault = readAmount("amount", written, token, ctx.settings.minAmount)
-  if (typeof fault !== "bigint" && amount < left) throw invalid("amount", `${fault.message}, or all that is left`)
+  if (typeof fault !== "bigint" && amount < left) throw invalid("amount", `${fault.message}, or the whole rest`)
   return amount
 }
 

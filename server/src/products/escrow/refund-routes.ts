@@ -19,9 +19,9 @@ export function refundRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "refundPayment",
-        summary: "Refunds a captured payment through escrow, in full or in part",
+        summary: "Refunds a captured escrow payment, in full or in part",
         description:
-          "The money comes out of the payout wallet that got the payment, which allows it once for all of its open refunds: `approval.call` is what it signs. The refund then continues, and `payment.refunded` is sent when it is mined. Open refunds count against what is left. Only one refund of a wallet is under way at a time.",
+          "The money comes from the payout wallet that got the payment. This wallet must sign `approval.call`, one allowance for all its open refunds. The refund then continues, and `payment.refunded` is sent when it is mined. Open refunds reduce the refundable rest. Only one refund per wallet is in progress at a time.",
         tags,
         body: RefundCreate,
         response: { 201: Refund },
@@ -85,7 +85,7 @@ export function refundRoutes(app: Server, ctx: Context): void {
         operationId: "withdrawRefund",
         summary: "Withdraws a refund that is not signed yet",
         description:
-          "The refund is `failed` then and keeps its id; its amount can be refunded again. One that waits for your wallet's approval can always be withdrawn. What the wallet has approved by then stays approved: withdraw that there.",
+          "The refund becomes `failed` and keeps its id; its amount can be refunded again. A refund that waits for your wallet's approval can always be withdrawn. An allowance that the wallet already gave stays: revoke it in the wallet.",
         tags,
         params: RefundId,
         response: { 200: Refund },

@@ -21,7 +21,7 @@ const Status = Type.Unsafe<RefundStatus>({
   type: "string",
   enum: ["pending", "needs_approval", "succeeded", "failed"],
   description:
-    "pending: there is nothing to do. needs_approval: your payout wallet sends the call of `approval` first. succeeded: the payer has the money, and `payment.refunded` is sent. failed: nothing was refunded, or it was withdrawn; ask again",
+    "pending: nothing to do. needs_approval: your payout wallet must first send the call in `approval`. succeeded: the payer has the money, and `payment.refunded` is sent. failed: nothing was refunded, or the refund was withdrawn; request it again",
 })
 
 const Call = Type.Object({ to: AddressText, data: Type.String({ description: "The calldata: 0x and hexadecimal" }) })
@@ -36,13 +36,13 @@ const Approval = Type.Unsafe<null | {
 }>({
   type: ["object", "null"],
   description:
-    "What your payout wallet has to allow before the refund can go on; null where nothing has to be. It covers all of your open refunds out of that wallet, and nothing beyond them",
+    "What your payout wallet must allow before the refund can continue; null if nothing. It covers exactly all open refunds from that wallet",
   properties: {
-    owner: Described(AddressText, "Your payout wallet, which got the payment: it sends the call"),
+    owner: Described(AddressText, "Your payout wallet, which got the payment and sends the call"),
     token: AddressText,
-    spender: Described(AddressText, "The contract that pulls refunds, for this service and this escrow alone"),
-    allowance: Described(Nullable(Money), "What the wallet allows now; null while no endpoint answers"),
-    needed: Described(Money, "What it has to allow: the sum of your open refunds"),
+    spender: Described(AddressText, "The contract that pulls refunds, only for this service and this escrow"),
+    allowance: Described(Nullable(Money), "The wallet's current allowance; null while no endpoint answers"),
+    needed: Described(Money, "The required allowance: the sum of your open refunds"),
     call: Described(Call, "`approve(spender, needed)` of the token, ready to be signed"),
   },
 })
@@ -57,7 +57,7 @@ export const Refund = Type.Object({
   reason: Described(Nullable(Type.String()), "As it was given"),
   message: Described(
     Nullable(Type.String()),
-    "Why it waits or failed, in sentences; null where there is nothing to say",
+    "Why it waits or failed, as sentences; null if there is nothing to say",
   ),
   recipient: Described(AddressText, "The payer, who gets the money"),
   txHash: Described(Nullable(HashText), "Once it is mined"),
@@ -70,7 +70,7 @@ export const RefundList = Type.Object({ data: Type.Array(Refund), ...ListEnd })
 export const RefundCreate = Strict(
   {
     sessionId: SessionId,
-    amount: Type.Optional(Described(MoneyInput, "Without it, all that is left")),
+    amount: Type.Optional(Described(MoneyInput, "The whole rest if left out")),
     reason: Type.Optional(
       Matching("\\S", "Text that is not blank", { maxLength: 500, examples: ["Returned by the customer"] }),
     ),

@@ -16,19 +16,19 @@ export interface RefundFacts {
 
 /** Why a checkout that was not paid through escrow has no refund, and how its money can be returned. */
 export const NOT_ESCROW =
-  "Only a payment through escrow can be refunded here, and this checkout was paid straight to its receiving address. Money that needs your decision goes back with `POST /api/console/payments/:id/return`; what was paid is yours, so send it to the payer from your payout wallet."
+  "Only escrow payments can be refunded here, and this checkout was paid straight to its receiving address. Return money that needs your decision with `POST /api/console/payments/:id/return`. Money already paid is yours, so send it to the payer from your payout wallet."
 
 /** Why an earlier escrow can't be refunded. */
 export const NOT_OURS =
-  "This service can't call the escrow of this checkout: it has another relay wallet now, or no refund collector. Send the money to the payer from your payout wallet."
+  "This service can't call the escrow of this checkout, because its relay wallet changed or it has no refund collector. Send the money to the payer from your payout wallet."
 
 /** The message of a refund that its merchant withdrew. */
 export const WITHDRAWN =
-  "You withdrew it, and nothing was refunded. If your payout wallet has approved it already, approve what the other open refunds need, or nothing: `approve(collector, 0)`."
+  "You withdrew it, and nothing was refunded. If your payout wallet has already approved it, reduce the allowance to what the other open refunds need, or to zero: `approve(collector, 0)`."
 
 /** The message while a once counted refund that a reorg removed waits to be made again. */
 export const REMADE =
-  "A refund of this payment had counted, and a reorg removed it. It is made again by itself: read it again in a minute."
+  "A reorg removed a refund of this payment that had counted. The service creates it again automatically: read it again in a minute."
 
 /** Returns why a checkout without a capture can't be refunded. */
 export const notCaptured = (status: SessionStatus): string =>
@@ -39,11 +39,11 @@ export const notCaptured = (status: SessionStatus): string =>
 /** Returns how much can be refunded now, in base units above zero, or why nothing can, in sentences. */
 export function refundable({ status, left, refundBy, now }: RefundFacts): bigint | string {
   if (status !== "confirmed" && status !== "partially_refunded" && status !== "refunded") return notCaptured(status)
-  if (status === "refunded") return "All of this checkout is refunded."
+  if (status === "refunded") return "This checkout is fully refunded."
   if (now >= refundBy)
     return `The time to refund this checkout ended at ${refundBy.toISOString()}: send the money to the payer from your payout wallet.`
   if (left > 0n) return left
-  return "All of this checkout is refunded, or about to be: `GET /api/console/payments/refunds` lists its refunds."
+  return "This checkout is fully refunded, or will be: `GET /api/console/payments/refunds` lists its refunds."
 }
 
 /** The columns of a refund's call that decide its state. */
@@ -72,21 +72,21 @@ export function shownStatus(status: Row<"refunds">["status"], call: RefundCall):
 export function messageOf(status: Row<"refunds">["status"], call: RefundCall): string | null {
   const { state, held_reason: reason, held_detail, behind, ours } = call
   if (state === "reverted" && call.notified_at) return REMADE
-  if (state === "reverted") return "Its transaction failed on chain, and nothing was refunded. Ask for it again."
+  if (state === "reverted") return "Its transaction failed on chain, and nothing was refunded. Request it again."
   if (state === "cancelled") return held_detail ?? "It was not executed."
   if (status === "pending" && !ours && (state === "queued" || state === "held")) return NOT_OURS
   if (status !== "pending" || state !== "held") return null
   switch (reason) {
     case "allowance":
       if (behind)
-        return "It waits until another refund of your payout wallet is mined. Read it again then: it says what the wallet has to approve."
-      return "Your payout wallet has to approve it: send `approval.call` from there. The refund then continues."
+        return "It waits until another refund from your payout wallet is mined. Then read it again: it says what the wallet must approve."
+      return "Your payout wallet must approve it: send `approval.call` from there. The refund then continues."
     case "balance":
-      return "Your payout wallet holds too little for it. It continues once there is enough."
+      return "Your payout wallet's balance is too low for it. The refund continues when there is enough."
     case "sanctions":
-      return "It waits, as its payer is on a sanctions list."
+      return "It waits because its payer is on a sanctions list."
     default:
-      return "It can't be carried out now, and is retried."
+      return "It can't be executed now, and will be retried."
   }
 }
 

@@ -16,9 +16,9 @@ export function escrowRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "capturePayment",
-        summary: "Captures reserved money, all of it or a part",
+        summary: "Captures all or part of the reserved money",
         description:
-          "The amount is on its way to your payout address; the checkout's `escrow.captured` has it once its transaction is confirmed, and the first capture confirms the checkout. Captures add up. What is not captured before `escrow.captureBefore` goes back to the payer.",
+          "The amount goes to your payout address. The checkout's `escrow.captured` includes it once its transaction is confirmed, and the first capture confirms the checkout. Captures add up. Money not captured before `escrow.captureBefore` goes back to the payer.",
         tags,
         body: CaptureOrder,
         response: { 200: Captured },
@@ -44,7 +44,7 @@ export function escrowRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "voidPayment",
-        summary: "Releases what is left of reserved money to its payer",
+        summary: "Releases the rest of the reserved money to its payer",
         tags,
         body: VoidOrder,
         response: { 200: Voided },

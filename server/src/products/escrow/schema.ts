@@ -13,22 +13,22 @@ import {
 } from "../../platform/http/schemas.ts"
 import { idPattern } from "../../platform/ids.ts"
 
-const CapturedMoney = Described(Money, "What the merchant has captured")
+const CapturedMoney = Described(Money, "The amount that the merchant has captured")
 const Released = Described(Money, "What went back to the payer without being captured")
-const Refunded = Described(Money, "What of the captured amount was refunded")
+const Refunded = Described(Money, "How much of the captured amount was refunded")
 const CaptureBefore = Described(Timestamp, "Money not captured by then goes back to the payer automatically")
 
 const escrowFields = Type.Object({
   address: Described(AddressText, "The escrow contract"),
   collector: Described(AddressText, "The contract that the payer's signature names"),
   refundCollector: Described(Nullable(AddressText), "The contract that pulls refunds by the merchant's allowance"),
-  receiver: Described(AddressText, "Gets what is captured: the payout address when the checkout was made"),
+  receiver: Described(AddressText, "Gets captured money: the payout address at the checkout's creation"),
   authorized: Described(Money, "What was reserved"),
   captured: CapturedMoney,
   released: Released,
   refunded: Refunded,
-  capturable: Described(Money, "Reserved, and neither captured nor released"),
-  refundable: Described(Money, "Captured, and not refunded"),
+  capturable: Described(Money, "Reserved, but not captured or released yet"),
+  refundable: Described(Money, "Captured and not refunded"),
   authorizeBefore: Timestamp,
   captureBefore: CaptureBefore,
   refundBefore: Timestamp,
@@ -50,18 +50,18 @@ export const OpenCalls = Type.Array(
     amount: Money,
     heldFor: Described(
       Nullable(Type.String()),
-      "Why it can't be carried out now; it is tried again, and the other decision withdraws it. Null while nothing is against it",
+      "Why it can't be executed now. It is retried, and the opposite decision withdraws it. Null if nothing prevents it",
     ),
   }),
   {
     description:
-      "Captures and voids of a payment through escrow that are not mined yet; only when a single session is read",
+      "Captures and voids of an escrow payment that are not mined yet; only when a single session is read",
   },
 )
 
 const reclaimFields = Type.Object({
   from: Described(AddressText, "The payer, who sends it"),
-  after: Described(Timestamp, "From then on the contract takes it"),
+  after: Described(Timestamp, "When the contract starts to accept it"),
   to: Described(AddressText, "The escrow contract"),
   data: Type.String({ description: "The calldata: 0x and hexadecimal" }),
 })
@@ -69,7 +69,7 @@ const Reclaim = Type.Unsafe<null | Static<typeof reclaimFields>>({
   ...reclaimFields,
   type: ["object", "null"],
   description:
-    "The transaction with which the payer takes back what is left in the escrow, without the service, once its time is over; null where nothing is left",
+    "The transaction with which the payer can withdraw the rest from the escrow after the deadline, without the service; null if nothing is left",
 })
 
 /** What the status answer adds for a session with an escrow. */
@@ -104,13 +104,13 @@ const decided = {
   amount: Money,
   status: Described(
     Type.Literal("pending"),
-    "It is carried out now; the checkout shows when its transaction is confirmed",
+    "It is in progress; the checkout shows when its transaction is confirmed",
   ),
   txHash: Nullable(HashText),
 }
 
 export const CaptureOrder = Strict(
-  { sessionId: SessionId, amount: Type.Optional(Described(MoneyInput, "By default all that is left")) },
+  { sessionId: SessionId, amount: Type.Optional(Described(MoneyInput, "The whole rest by default")) },
   { sessionId: example, amount: "5.00" },
 )
 export type CaptureOrder = Static<typeof CaptureOrder>

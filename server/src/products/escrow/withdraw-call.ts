@@ -55,11 +55,11 @@ function whyNot({ state, notified_at }: Pick<Row<"payouts">, "state"> & Pick<Row
     case "assigned":
     case "mined":
     case "final":
-      return "This refund is signed and on its way to the payer, or there: it can't be withdrawn any more."
+      return "This refund is signed, and in progress or already with the payer, so it can no longer be withdrawn."
     case "cancelled":
     case "reverted":
-      return "This refund has failed already: nothing was refunded, and there is nothing to withdraw."
+      return "This refund has already failed: nothing was refunded, and there is nothing to withdraw."
     default:
-      return "This refund is being signed at this moment. Read it again in some seconds."
+      return "This refund is being signed right now. Read it again in a few seconds."
   }
 }

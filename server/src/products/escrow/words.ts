@@ -34,10 +34,10 @@ export function wordsOf(
       return RESERVING
     case "authorized":
       if (times.now >= times.voidAt) return over()
-      return `${text(authorized)} are reserved for the merchant until ${times.voidAt.toISOString()}. What is not captured by then is released.`
+      return `${text(authorized)} are reserved for the merchant until ${times.voidAt.toISOString()}. Any amount not captured by then is released.`
     case "voided":
       return reclaimed > 0n
-        ? "The payer took the reserved money back. Nothing was paid."
+        ? "The payer withdrew the reserved money. Nothing was paid."
         : "The reserved money was released to the payer. Nothing was paid."
     case "confirmed":
       if (captured === authorized) return "The payment is confirmed."
@@ -48,23 +48,23 @@ export function wordsOf(
       return "The payment was refunded."
     case "failed":
       if (times.now < times.expiresAt)
-        return "Too many payments that were signed for this checkout failed. Nothing was paid. Start a new checkout."
-      return "The time to pay is over, and the payment that was signed failed on chain. Start a new checkout."
+        return "Too many signed payments for this checkout failed. Nothing was paid. Start a new checkout."
+      return "The time to pay has ended, and the signed payment failed on chain. Start a new checkout."
     case "expired":
-      return "The time to pay is over. Start a new checkout."
+      return "The time to pay has ended. Start a new checkout."
   }
 }
 
 /** The message while a capture that was requested in time executes after the deadline. */
 const CAPTURING =
-  "A capture that the merchant asked for in time is being carried out. What it does not take is released to the payer."
+  "A capture that the merchant requested in time is in progress. The rest is released to the payer."
 
 /** Returns what happens to money that was not captured in time. */
 const timeLeftMessage = (left: string, { now, reclaimAt }: Times): string =>
   now < reclaimAt
-    ? `The time to capture is over: ${left} are being released to the payer. What is not back by ${reclaimAt.toISOString()}, the payer can take back without the service.`
-    : `${left} could not be released yet, which is still tried. The payer can take them back now, without the service: with the transaction in \`reclaim\`.`
+    ? `The time to capture has ended, and ${left} are being released to the payer. Any amount not returned by ${reclaimAt.toISOString()} can be withdrawn by the payer directly.`
+    : `${left} could not be released yet; the service keeps retrying. The payer can withdraw them directly now, with the transaction in \`reclaim\`.`
 
 /** Returns the message of a session that nobody started to pay. */
 export const firstMessage = (amount: bigint, token: Token): string =>
-  `Sign the payment of ${formatAmount(amount, token.decimals)} ${token.symbol}. It is reserved for the merchant, who captures it later.`
+  `Sign the payment of ${formatAmount(amount, token.decimals)} ${token.symbol}. The amount is reserved for the merchant, who captures it later.`

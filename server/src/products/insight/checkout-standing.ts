@@ -86,8 +86,8 @@ function standingOf(facts: CheckoutFacts): Part {
     case "voided":
       return {
         word: "Released",
-        why: `Nothing was paid. The ${facts.escrow?.authorized ?? facts.amount} that was reserved went back to the payer.`,
-        next: [act("Make a new checkout, if the payer should still pay.", "POST", "checkouts")],
+        why: `Nothing was paid. The reserved ${facts.escrow?.authorized ?? facts.amount} went back to the payer.`,
+        next: [act("Create a new checkout if the payer should still pay.", "POST", "checkouts")],
       }
     case "partially_refunded":
     case "refunded":
@@ -114,9 +114,9 @@ function pendingStanding({
   received,
 }: CheckoutFacts): Part {
   const until = timeText(expiresAt)
-  const paused = isPaused ? " Payments on its network are paused for now, so nobody can pay it." : ""
+  const paused = isPaused ? " Payments on its network are currently paused, so nobody can pay it." : ""
   const why = refusal
-    ? `Nobody has paid yet. The last transaction that was submitted does not pay for it. ${refusal}`
+    ? `Nobody has paid yet. The last submitted transaction does not pay for this checkout. ${refusal}`
     : missing
       ? `${received} of ${amount} arrived, so ${missing} is missing.`
       : `Nobody has paid yet. The payer has until ${until} to ${capture === "direct" ? "pay" : "reserve"} ${amount}.`
@@ -125,9 +125,9 @@ function pendingStanding({
     why: why + paused,
     next: [
       wait(
-        isPaused ? "Ask the operator of this service when payments start again." : `Send the payer this page: ${url}`,
+        isPaused ? "Ask the operator of this service when payments resume." : `Send the payer this page: ${url}`,
       ),
-      act("Close it, so that nobody pays it any more.", "DELETE", `checkouts/${id}`),
+      act("Close it, so nobody can pay it any more.", "DELETE", `checkouts/${id}`),
     ],
   }
 }
@@ -152,7 +152,7 @@ function verifyingStanding({
           ? [wait(`The payer can send the rest until ${timeText(expiresAt)}, at ${url}`)]
           : [
               act(
-                "Look again in a minute: its time is over, and it is being checked one last time.",
+                "Look again in a minute. Its time has ended, and it is being checked one last time.",
                 "GET",
                 `timeline/${id}`,
               ),
@@ -161,14 +161,14 @@ function verifyingStanding({
   if (capture !== "direct")
     return {
       word: "Waiting",
-      why: `The payer signed, and ${amount} is being reserved in escrow.`,
+      why: `The payer has signed, and ${amount} is being reserved in escrow.`,
       next: [wait("You need to do nothing. This usually takes less than a minute.")],
     }
   return {
     word: "Waiting",
     why: depth
-      ? `A payment was seen on chain and has ${depth.have} of the ${depth.need} confirmations that it needs.`
-      : "A transaction was submitted, and is being looked for on chain.",
+      ? `A payment was seen on chain and has ${depth.have} of the ${depth.need} required confirmations.`
+      : "A transaction was submitted, and the service is looking for it on chain.",
     next: [wait("You need to do nothing. Do not deliver before the checkout is confirmed.")],
   }
 }
@@ -178,20 +178,20 @@ function authorizedStanding({ escrow, capture, amount, now }: CheckoutFacts): Pa
   if (escrow?.isCapturing)
     return {
       word: "Capturing",
-      why: `${reserved} is reserved in escrow, and your capture is on its way.`,
+      why: `${reserved} is reserved in escrow, and your capture is in progress.`,
       next: [wait("You need to do nothing.")],
     }
   if (escrow && now >= escrow.captureBefore)
     return {
       word: "Releasing",
       why: `The time to capture ended on ${timeText(escrow.captureBefore)}, so ${reserved} is going back to the payer.`,
-      next: [wait("You need to do nothing. To be paid after all, make a new checkout.")],
+      next: [wait("You need to do nothing. To be paid after all, create a new checkout.")],
     }
   const before = escrow ? ` If nobody captures it by ${timeText(escrow.captureBefore)}, it goes back to the payer.` : ""
   if (capture === "automatic")
     return {
       word: "Reserved",
-      why: `The payer's ${reserved} is reserved in escrow, and is captured for you automatically.`,
+      why: `The payer's ${reserved} is reserved in escrow and will be captured for you automatically.`,
       next: [wait("You need to do nothing."), act("Release it to the payer instead.", "POST", "payments/void")],
     }
   return {
@@ -206,7 +206,7 @@ function confirmedStanding(facts: CheckoutFacts): Part {
   if (capture === "direct") {
     const why =
       exception === "underpaid" || exception === "late" || exception === "wrong_asset"
-        ? `It is paid, as you accepted what arrived: ${received}.`
+        ? `It is paid because you accepted what arrived: ${received}.`
         : `It is paid: ${amount} arrived and is confirmed.`
     return { word: "Paid", why, next: [wait("You can deliver."), ...seePayment(facts, "See where the money is now.")] }
   }
@@ -219,12 +219,12 @@ function confirmedStanding(facts: CheckoutFacts): Part {
       wait("You can deliver."),
       ...(escrow?.left
         ? [
-            act(`Capture more, by ${timeText(escrow.captureBefore)}.`, "POST", "payments/capture"),
+            act(`Capture more by ${timeText(escrow.captureBefore)}.`, "POST", "payments/capture"),
             act("Release the rest to the payer.", "POST", "payments/void"),
           ]
         : []),
       ...(escrow?.refundBefore
-        ? [act(`Refund all or a part of it, by ${timeText(escrow.refundBefore)}.`, "POST", "payments/refund")]
+        ? [act(`Refund all or part of it by ${timeText(escrow.refundBefore)}.`, "POST", "payments/refund")]
         : []),
     ],
   }
@@ -233,49 +233,49 @@ function confirmedStanding(facts: CheckoutFacts): Part {
 function refundedStanding({ status, escrow, amount, id }: CheckoutFacts): Part {
   const isAll = status === "refunded"
   const why = isAll
-    ? `It was paid, and all of it was refunded: ${escrow?.refunded ?? amount}.`
+    ? `It was paid and fully refunded: ${escrow?.refunded ?? amount}.`
     : `It was paid, and ${escrow?.refunded ?? "a part"} of ${escrow?.captured ?? amount} was refunded.`
   return {
     word: isAll ? "Refunded" : "Partly refunded",
     why,
     next: [
       ...(!isAll && escrow?.refundBefore
-        ? [act(`Refund more of it, by ${timeText(escrow.refundBefore)}.`, "POST", "payments/refund")]
+        ? [act(`Refund more of it by ${timeText(escrow.refundBefore)}.`, "POST", "payments/refund")]
         : []),
       act("See each refund.", "GET", `checkouts/${id}`),
     ],
   }
 }
 
-const newCheckout = act("Make a new checkout, if the payer should still pay.", "POST", "checkouts")
+const newCheckout = act("Create a new checkout if the payer should still pay.", "POST", "checkouts")
 
 function failedStanding({ capture, exception, expiresAt, now, refusal }: CheckoutFacts): Part {
   if (exception === "duplicate")
     return {
       word: "Failed",
-      why: "Its payment link was used up by somebody else while this payment was on its way.",
+      why: "Another payment used up its payment link while this payment was on its way.",
       next: [newCheckout],
     }
   if (capture !== "direct" && now < expiresAt)
     return {
       word: "Failed",
-      why: "Nothing was paid: too many of the payments that were signed for it failed on chain.",
+      why: "Nothing was paid: too many of its signed payments failed on chain.",
       next: [newCheckout],
     }
   const why =
     capture === "direct"
-      ? `Nothing was paid. The time to pay ended on ${timeText(expiresAt)}, and the transaction that was submitted does not pay for it.${refusal ? ` ${refusal}` : ""}`
-      : `Nothing was paid. The time to pay ended on ${timeText(expiresAt)}, and the payment that was signed failed on chain.`
+      ? `Nothing was paid. The time to pay ended on ${timeText(expiresAt)}, and the submitted transaction does not pay for it.${refusal ? ` ${refusal}` : ""}`
+      : `Nothing was paid. The time to pay ended on ${timeText(expiresAt)}, and the signed payment failed on chain.`
   return { word: "Failed", why, next: [newCheckout] }
 }
 
 /** Why a checkout is over to which money came. */
 const expiredWords: Record<PaymentException, (facts: CheckoutFacts) => string> = {
-  underpaid: ({ received, amount }) => `Only ${received} of ${amount} arrived before the time to pay was over.`,
+  underpaid: ({ received, amount }) => `Only ${received} of ${amount} arrived before the time to pay ended.`,
   late: ({ received, expiresAt }) => `${received} arrived after the time to pay had ended on ${timeText(expiresAt)}.`,
-  wrong_asset: ({ amount }) => `Another token arrived instead of ${amount}, and the time to pay is over.`,
-  duplicate: ({ received }) => `${received} arrived, and the time to pay is over.`,
-  overpaid: ({ received }) => `${received} arrived, and the time to pay is over.`,
+  wrong_asset: ({ amount }) => `Another token arrived instead of ${amount}, and the time to pay has ended.`,
+  duplicate: ({ received }) => `${received} arrived, and the time to pay has ended.`,
+  overpaid: ({ received }) => `${received} arrived, and the time to pay has ended.`,
 }
 
 function expiredStanding(facts: CheckoutFacts): Part {
@@ -284,7 +284,7 @@ function expiredStanding(facts: CheckoutFacts): Part {
     return {
       word: "Expired",
       why: `It was not paid. The time to pay ended on ${timeText(expiresAt)}.`,
-      next: [newCheckout, wait("If money arrives at its address later, you will see it here and can decide about it.")],
+      next: [newCheckout, wait("If money arrives at its address later, it appears here and you can decide about it.")],
     }
   return { word: "Expired", why: expiredWords[exception](facts), next: [newCheckout] }
 }

@@ -23,8 +23,8 @@ export function explainEvent(type: string, deliveries: readonly DeliveryFacts[])
     return {
       state: "unsent",
       word: "Not sent",
-      why: `Nothing of yours subscribes to ${type}, so it was sent nowhere.`,
-      next: [act("Add an endpoint for this event, or add the event to one.", "GET", "webhooks")],
+      why: `None of your endpoints subscribes to ${type}, so it was not sent.`,
+      next: [act("Add an endpoint for this event, or add the event to an existing endpoint.", "GET", "webhooks")],
     }
   if (!worst) {
     const count = deliveries.length
@@ -40,12 +40,12 @@ export function explainEvent(type: string, deliveries: readonly DeliveryFacts[])
 
 function deliveryStanding({ id, url, status, attempts, lastError, nextAt }: DeliveryFacts): Omit<Standing, "state"> {
   const resend = act("Send it again now.", "POST", `deliveries/${id}/resend`)
-  const log = act("See each attempt, with what your server answered.", "GET", `deliveries/${id}`)
+  const log = act("See each attempt and your server's answer.", "GET", `deliveries/${id}`)
   const because = lastError ? `: ${/[.!?]$/.test(lastError) ? lastError : `${lastError}.`}` : "."
   if (status === "failed")
     return {
       word: "Failed",
-      why: `${url} did not accept it in ${attempts} attempts, and it is not tried again automatically. The last one failed${because}`,
+      why: `${url} did not accept it in ${attempts} attempts, and it is not retried automatically. The last attempt failed${because}`,
       next: [log, resend],
     }
   if (status === "skipped")
@@ -56,10 +56,10 @@ function deliveryStanding({ id, url, status, attempts, lastError, nextAt }: Deli
     }
   if (attempts === 0)
     return { word: "Waiting", why: `It is about to be sent to ${url}.`, next: [wait("You need to do nothing.")] }
-  const again = nextAt ? ` It is tried again on ${timeText(nextAt)}.` : " It is being sent again."
+  const again = nextAt ? ` It will be retried on ${timeText(nextAt)}.` : " It is being sent again."
   return {
     word: "Retrying",
-    why: `${url} has not accepted it in ${attempts} ${attempts === 1 ? "attempt" : "attempts"}. The last one failed${because}${again}`,
+    why: `${url} has not accepted it in ${attempts} ${attempts === 1 ? "attempt" : "attempts"}. The last attempt failed${because}${again}`,
     next: [log, resend],
   }
 }

@@ -5,16 +5,16 @@ import { sql } from "kysely"
 /** The figures that are money, by their public names. */
 export const moneyFigures = {
   received: "To your receiving addresses, by the time of the block",
-  reversed: "Of what was received: removed by a reorg, by the time at which that was noticed",
+  reversed: "Received money that a reorg removed, by the time at which the reorg was noticed",
   returned: "From receiving addresses back to payers",
-  refunded: "From your wallet to payers, for payments through escrow",
+  refunded: "From your wallet to payers, for escrow payments",
   shares: "To the recipients of splits",
   swept: "To your payout address",
   recovered: "Taken by the owner of a receiving address, without the service",
   unknown: "Left receiving addresses by a transaction that the service did not send",
   reserved: "Into the escrow",
   captured: "Out of the escrow to you",
-  released: "Out of the escrow back to payers: voided, or reclaimed after its time",
+  released: "Out of the escrow back to payers: voided, or reclaimed after the deadline",
 }
 export type MoneyFigure = keyof typeof moneyFigures
 export const moneyNames = Object.keys(moneyFigures) as MoneyFigure[]

@@ -31,7 +31,7 @@ export async function lateChanges(ctx: TxContext): Promise<string[]> {
   const minutes = await minutesHeld(ctx)
   if (minutes === undefined) return []
   return [
-    `Live changes are ${inMinutes(minutes)} late: work in the database has not ended. None is lost, and lists that are read again are right.`,
+    `Live changes are ${inMinutes(minutes)} late, because work in the database has not ended. No change is lost, and reloaded lists are correct.`,
   ]
 }
 

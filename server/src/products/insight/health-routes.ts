@@ -12,9 +12,9 @@ const ServiceHealth = Type.Object({
   networks: Type.Array(
     Type.Object({
       chain: Type.String(),
-      head: Described(Nullable(Type.String()), "The newest block that was read; null before the first"),
+      head: Described(Nullable(Type.String()), "The newest block that the service has read; null before the first"),
       finalized: Nullable(Type.String()),
-      behind: Described(Nullable(Type.String()), "How many blocks the transfers that are known are behind the head"),
+      behind: Described(Nullable(Type.String()), "How many blocks the known transfers are behind the head"),
       readAt: Nullable(Timestamp),
       payments: Type.Enum(["open", "paused"], { type: "string" }),
       alarms: Sentences("What is wrong there"),
@@ -24,7 +24,7 @@ const ServiceHealth = Type.Object({
     payouts: Type.Object({ queued: Count, held: Count, sending: Count, oldestAt: Nullable(Timestamp) }),
     deliveries: Type.Object({ pending: Count, oldestAt: Nullable(Timestamp) }),
   }),
-  alarms: Sentences("All that needs somebody, in words"),
+  alarms: Sentences("Everything that needs a person, as text"),
 })
 
 export function healthInsightRoutes(app: Server, ctx: Context): void {
@@ -33,9 +33,9 @@ export function healthInsightRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "readServiceHealth",
-        summary: "Each network, what of yours waits, and what is wrong, in words",
+        summary: "The state of each network, what is waiting, and what is wrong, as text",
         description:
-          "What only the operator of the service can see and mend, such as an endpoint of a network that lies, is in `/readyz` and the metrics.",
+          "Problems that only the operator can see and fix, such as a network endpoint that lies, are in `/readyz` and the metrics.",
         tags: ["insight"],
         response: { 200: ServiceHealth },
       },

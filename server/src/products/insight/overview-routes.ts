@@ -18,9 +18,9 @@ export function overviewRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "readOverview",
-        summary: "The figures of a time in periods, those of the time before it, and what needs you",
+        summary: "Figures by period, the figures of the time before, and what needs you",
         description:
-          "A figure has the time of its entry in the books: the block of a transfer, or when a payout was first seen in a block. So a refund, or a payment that is reversed, subtracts in the period in which that happens, and the period of the payment stays as it was. The books of the same time have the same sums, but for reversed payments: the books leave them out, and here they are in `received` and in `reversed`. Nothing is added across tokens or networks.",
+          "A figure has the time of its entry in the books: the block of a transfer, or when a payout was first seen in a block. A refund or a reversed payment therefore subtracts in the period in which it happens, and the payment's own period stays unchanged. The books of the same time have the same sums, except for reversed payments: the books leave them out, while here they are in both `received` and `reversed`. Nothing is added across tokens or networks.",
         tags,
         querystring: OverviewQuery,
         response: { 200: Overview },
@@ -38,7 +38,7 @@ export function overviewRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "readBalances",
-        summary: "What is at your receiving addresses and in the escrow by the books, by network and token",
+        summary: "Balances of your receiving addresses and in the escrow according to the books, by network and token",
         tags,
         response: { 200: Balances },
       },
@@ -62,7 +62,7 @@ function askedOf(ctx: Context, query: Static<typeof OverviewQuery>): Omit<Asked,
   if (!bounds)
     throw invalid(
       "interval",
-      `must be longer, or the time shorter: between \`from\` and \`to\` there are more than ${MAX_PERIODS} of them`,
+      `must be longer, or the time shorter: there are more than ${MAX_PERIODS} periods between \`from\` and \`to\``,
     )
   return { chainId, bounds, interval, tz }
 }

@@ -22,19 +22,19 @@ const Figures = Type.Object({
   ...token,
   net: Described(
     Money,
-    "What payers paid and did not get back: received and reserved, less reversed, returned, released and refunded. Below zero where more went back than came in",
+    "What payers paid and did not get back: received and reserved, less reversed, returned, released and refunded. Negative if more went back than came in",
   ),
   transfers: Count("How many transfers were received"),
   ...money,
 })
 
 const checkouts = {
-  checkouts: Count("Checkouts made in this time, without those that were opened for agents"),
-  paid: Count("Checkouts paid in this time, less those whose payment was reversed in it"),
+  checkouts: Count("Checkouts created in this time, except those opened for agents"),
+  paid: Count("Checkouts paid in this time, less those reversed in this time"),
 }
 
 const Period = Type.Object({
-  at: Described(Timestamp, "When the period begins; the next one begins when it ends"),
+  at: Described(Timestamp, "When the period starts; the next one starts when it ends"),
   ...checkouts,
   figures: Type.Array(Figures, { description: "One for each token of a network with an entry in this time" }),
 })
@@ -42,13 +42,13 @@ const Period = Type.Object({
 const median = Nullable(
   Type.Integer({
     description:
-      "The median time from a checkout's creation to its confirmation, in seconds, of those paid in this time: of the newest 1,000, where there are more. Null where none was",
+      "The median time in seconds from creation to confirmation of the checkouts paid in this time, at most the newest 1,000. Null if none was paid",
   }),
 )
 
 const funnel = {
   checkouts: checkouts.checkouts,
-  converted: Count("Those of `checkouts` that are paid by now"),
+  converted: Count("How many of `checkouts` are paid by now"),
   successRate: Nullable(Type.Number({ description: "`converted` divided by `checkouts`, 0 to 1; null without any" })),
   paid: checkouts.paid,
   medianSecondsToPaid: median,
@@ -60,7 +60,7 @@ const Totals = Type.Array(Figures, { description: "The sums of all periods: one 
 const Waiting = (what: string) =>
   Type.Object(
     {
-      count: Count("At most 1,000; there may be more then"),
+      count: Count("At most 1,000; if it is 1,000, there may be more"),
       ids: Type.Array(Type.String(), { description: "The newest, at most 5" }),
     },
     { description: what },
@@ -69,8 +69,8 @@ const Waiting = (what: string) =>
 const Balance = Type.Object({
   ...token,
   amount: Described(Money, "The sum of the two"),
-  inAddresses: Described(Money, "At your receiving addresses by the books: what came in less what left"),
-  inEscrow: Described(Money, "Reserved and neither captured nor released"),
+  inAddresses: Described(Money, "At your receiving addresses according to the books: what came in less what left"),
+  inEscrow: Described(Money, "Reserved, but not captured or released"),
 })
 
 export const Balances = Type.Object({
@@ -93,20 +93,20 @@ export const Overview = Type.Object({
   funnel: Funnel,
   previous: Type.Object(
     { from: Timestamp, to: Timestamp, totals: Totals, funnel: Funnel },
-    { description: "The same of as many periods before `from`" },
+    { description: "The same for as many periods before `from`" },
   ),
   balances: Type.Array(Balance),
   attention: Type.Object(
     {
       payments: Waiting("Payments that wait for your decision"),
       surpluses: Waiting("Payments whose surplus waits for your decision"),
-      refunds: Waiting("Refunds that are held, as by an allowance or a balance that is too small"),
-      payouts: Waiting("Shares, sweeps and returns that are held"),
-      webhooks: Waiting("Endpoints whose last deliveries all failed, or that were switched off because of it"),
+      refunds: Waiting("Refunds on hold, such as for a low allowance or balance"),
+      payouts: Waiting("Shares, sweeps and returns on hold"),
+      webhooks: Waiting("Endpoints whose last deliveries all failed, or that were switched off because of that"),
       payoutAddresses: Waiting("Networks whose payout address changes soon"),
       subscriptions: Waiting("Subscriptions that are past due"),
     },
-    { description: "What needs you now, whatever the period" },
+    { description: "What needs you now, independent of the period" },
   ),
   subscriptions: Type.Object({
     active: Count("How many are paid for, due or past due now"),
@@ -115,15 +115,15 @@ export const Overview = Type.Object({
         ...token,
         amount: Described(
           Money,
-          "A month of those, at the price of the next invoice: a year counts a twelfth, a day 1461/48 times; rounded down",
+          "Monthly amount of these, at the price of the next invoice: a year counts a twelfth, a day 1461/48 times; rounded down",
         ),
       }),
     ),
-    started: Count("How many began in this time"),
+    started: Count("How many started in this time"),
     ended: Count("How many ended in this time"),
     churn: Nullable(
       Type.Number({
-        description: "`ended` divided by how many there were when `from` began; null where there were none",
+        description: "`ended` divided by the number at `from`; null if there were none",
       }),
     ),
   }),
@@ -132,7 +132,7 @@ export const Overview = Type.Object({
 
 export const OverviewQuery = Type.Object({
   from: Type.Optional(
-    Described(TimeInput, "The answer begins with the period that contains it; by default 30 days before `to`"),
+    Described(TimeInput, "The answer starts with the period that contains it; by default 30 days before `to`"),
   ),
   to: Type.Optional(
     Described(
@@ -144,7 +144,7 @@ export const OverviewQuery = Type.Object({
     Type.Enum(intervals, {
       type: "string",
       default: "day",
-      description: "How long a period is, by the clocks of `tz`; weeks begin on Monday",
+      description: "The length of a period, by the clocks of `tz`; weeks start on Monday",
     }),
   ),
   tz: Type.Optional(

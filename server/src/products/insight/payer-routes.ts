@@ -14,9 +14,9 @@ const Totals = Type.Object({
   currency: Type.String(),
   decimals: Nullable(Type.Integer()),
   payments: Type.Integer({ description: "How many payments there are, in any state" }),
-  paid: Described(Type.String(), "Of payments that count"),
-  returned: Described(Type.String(), "Of payments that were sent back"),
-  open: Described(Type.String(), "Of payments that wait for your decision"),
+  paid: Described(Type.String(), "Sum of payments that count"),
+  returned: Described(Type.String(), "Sum of payments that were sent back"),
+  open: Described(Type.String(), "Sum of payments that wait for your decision"),
 })
 
 const Payer = Type.Object({
@@ -26,10 +26,10 @@ const Payer = Type.Object({
 })
 
 const PayerWhole = Type.Object({
-  wallets: Type.Array(Payer, { description: "The address, or those that paid with this e-mail address; at most 100" }),
+  wallets: Type.Array(Payer, { description: "The address, or the addresses that paid with this e-mail address; at most 100" }),
   refunded: Type.Array(
     Type.Object({ chain: Type.String(), currency: Type.String(), captured: Type.String(), refunded: Type.String() }),
-    { description: "Of payments through escrow, the newest 100" },
+    { description: "For escrow payments, the newest 100" },
   ),
   subscriptions: Type.Array(
     Type.Object({
@@ -57,7 +57,7 @@ export function payerRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "listPayers",
-        summary: "Who paid, each with what they paid, those who paid last first",
+        summary: "Payers and what they paid; latest payers first",
         tags,
         querystring: Type.Object({
           ...Page.properties,

@@ -111,7 +111,7 @@ it("says in words what is wrong: a network that is not read, a wallet that is ha
     .set({ state: "held", held_reason: "low_gas" })
     .where("state", "=", "queued")
     .execute()
-  expect(await sentences()).toEqual(["2 of your payouts are on hold. See the payouts for the reason of each."])
+  expect(await sentences()).toEqual(["2 of your payouts are on hold. See the reason on each payout."])
   expect((await get("health")).body.queue.payouts).toMatchObject({ queued: 0, held: 2, sending: 0 })
   expect((await get("health", "rival")).body).toMatchObject({ alarms: [], queue: { payouts: { held: 0 } } })
 })

@@ -42,7 +42,7 @@ export function explainPayment(facts: PaymentFacts): Standing {
       return {
         state: facts.status,
         word: "Reversed",
-        why: `The network took back the transaction of this payment of ${facts.amount}, so it no longer counts as paid.`,
+        why: `A reorg of the network removed the transaction of this payment of ${facts.amount}, so it no longer counts as paid.`,
         next: [
           wait(
             "Do not deliver yet. If the network includes the transaction again, the payment counts again automatically.",
@@ -62,7 +62,7 @@ function grantedStanding(facts: PaymentFacts): Standing {
     return {
       state,
       word: "Needs you",
-      why: `${paid} The payer sent ${surplus.amount} more than the price, and that part waits for your decision.`,
+      why: `${paid} The payer sent ${surplus.amount} more than the price, and this excess waits for your decision.`,
       next: [
         act(`Keep the extra ${surplus.amount}.`, "POST", `payments/${id}/accept`),
         act(`Send the extra ${surplus.amount} back.`, "POST", `payments/${id}/return`),
@@ -82,17 +82,17 @@ function moneyOf({ payouts, sweepAt }: PaymentFacts): Pick<Standing, "why" | "ne
   const moving = payouts.filter(({ state }) => state === "queued" || state === "assigned")
   if (moving.length > 0)
     return {
-      why: "Its money is on its way out.",
+      why: "Its payout is in progress.",
       next: [wait("You need to do nothing."), ...seeOf(moving)],
     }
   if (sweepAt)
     return {
-      why: `Its money goes to your payout address with the next payout, by ${timeText(sweepAt)} at the latest.`,
+      why: `Its money goes to your payout address with the next payout, at the latest on ${timeText(sweepAt)}.`,
       next: [wait("You need to do nothing.")],
     }
   if (payouts.length === 0)
     return {
-      why: "No money of it waits to be paid out.",
+      why: "None of its money waits to be paid out.",
       next: [nothing],
     }
   const isSplit = payouts.some(({ kind }) => kind === "share")
@@ -116,15 +116,15 @@ const openWords: Record<WaitingFor, (facts: PaymentFacts) => string> = {
   overpaid: ({ amount }) => `The payer sent ${amount} on top of what had already been paid.`,
   late: ({ amount, sessionId }) =>
     sessionId
-      ? `${amount} arrived after the time to pay was over.`
+      ? `${amount} arrived after the time to pay had ended.`
       : `${amount} arrived after the paywall was switched off or its address was replaced.`,
   duplicate: ({ amount }) => `${amount} arrived for something that had already been paid: the payer paid twice.`,
   wrong_asset: ({ amount, price }) =>
-    `The payer sent ${amount}, which is not the token that was asked for${price ? ` (${price})` : ""}.`,
+    `The payer sent ${amount}, which is not the expected token${price ? ` (${price})` : ""}.`,
   sanctioned: ({ amount, payer }) =>
     `${amount} came from ${payer}, an address on a sanctions list, so it does not count.`,
   no_buyer: ({ amount }) =>
-    `${amount} was minted, as a bridge does, or sent by its own token, so there is no sender who could have access.`,
+    `${amount} was minted, as bridges do, or sent by its own token contract, so no sender can get access.`,
 }
 
 function openStanding(facts: PaymentFacts): Standing {
@@ -144,13 +144,13 @@ function openStanding(facts: PaymentFacts): Standing {
     exception === "underpaid"
       ? "Accept it: it then counts as paid in full."
       : exception === "wrong_asset"
-        ? "Accept it: it then counts as paid, and you get the token as it is."
+        ? "Accept it: it then counts as paid, and you get this token."
         : exception === "duplicate" || exception === "overpaid" || exception === "no_buyer"
           ? "Accept it: the money is yours."
           : "Accept it: it then counts as paid."
   const returning = hasReturnAddress
     ? "Send it back to the address that the payer named."
-    : "Send it back: ask the payer for an address first, as the sender may be an exchange."
+    : "Send it back. Ask the payer for an address first, because the sender may be an exchange."
   return {
     state,
     word: "Needs you",
@@ -173,7 +173,7 @@ function returnedStanding({ id, amount, returnedTo, payouts, status: state }: Pa
     return {
       state,
       word: "Returned",
-      why: `${decided} The return is being made.`,
+      why: `${decided} The return is being created.`,
       next: [act("Look again in a minute.", "GET", `payments/${id}`)],
     }
   const { why, next } = explainPayout(back)

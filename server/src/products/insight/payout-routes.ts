@@ -25,7 +25,7 @@ const filters = {
   state: Type.Optional(Described(payoutFields.state, "Filter by state")),
   chain: Type.Optional(Described(Chain, "A network of this service")),
   from: Type.Optional(TimeInput),
-  to: Type.Optional(Described(TimeInput, "Like `from`; payouts made at exactly this time are not included")),
+  to: Type.Optional(Described(TimeInput, "Like `from`; payouts created at exactly this time are not included")),
 }
 
 const PayoutId = Type.Object({
@@ -40,7 +40,7 @@ export function payoutInsightRoutes(app: Server, ctx: Context): void {
   listRoute(app, ctx, {
     path: "/api/console/payouts",
     operationId: "listPayouts",
-    summary: "What left for your wallet, for recipients of splits and back to payers, newest first",
+    summary: "Money sent to your wallet, to recipients of splits and back to payers, newest first",
     tags,
     filter: filters,
     answer: Type.Object({ data: Type.Array(Type.Object(payoutFields)), ...ListEnd }),
@@ -58,7 +58,7 @@ export function payoutInsightRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "readPayout",
-        summary: "One payout with its gas and attempts, and why it stands as it does",
+        summary: "One payout with its gas, its attempts and the reason for its state",
         tags,
         params: PayoutId,
         response: { 200: PayoutStory },
@@ -74,9 +74,9 @@ export function payoutInsightRoutes(app: Server, ctx: Context): void {
   listRoute(app, ctx, {
     path: "/api/console/payouts/:id/payments",
     operationId: "listPayoutPayments",
-    summary: "Which payments a payout carries, and how much of each",
+    summary: "The payments in a payout, and how much of each",
     description:
-      "Each transfer that a sweep took a part of, newest first; of a share, return or capture the one payment. The parts add up to the payout, to the base unit, also after the network has taken a payment back.",
+      "For a sweep, each transfer that it took a part of, newest first. For a share, return or capture, its one payment. The parts add up exactly to the payout, even after a reorg removes a payment.",
     tags,
     params: PayoutId,
     answer: Type.Object({ data: Type.Array(PayoutPart), ...ListEnd }),

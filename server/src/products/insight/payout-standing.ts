@@ -92,14 +92,14 @@ export function explainPayout(facts: PayoutFacts): Standing {
         state,
         word: "Sending",
         why: `This ${noun} of ${facts.amount} is signed, and its transaction is on the way to the network.`,
-        next: [wait("You need to do nothing. If the network is slow, it is sent again with a higher fee.")],
+        next: [wait("You need to do nothing. If the network is slow, it is resent with a higher fee.")],
       }
     case "mined":
       return {
         state,
         word: "Sent",
-        why: `${doneWords(facts)}${onDate(facts)}. The network has not made that final yet.`,
-        next: [wait("You need to do nothing. If the network takes the transaction back, it is sent again.")],
+        why: `${doneWords(facts)}${onDate(facts)}. It is not final on the network yet.`,
+        next: [wait("You need to do nothing. If a reorg removes the transaction, it is sent again.")],
       }
     case "final":
       return {
@@ -119,7 +119,7 @@ const onDate = ({ minedAt }: PayoutFacts): string => (minedAt ? ` on ${timeText(
 
 function finalNext({ kind, id, paymentId, sessionId }: PayoutFacts): NextAction {
   if (kind === "sweep") return act("See which payments it carried.", "GET", `payouts/${id}/payments`)
-  if (paymentId !== null) return act("See the payment that it came from.", "GET", `payments/${paymentId}`)
+  if (paymentId !== null) return act("See the payment that it comes from.", "GET", `payments/${paymentId}`)
   if (sessionId !== null) return act("See the checkout that it belongs to.", "GET", `timeline/${sessionId}`)
   return nothing
 }
@@ -127,16 +127,16 @@ function finalNext({ kind, id, paymentId, sessionId }: PayoutFacts): NextAction 
 /** Why something that is held does not move; `amount` and `noun` are of the payout. */
 const heldWords: Record<HeldReason, (noun: string, facts: PayoutFacts) => string> = {
   short: noun =>
-    `This ${noun} is on hold because its money is not all there for certain: the chain is moving, or took back a part of it.`,
+    `This ${noun} is on hold because it is not certain that all of its money is there: a reorg is moving or has removed a part of it.`,
   sanctions: (noun, { recipient }) =>
     `This ${noun} is on hold because ${recipient}, or the address that paid, is on a sanctions list.`,
   simulation: (noun, { heldDetail }) =>
     `This ${noun} is on hold because the transfer would fail right now${heldDetail ? `: ${sentenceOf(heldDetail)}` : "."}`,
   low_gas: noun => `This ${noun} is on hold because the service has too little gas to send it.`,
-  reverted: noun => `This ${noun} is on hold because the transaction before it failed on chain.`,
+  reverted: noun => `This ${noun} is on hold because its previous transaction failed on chain.`,
   gas_budget: noun => `This ${noun} is on hold because today's gas budget for your payouts is used up.`,
   allowance: noun => `This ${noun} is on hold because your payout wallet has not approved it yet.`,
-  balance: noun => `This ${noun} is on hold because your payout wallet holds too little to pay it.`,
+  balance: noun => `This ${noun} is on hold because the balance of your payout wallet is too low for it.`,
 }
 
 /** A detail as the end of a sentence: it gets the full stop that it lacks. */
@@ -154,8 +154,8 @@ function heldStanding(facts: PayoutFacts, noun: string): Standing {
 
 function heldNext({ kind, triedAt, id, paymentId, refundId }: PayoutFacts, reason: HeldReason): NextAction[] {
   const again = triedAt
-    ? wait(`You need to do nothing. It is tried again automatically, next on ${timeText(triedAt)}.`)
-    : wait(`Ask the operator of this service to send it: it is not tried again automatically. Give them the id ${id}.`)
+    ? wait(`You need to do nothing. It is retried automatically, next on ${timeText(triedAt)}.`)
+    : wait(`Ask the operator of this service to retry it: it is not retried automatically. Give them the id ${id}.`)
   switch (reason) {
     case "allowance":
       return refundId === null
@@ -172,7 +172,7 @@ function heldNext({ kind, triedAt, id, paymentId, refundId }: PayoutFacts, reaso
     case "sanctions":
       return [wait(`Ask the operator of this service what to do. Give them the id ${id}.`)]
     case "low_gas":
-      return [wait("You need to do nothing. The operator has to add gas, and it continues automatically.")]
+      return [wait("You need to do nothing. It continues automatically when the operator adds gas.")]
     case "gas_budget":
       return [again, act("See your gas budget.", "GET", "settings")]
     case "simulation":
@@ -191,20 +191,20 @@ function revertedStanding(
 ): Standing {
   const why = `The transaction of this ${noun} of ${amount} failed on chain. No money moved.`
   const followed = replacedBy
-    ? [act("See the one that was made in its place.", "GET", `timeline/${replacedBy}`)]
+    ? [act("See its replacement.", "GET", `timeline/${replacedBy}`)]
     : kind === "refund"
       ? [
           act(
-            `See the refund${refundId ? "" : "s"}, and ask for it again.`,
+            `See the refund${refundId ? "" : "s"}, and request it again.`,
             "GET",
             `payments/refunds${refundId ? `/${refundId}` : ""}`,
           ),
         ]
       : kind === "share" || kind === "sweep" || kind === "return"
-        ? [wait("You need to do nothing. It is made again automatically.")]
+        ? [wait("You need to do nothing. The service creates it again automatically.")]
         : sessionId !== null
-          ? [act("See the checkout, and ask for it again.", "GET", `timeline/${sessionId}`)]
-          : [wait("The payer has to pay again.")]
+          ? [act("See the checkout, and request it again.", "GET", `timeline/${sessionId}`)]
+          : [wait("The payer must pay again.")]
   return { state, word: "Failed", why, next: followed }
 }
 
@@ -215,13 +215,13 @@ function cancelledStanding(facts: PayoutFacts, noun: string): Standing {
   const why = `This ${noun} of ${amount} was cancelled${by} before it was sent. No money moved.${detail}`
   const next = (): NextAction => {
     if (kind === "return" && paymentId !== null)
-      return act("Decide about the payment again: it is open once more.", "GET", `payments/${paymentId}`)
+      return act("Decide about the payment again: it is open again.", "GET", `payments/${paymentId}`)
     if (kind === "refund" && refundId !== null) return act("See the refund.", "GET", `payments/refunds/${refundId}`)
-    if (stopped) return wait("Ask the operator of this service why: it is not made again automatically.")
+    if (stopped) return wait("Ask the operator of this service why. It is not created again automatically.")
     if (kind === "share" || kind === "sweep")
-      return wait("You need to do nothing. What is still owed to you is paid out by another one.")
+      return wait("You need to do nothing. Another payout pays what is still owed to you.")
     if (sessionId !== null) return act("See the checkout that it belongs to.", "GET", `timeline/${sessionId}`)
-    return wait("The payer has to pay again.")
+    return wait("The payer must pay again.")
   }
   return { state, word: "Cancelled", why, next: [next()] }
 }

@@ -63,12 +63,12 @@ export async function readHealth(ctx: TxContext, merchantId: string) {
   const held = waiting.filter(({ state }) => state === "held").reduce((sum, { count }) => sum + count, 0)
   const endpoints = failing.map(({ url, failing_since, disabled_reason }) =>
     disabled_reason
-      ? `Your endpoint ${url} was switched off because it ${disabled_reason === "gone" ? "answered that it is gone" : "failed for days"}. Mend it, and switch it on again.`
-      : `Your endpoint ${url} has failed since ${failing_since?.toISOString()}. See its deliveries for what it answers.`,
+      ? `Your endpoint ${url} was switched off because it ${disabled_reason === "gone" ? "answered that it is gone" : "failed for days"}. Fix it, and switch it on again.`
+      : `Your endpoint ${url} has failed since ${failing_since?.toISOString()}. See its answers in its deliveries.`,
   )
   const holds =
     held > 0
-      ? [`${held} of your payouts ${held === 1 ? "is" : "are"} on hold. See the payouts for the reason of each.`]
+      ? [`${held} of your payouts ${held === 1 ? "is" : "are"} on hold. See the reason on each payout.`]
       : []
   return {
     networks,
@@ -109,13 +109,13 @@ function networkAlarms(ctx: TxContext, title: string, cursor: Row<"cursors"> | u
   return [
     ...(isLate
       ? [
-          `${title} is not being read, so payments there are not found for now. None is lost: they are found once it is read again.`,
+          `${title} is not being read, so payments there are currently not found. No payment is lost: they are found when reading resumes.`,
         ]
       : isBehind
-        ? [`${title} is read ${cursor.lag_blocks} blocks behind, so payments there are found late.`]
+        ? [`${title} is being read ${cursor.lag_blocks} blocks behind, so payments there are found late.`]
         : []),
     ...(isHalted
-      ? [`Payments and payouts on ${title} are paused, until the operator of this service has checked its wallet.`]
+      ? [`Payments and payouts on ${title} are paused until the operator of this service has checked its wallet.`]
       : []),
   ]
 }

@@ -24,7 +24,7 @@ export function explainRefund(facts: RefundFacts): Standing {
       return {
         state,
         word: "Needs you",
-        why: `This refund of ${amount} comes from your payout wallet, which has not approved it yet.`,
+        why: `This refund of ${amount} comes from your payout wallet, and the wallet has not approved it yet.`,
         next: [
           act("Approve it from your payout wallet: the refund says what to send.", "GET", `payments/refunds/${id}`),
           act("Withdraw it.", "DELETE", `payments/refunds/${id}`),
@@ -56,8 +56,8 @@ export function explainRefund(facts: RefundFacts): Standing {
       return {
         state,
         word: "Failed",
-        why: `This refund of ${amount} was not made. ${message ?? "Nothing was refunded."}`,
-        next: [act("Ask for a new refund, if the payer should still get one.", "POST", "payments/refund"), seeCheckout],
+        why: `This refund of ${amount} failed. ${message ?? "Nothing was refunded."}`,
+        next: [act("Request a new refund if the payer should still get one.", "POST", "payments/refund"), seeCheckout],
       }
   }
 }

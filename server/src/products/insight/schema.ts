@@ -14,23 +14,23 @@ const amountFields = {
 
 /** Why an object is in its state, and what can be done now. */
 const StandingShown = Type.Object({
-  state: Type.String({ description: "The state, as the thing's own route has it" }),
+  state: Type.String({ description: "The state, as on the object's own route" }),
   word: Type.String({ description: "The state in one or two words for people", examples: ["Needs you"] }),
-  why: Type.String({ description: "Why it stands as it does, in sentences" }),
+  why: Type.String({ description: "Why it is in this state, as sentences" }),
   next: Type.Array(
     Type.Object({
       text: Type.String({ examples: ["Accept it: it then counts as paid in full."] }),
       route: Described(
         Nullable(Type.String({ examples: ["POST /api/console/payments/pay_tz4a98xxat96iws9zmbrgj3a/accept"] })),
-        "The request that does it; null for what is done elsewhere, and for what happens by itself",
+        "The request that does it; null if it is done elsewhere or happens automatically",
       ),
     }),
-    { description: "What can be done now, the best first; never empty" },
+    { description: "What you can do now, best first; never empty" },
   ),
 })
 
 const Entry = Type.Object({
-  at: Described(Timestamp, "When it happened; what is due can lie ahead"),
+  at: Described(Timestamp, "When it happened; can be in the future for something due"),
   kind: Type.Enum([...timelineKinds], { type: "string" }),
   text: Type.String(),
   actor: Type.Optional(
@@ -42,11 +42,11 @@ const Entry = Type.Object({
           "The e-mail address or subject of a person, the id of a key, or an operator's name; null for API keys that ask",
         ),
       },
-      { description: "Who decided it; left out for what happened by itself" },
+      { description: "Who decided it; left out if it happened automatically" },
     ),
   ),
   txHash: Nullable(HashText),
-  object: Described(Nullable(Type.String()), "The id of what it happened to"),
+  object: Described(Nullable(Type.String()), "The id of the object that it happened to"),
 })
 
 const common = {
@@ -90,7 +90,7 @@ const Part = Type.Object({
   ...amountFields,
   ofThis: Described(
     Nullable(Type.String()),
-    "How much of a sweep's amount came from these payments; null for all else, which is theirs alone",
+    "How much of a sweep's amount came from these payments; null for other kinds, which belong to one payment",
   ),
   txHash: Nullable(HashText),
   createdAt: Timestamp,
@@ -111,7 +111,7 @@ export const PaymentStory = Type.Object({
       txHash: HashText,
       createdAt: Timestamp,
     }),
-    { description: "The payment, or those of the checkout, at most 50" },
+    { description: "The payment, or the payments of the checkout, at most 50" },
   ),
   checkout: Type.Optional(
     Type.Object({
@@ -140,11 +140,11 @@ export const PaymentStory = Type.Object({
         payeesHash: HashText,
         opensAt: Timestamp,
       },
-      { description: "The receiving address and its terms; left out where an escrow is paid" },
+      { description: "The receiving address and its terms; left out for escrow payments" },
     ),
   ),
-  transfers: Type.Array(Transfer, { description: "What arrived, at most 400" }),
-  payouts: Type.Array(Part, { description: "What carries, or carried, the money out; at most 200" }),
+  transfers: Type.Array(Transfer, { description: "Transfers that arrived, at most 400" }),
+  payouts: Type.Array(Part, { description: "Payouts that carry or carried the money out; at most 200" }),
 })
 
 /** A payout in the list. */
@@ -153,7 +153,7 @@ export const payoutFields = {
   kind: Type.Enum([...payoutKinds], {
     type: "string",
     description:
-      "sweep: to your payout address, of many payments; share: to a recipient of a split, of one payment; return: to a payer; capture: out of an escrow, to your payout address",
+      "sweep: to your payout address, from many payments; share: to a recipient of a split, from one payment; return: to a payer; capture: from an escrow to your payout address",
   }),
   state: PayoutState,
   heldReason: Nullable(
@@ -164,12 +164,12 @@ export const payoutFields = {
   token: AddressText,
   chain: Type.String(),
   recipient: AddressText,
-  paymentId: Described(Nullable(Type.String()), "Of a share or return; the payments of a sweep have a list"),
+  paymentId: Described(Nullable(Type.String()), "For a share or return; the payments of a sweep have a list"),
   sessionId: Described(Nullable(Type.String()), "Of a capture"),
   txHash: Nullable(HashText),
   blockNumber: Nullable(Type.String()),
-  gasWei: Described(Nullable(Type.String()), "What its transaction cost, in wei; null until it is mined"),
-  attempts: Type.Integer({ description: "How many transactions were signed for it, of which the chain includes one" }),
+  gasWei: Described(Nullable(Type.String()), "The cost of its transaction in wei; null until it is mined"),
+  attempts: Type.Integer({ description: "How many transactions were signed for it; the chain includes only one" }),
   createdAt: Timestamp,
   minedAt: Nullable(Timestamp),
 }
@@ -177,8 +177,8 @@ export const payoutFields = {
 export const PayoutStory = Type.Object({
   ...payoutFields,
   status: StandingShown,
-  paymentCount: Type.Integer({ description: "How many payments it carries a part of" }),
-  replaces: Nullable(Type.String({ description: "The payout that failed on chain, in place of which this was made" })),
+  paymentCount: Type.Integer({ description: "How many payments it includes a part of" }),
+  replaces: Nullable(Type.String({ description: "The payout that failed on chain and that this one replaces" })),
   log: Type.Array(
     Type.Object({
       n: Type.Integer(),
@@ -189,17 +189,17 @@ export const PayoutStory = Type.Object({
       sentAt: Nullable(Timestamp),
       sends: Type.Integer(),
       result: Nullable(
-        Type.String({ description: "What the node answered last: sent, look, wait, bump, alarm, unknown" }),
+        Type.String({ description: "The node's last answer: sent, look, wait, bump, alarm, unknown" }),
       ),
     }),
-    { description: "Each transaction that was signed for it, oldest first, at most 200" },
+    { description: "Each transaction signed for it, oldest first, at most 200" },
   ),
 })
 
 export const PayoutPart = Type.Object({
   paymentId: Described(
     Nullable(Type.String()),
-    "Null of a capture, and where the network has since taken the payment back",
+    "Null for a capture, or if a reorg has since removed the payment",
   ),
   status: Described(Nullable(Type.String()), "The payment's"),
   ...amountFields,

@@ -12,7 +12,7 @@ export function searchRoutes(app: Server, ctx: Context): void {
         operationId: "search",
         summary: "Finds anything by its id, hash, address, e-mail address, slug, name, amount or metadata",
         description:
-          "Text is compared as a whole, in any case; of a name its beginning is enough. Metadata is found by text, numbers and booleans at its top level, in at most 50 fields of a checkout.",
+          "Texts are compared as a whole, ignoring case; for a name, its start is enough. Metadata is found by top-level texts, numbers and booleans, in up to 50 fields of a checkout.",
         tags: ["insight"],
         querystring: SearchQuery,
         response: { 200: Matches },

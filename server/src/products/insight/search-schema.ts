@@ -22,7 +22,7 @@ export const SearchQuery = Type.Object({
   q: {
     ...Described(
       SearchText,
-      "An id, a transaction hash, an address, an e-mail address, a slug, the beginning of a name, an amount, a value of metadata, or `key:value`",
+      "An id, a transaction hash, an address, an e-mail address, a slug, the start of a name, an amount, a value of metadata, or `key:value`",
     ),
     examples: ["order:1001"],
   },

@@ -38,16 +38,16 @@ export function explainSubscription(facts: SubscriptionFacts): Standing {
 
 const blockWords: Record<NonNullable<Row<"subscriptions">["blocked_by"]>, { why: string; next: NextAction }> = {
   payout_address: {
-    why: "The invoice that is due can't be made, because you have no payout address on its network.",
+    why: "The due invoice can't be created, because you have no payout address on its network.",
     next: act("Set a payout address for the network.", "PUT", "settings"),
   },
   price: {
-    why: "The invoice that is due can't be made, because the product costs less than can be paid now.",
+    why: "The due invoice can't be created, because the product's price is below the minimum payment.",
     next: act("Raise the price of the product, or change its split.", "GET", "products"),
   },
   payments_paused: {
-    why: "The invoice that is due can't be made, because payments on its network are paused.",
-    next: wait("Wait: it is tried again automatically. Ask the operator of this service when payments start again."),
+    why: "The due invoice can't be created, because payments on its network are paused.",
+    next: wait("Wait: it is retried automatically. Ask the operator of this service when payments resume."),
   },
 }
 
@@ -63,7 +63,7 @@ function standingOf(facts: SubscriptionFacts): Part {
     case null:
       return {
         word: "Not begun",
-        why: "It begins when its first invoice is paid, which has not happened or was taken back by the network.",
+        why: "It starts when its first invoice is paid. That has not happened yet, or a reorg removed the payment.",
         next: pay.length > 0 ? pay : [wait("You need to do nothing until the first invoice is paid.")],
       }
     case "active":
@@ -71,13 +71,13 @@ function standingOf(facts: SubscriptionFacts): Part {
         return {
           word: "Ending",
           why: `It is paid until ${dateText(paidUntil)} and ends then, as ${askers[cancelAskedBy ?? "merchant"]} asked.`,
-          next: [act("Let it go on, if you asked for its end.", "POST", `${path}/resume`)],
+          next: [act("Let it continue, if you asked for its end.", "POST", `${path}/resume`)],
         }
       return {
         word: "Active",
         why: `It is paid until ${dateText(paidUntil)}.`,
         next: [
-          wait("You need to do nothing. The next invoice is made automatically."),
+          wait("You need to do nothing. The next invoice is created automatically."),
           ...pay,
           act("Pause it.", "POST", `${path}/pause`),
           act("Cancel it.", "POST", `${path}/cancel`),
@@ -98,7 +98,7 @@ function standingOf(facts: SubscriptionFacts): Part {
     case "paused":
       return {
         word: "Paused",
-        why: `You paused it${pausedAt ? ` on ${timeText(pausedAt)}` : ""}: no invoice is made. Access that is paid lasts until ${dateText(accessUntil)}.`,
+        why: `You paused it${pausedAt ? ` on ${timeText(pausedAt)}` : ""}: no invoice is created. Paid access lasts until ${dateText(accessUntil)}.`,
         next: [act("Resume it.", "POST", `${path}/resume`), act("Cancel it.", "POST", `${path}/cancel`)],
       }
     case "canceled":
@@ -111,12 +111,12 @@ function canceledStanding({ cancelReason, cancelAskedBy, endedAt, accessUntil }:
   const why = {
     requested: `It ended${on}, as ${askers[cancelAskedBy ?? "merchant"]} asked.`,
     unpaid: `It ended${on}, because its last invoice was not paid within 30 days.`,
-    completed: `It ended${on}: all of its periods are over.`,
+    completed: `It ended${on}, after its last period.`,
   }[cancelReason ?? "requested"]
   return {
     word: "Canceled",
-    why: `${why}${accessUntil && endedAt && accessUntil > endedAt ? ` Access that is paid lasts until ${timeText(accessUntil)}.` : ""}`,
-    next: [wait("It can't be resumed. The subscriber can begin a new one at your payment link or paywall.")],
+    why: `${why}${accessUntil && endedAt && accessUntil > endedAt ? ` Paid access lasts until ${timeText(accessUntil)}.` : ""}`,
+    next: [wait("It can't be resumed. The subscriber can start a new one at your payment link or paywall.")],
   }
 }
 
@@ -163,14 +163,14 @@ export function explainInvoice({
       return {
         state,
         word: "Unpaid",
-        why: `This invoice of ${amount} was due on ${timeText(dueAt)}. Nobody paid it, and its time is over.`,
+        why: `This invoice of ${amount} was due on ${timeText(dueAt)}. Nobody paid it in time.`,
         next: [see],
       }
     case "void":
       return {
         state,
         word: "Void",
-        why: `This invoice of ${amount} need not be paid: its subscription was paused or canceled before.`,
+        why: `This invoice of ${amount} need not be paid: its subscription was paused or canceled first.`,
         next: [see],
       }
   }

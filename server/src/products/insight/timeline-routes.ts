@@ -17,7 +17,7 @@ export function timelineRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "readTimeline",
-        summary: "What happened to anything, why it stands as it does, and what can be done now",
+        summary: "What happened to any object, why it is in its state, and what you can do now",
         tags,
         params: AnyId,
         response: { 200: Timeline },
@@ -34,7 +34,7 @@ export function timelineRoutes(app: Server, ctx: Context): void {
         operationId: "readPaymentStory",
         summary: "A payment with its transfers, address, payouts, events and timeline",
         description:
-          "Takes any id that `GET /api/console/timeline/:id` takes: that of a checkout, say, for all payments of it.",
+          "Accepts any id that `GET /api/console/timeline/:id` accepts, such as a checkout's id for all its payments.",
         tags,
         params: AnyId,
         response: { 200: PaymentStory },

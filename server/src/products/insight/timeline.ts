@@ -83,13 +83,13 @@ function sessionEntries({
 }: Row<"checkout_sessions">) {
   const isOver = status === "expired" || status === "failed"
   return [
-    entry(created_at, "created", "The checkout was made.", id),
+    entry(created_at, "created", "The checkout was created.", id),
     ...(confirmed_at ? [entry(confirmed_at, "confirmed", "The checkout was confirmed as paid.", id, tx_hash)] : []),
     ...(status === "voided"
-      ? [entry(updated_at, "ended", "What was reserved for the checkout was released.", id)]
+      ? [entry(updated_at, "ended", "The money reserved for the checkout was released.", id)]
       : []),
     ...(isOver && capture === "direct"
-      ? [entry(expires_at, "ended", "The time to pay the checkout was over.", id)]
+      ? [entry(expires_at, "ended", "The time to pay the checkout ended.", id)]
       : isOver
         ? [entry(updated_at, "ended", "The checkout ended without a payment.", id)]
         : []),
@@ -112,15 +112,15 @@ function transferEntries(row: Row<"transfers">, { money }: StoryRows): TimelineE
   const amount = money({ chain_id, token, amount: value })
   const states = {
     seen: "It waits for confirmations.",
-    confirmed: "It has enough confirmations, and is not final yet.",
+    confirmed: "It has enough confirmations, but is not final yet.",
     final: "It is final.",
-    gone: "The network took it back since.",
+    gone: "A reorg has since removed it.",
   }
   const seen = `${amount} from ${checksummed(from_address)} was seen in block ${block_number}. ${states[state]}`
   return [
     entry(created_at, "seen", seen, null, tx_hash),
     ...(reorged_at
-      ? [entry(reorged_at, "gone", `The network moved or took back this transfer of ${amount}.`, null, tx_hash)]
+      ? [entry(reorged_at, "gone", `A reorg moved or removed this transfer of ${amount}.`, null, tx_hash)]
       : []),
   ]
 }
@@ -136,27 +136,27 @@ function paymentEntries(payment: Row<"payments">, { money, surpluses }: StoryRow
       ? entry(
           created_at,
           "needs_decision",
-          `${amount} was counted, and needed your decision: ${reasonWords[exception]}.`,
+          `${amount} was counted and needed your decision: ${reasonWords[exception]}.`,
           id,
           tx_hash,
         )
       : entry(created_at, "confirmed", `The payment of ${amount} was confirmed.`, id, tx_hash),
-    ...(extra ? [entry(created_at, "needs_decision", `${extra} of it was more than the price.`, id, tx_hash)] : []),
+    ...(extra ? [entry(created_at, "needs_decision", `${extra} of it was above the price.`, id, tx_hash)] : []),
     ...(status === "reversed"
-      ? [entry(updated_at, "gone", `The payment of ${amount} was reversed by the network.`, id, tx_hash)]
+      ? [entry(updated_at, "gone", `A reorg reversed the payment of ${amount}.`, id, tx_hash)]
       : []),
     ...(sweep_at
-      ? [entry(sweep_at, "due", `What it brought is paid out by ${timeText(sweep_at)} at the latest.`, id)]
+      ? [entry(sweep_at, "due", `Its money is paid out by ${timeText(sweep_at)} at the latest.`, id)]
       : []),
   ]
 }
 
 const reasonWords: Record<NonNullable<Row<"payments">["exception"]>, string> = {
-  underpaid: "it was too little",
-  overpaid: "it came on top of what was paid",
+  underpaid: "it was too small",
+  overpaid: "it came on top of the paid amount",
   late: "it came too late",
   duplicate: "it was paid twice",
-  wrong_asset: "it was another token",
+  wrong_asset: "it was in another token",
   sanctioned: "its sender is on a sanctions list",
   no_buyer: "it had no payer",
 }
@@ -165,16 +165,16 @@ function subscriptionEntries({ id, started_at, paused_at, canceled_at, ended_at,
   return [
     started_at
       ? entry(started_at, "created", "The subscription began.", id)
-      : entry(created_at, "created", "A checkout for the subscription was made.", id),
+      : entry(created_at, "created", "A checkout for the subscription was created.", id),
     ...(paused_at ? [entry(paused_at, "decided", "The subscription was paused.", id)] : []),
-    ...(canceled_at ? [entry(canceled_at, "decided", "Somebody asked to cancel the subscription.", id)] : []),
+    ...(canceled_at ? [entry(canceled_at, "decided", "The cancellation of the subscription was requested.", id)] : []),
     ...(ended_at ? [entry(ended_at, "ended", "The subscription ended.", id)] : []),
   ]
 }
 
 function invoiceEntries({ id, sequence, created_at, due_at, paid_at, voided_at }: Row<"invoices">): TimelineEntry[] {
   return [
-    entry(created_at, "created", `Invoice ${sequence} was made, due on ${timeText(due_at)}.`, id),
+    entry(created_at, "created", `Invoice ${sequence} was created, due on ${timeText(due_at)}.`, id),
     ...(paid_at ? [entry(paid_at, "paid", `Invoice ${sequence} was paid.`, id)] : []),
     ...(voided_at ? [entry(voided_at, "ended", `Invoice ${sequence} was voided.`, id)] : []),
   ]
@@ -201,7 +201,7 @@ function payoutEntries(payout: Row<"payouts">, { money }: StoryRows): TimelineEn
   const what = `The ${payoutWords[kind]} of ${money(payout)} to ${checksummed(recipient)}`
   const isOver = state === "reverted" || state === "cancelled"
   return [
-    entry(created_at, "payout", `${what} was made.`, id),
+    entry(created_at, "payout", `${what} was created.`, id),
     ...(state === "held" ? [entry(updated_at, "payout", `${what} is on hold (${held_reason}).`, id)] : []),
     ...(mined_at && !isOver
       ? [entry(mined_at, "paid", `${what} was sent, in block ${block_number}.`, id, tx_hash)]
@@ -259,13 +259,13 @@ function deliveryEntries({
   const tries = attempts === 1 ? "1 attempt" : `${attempts} attempts`
   const why = last_error ?? (last_status === null ? "no answer" : `the answer ${last_status}`)
   const words = {
-    delivered: `${url} took the event after ${tries}.`,
-    failed: `${url} did not take the event in ${tries}: ${why}`,
+    delivered: `${url} accepted the event after ${tries}.`,
+    failed: `${url} did not accept the event in ${tries}: ${why}`,
     skipped: `The event was not sent to ${url}, which was switched off.`,
     pending:
       attempts === 0
         ? `The event waits to be sent to ${url}.`
-        : `${url} has not taken the event in ${tries}, and it is tried again on ${timeText(run_at)}: ${why}`,
+        : `${url} has not accepted the event in ${tries}. It will be retried on ${timeText(run_at)}: ${why}`,
   }
   return [entry(updated_at, "delivery", words[status], id)]
 }
@@ -273,16 +273,16 @@ function deliveryEntries({
 /** Each decision in words, by its audit action. Other audit entries are not part of a story. */
 const decisionWords: Record<string, string> = {
   "payment.accepted": "The payment was accepted",
-  "payment.returned": "It was decided to send the payment back",
-  "surplus.accepted": "What was paid beyond the price was kept",
-  "surplus.returned": "It was decided to send back what was paid beyond the price",
+  "payment.returned": "The return of the payment was requested",
+  "surplus.accepted": "The excess of the payment was accepted",
+  "surplus.returned": "The return of the excess was requested",
   "grant.revoked": "Access was revoked",
-  "refund.created": "A refund was asked for",
+  "refund.created": "A refund was requested",
   "refund.withdrawn": "The refund was withdrawn",
-  "checkout.captured": "A capture was asked for",
-  "checkout.voided": "A release was asked for",
+  "checkout.captured": "A capture was requested",
+  "checkout.voided": "A release was requested",
   "checkout.changed": "The checkout was changed",
-  "payout.changed": "The payout was changed by hand",
+  "payout.changed": "The payout was changed manually",
   "subscription.changed": "The subscription was changed",
 }
 
@@ -297,7 +297,7 @@ function decisionEntries(row: DecisionRow, showsPeople: boolean): TimelineEntry[
 function actorWords({ kind, id }: TimelineActor): string {
   switch (kind) {
     case "console":
-      return `by ${id ?? "a person of yours"}`
+      return `by ${id ?? "a member of your team"}`
     case "api_key":
       return `with the API key ${id ?? "of a server"}`
     case "subscriber":

@@ -44,7 +44,7 @@ async function mailWaitingPayments(ctx: Context): Promise<void> {
         key: `payment ${id}`,
         subject: "A payment needs a decision",
         // It leaves out a stranger's token name, which the console shows with what is known about it.
-        lines: [`A payment on ${data.chain} waits: ${data.exception}.`, "Accept it or return it in the console."],
+        lines: [`A payment on ${data.chain} waits for your decision: ${data.exception}.`, "Accept it or return it in the console."],
         path: `/payments/${data.paymentId}`,
       }),
     )
@@ -89,10 +89,10 @@ async function mailFailingEndpoints(ctx: Context): Promise<void> {
     await inTransaction(ctx, ctx =>
       mailMembers(ctx, merchantId, "endpoint_failing", {
         key,
-        subject: "An endpoint gets no events",
+        subject: "An endpoint receives no events",
         // A path or a query may be a secret.
         lines: [
-          `${originOf(url)} has taken no event since ${since.toISOString().slice(0, 16)} UTC.`,
+          `${originOf(url)} has accepted no event since ${since.toISOString().slice(0, 16)} UTC.`,
           ...(reason === null ? [] : ["It was switched off. Switch it on and recover what it missed in the console."]),
         ],
         path: `/webhooks/${id}`,

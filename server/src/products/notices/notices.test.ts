@@ -63,7 +63,7 @@ describe("what is found beside", () => {
         .flatMap(({ to }) => to)
         .sort()
     expect(by("A payment needs a decision")).toEqual(["fin@shop.example", "owner@shop.example"])
-    expect(by("An endpoint gets no events")).toEqual(["dev@shop.example", "owner@shop.example"])
+    expect(by("An endpoint receives no events")).toEqual(["dev@shop.example", "owner@shop.example"])
     expect(by("An alarm of the payment service")).toEqual(["ops@shop.example"])
     expect(server.got).toHaveLength(5)
     expect(JSON.stringify(server.got)).not.toMatch(/EVIL|secret/)

@@ -187,7 +187,7 @@ function refuseBackground({ headers }: FastifyRequest, reply: FastifyReply): voi
   const { "sec-fetch-site": site, "sec-fetch-dest": dest } = headers
   void reply.header("cache-control", "no-store")
   if (AHEAD.some(name => /prefetch|prerender|preview/i.test(`${headers[name]}`)))
-    throw new ApiError("FORBIDDEN", undefined, "A page that is loaded ahead starts no checkout. Open the link.")
+    throw new ApiError("FORBIDDEN", undefined, "A prefetched page starts no checkout. Open the link.")
   if (site === "cross-site" && dest !== "document")
     throw new ApiError(
       "FORBIDDEN",

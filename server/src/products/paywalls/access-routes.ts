@@ -22,7 +22,7 @@ export function accessRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "createAccessNonce",
-        summary: "Issues the nonce of one proof, valid for ten minutes, and the message to sign",
+        summary: "Issues the nonce for one proof, valid for ten minutes, and the message to sign",
         tags: ["buyers"],
         params: Id,
         body: NoBody,
@@ -39,9 +39,9 @@ export function accessRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "proveAccess",
-        summary: "Issues an access token to whoever proves to own an address that has access",
+        summary: "Issues an access token to a caller who proves that they own an address with access",
         description:
-          "The message (EIP-4361) names the domain of `BASE_URL`, the URI `<BASE_URL>/api/paywalls/<id>/access`, the paywall's network, the nonce, and the single resource `urn:sluice:paywall:<id>`. The token is valid for at most five minutes, and never longer than the access. It does not use up a call of a `per_call` grant; `consume` does.",
+          "The message (EIP-4361) names the domain of `BASE_URL`, the URI `<BASE_URL>/api/paywalls/<id>/access`, the paywall's network, the nonce, and the single resource `urn:sluice:paywall:<id>`. The token is valid for at most five minutes, and never longer than the access. It uses up no call of a `per_call` grant; `consume` does.",
         tags: ["buyers"],
         params: Id,
         body: AccessProve,
@@ -75,9 +75,9 @@ export function accessRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "consumeCall",
-        summary: "Uses up one call that an address paid for",
+        summary: "Uses up one paid call of an address",
         description:
-          "For a `per_call` paywall, each payment is one call. For others, calls are not counted: all are allowed while the access lasts, and `remaining` is null. Access by a subscription has no number of calls, and uses up none that were paid for.",
+          "For a `per_call` paywall, each payment is one call. Other paywalls don't count calls: all are allowed while the access lasts, and `remaining` is null. Access through a subscription has unlimited calls, and uses up no paid calls.",
         tags: ["paywalls"],
         params: Id,
         body: Consume,

@@ -169,7 +169,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "deletePaywall",
-        summary: "Deactivates a paywall; access already granted stays",
+        summary: "Deactivates a paywall; granted access stays",
         tags,
         params: Id,
         response: { 200: Deleted },
@@ -231,7 +231,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "revokeGrant",
-        summary: "Revokes a grant: exactly the time it added is taken away",
+        summary: "Revokes a grant, removing exactly the time that it added",
         tags,
         params: GrantId,
         body: GrantRevoke,

@@ -37,7 +37,7 @@ import { startSubscription } from "./subscribe.ts"
 
 const tags = ["buyers"]
 
-const AddressQuery = Type.Object({ address: Described(AddressText, "The wallet in question") })
+const AddressQuery = Type.Object({ address: Described(AddressText, "The wallet to check") })
 const StatusQuery = Type.Object({
   address: Described(AddressText, "The wallet that paid"),
   wait: Type.Integer({
@@ -96,7 +96,7 @@ export function paywallRoutes(app: Server, ctx: Context): void {
         operationId: "verifyAccess",
         summary: "Whether an address has access now",
         description:
-          "Reports what an address has paid for, not who sends the request. Where the paywall has a `subscriptionProductId`, a subscription of that product opens it until its grace is over, and `txHash` is its last payment. A request with an API key counts against the key's rate limit.",
+          "Reports what an address has paid for, not who sends the request. If the paywall has a `subscriptionProductId`, a subscription to that product gives access until its grace period ends, and `txHash` is its last payment. A request with an API key counts against the key's rate limit.",
         tags,
         params: Id,
         querystring: AddressQuery,
@@ -119,7 +119,7 @@ export function paywallRoutes(app: Server, ctx: Context): void {
         operationId: "subscribeToPaywall",
         summary: "Starts a checkout of the subscription that opens a paywall",
         description:
-          "For a paywall with a `subscriptionProductId`. The checkout is the first period of a subscription that belongs to the wallet that pays it, and leads back to the paywall's page.",
+          "For a paywall with a `subscriptionProductId`. The checkout pays the first period of a subscription, which belongs to the paying wallet, and leads back to the paywall's page.",
         tags,
         params: Id,
         body: NoBody,
@@ -148,7 +148,7 @@ export function paywallRoutes(app: Server, ctx: Context): void {
       schema: {
         operationId: "submitPayment",
         summary: "Submits the transaction hash of a payment",
-        description: "A hint that finds the payment sooner. Submitting it again while it is verified is a no-op.",
+        description: "A hint to find the payment sooner. Submitting it again during verification is a no-op.",
         tags,
         params: Id,
         body: PaymentSubmit,
@@ -184,7 +184,7 @@ export function paywallRoutes(app: Server, ctx: Context): void {
         operationId: "readPayment",
         summary: "The status of a submitted payment",
         description:
-          "With `wait`, the answer comes as soon as the payment is no longer `verifying`, and at once where too many requests wait; the request counts once against the rate limit.",
+          "With `wait`, the answer comes as soon as the payment is no longer `verifying`, or immediately if too many requests wait. The request counts once against the rate limit.",
         tags,
         params: PaymentId,
         querystring: StatusQuery,

@@ -28,7 +28,7 @@ const ContentUrl = Nullable(Matching("^https?://", "An http(s) address", { maxLe
 const Slug = Nullable(Matching("^[a-z0-9-]{3,64}$", "3 to 64 lower-case letters, digits and hyphens"))
 /** Up to a hundred years; null means forever. */
 const AccessDuration = Nullable(
-  Type.Integer({ minimum: 1, maximum: 3_153_600_000, description: "Seconds; null means for ever" }),
+  Type.Integer({ minimum: 1, maximum: 3_153_600_000, description: "Seconds; null means forever" }),
 )
 
 /** The path parameters. */
@@ -42,7 +42,7 @@ const SubscriptionProduct = Nullable(
   Type.String({
     maxLength: 64,
     description:
-      "One of your products with a `billingInterval`, on the paywall's network: whoever subscribes to it has access",
+      "One of your products with a `billingInterval`, on the paywall's network; its subscribers have access",
     examples: ["prod_tz4a98xxat96iws9zmbrgj3a"],
   }),
 )
@@ -137,7 +137,7 @@ export const GrantList = Type.Object({
       amount: Money,
       accessDuration: Nullable(Type.Integer()),
       calls: Nullable(
-        Type.Integer({ description: "Calls that were paid for; null means no limit while the access lasts" }),
+        Type.Integer({ description: "Paid calls; null means no limit while the access lasts" }),
       ),
       callsUsed: Type.Integer(),
       grantedAt: Timestamp,
@@ -162,7 +162,7 @@ export const PublicPaywall = Type.Object({
   contentType: Type.String(),
   pricingModel: Type.String(),
   subscriptionProductId: Nullable(
-    Type.String({ description: "Whoever subscribes to this product has access; `POST /api/paywalls/:id/subscribe`" }),
+    Type.String({ description: "Subscribers to this product have access; `POST /api/paywalls/:id/subscribe`" }),
   ),
   active: Type.Boolean(),
   chain: Type.String(),

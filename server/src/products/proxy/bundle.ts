@@ -65,8 +65,8 @@ export function headerFaults(given: Readonly<Record<string, string | null>>): Er
     const lower = name.toLowerCase()
     if (!TOKEN.test(name) || name.includes("_"))
       return [{ path, message: "must be the name of a header: letters, digits and hyphens" }]
-    if (isReservedHeader(lower)) return [{ path, message: "is set by the service or its connections: leave it out" }]
-    if (names.indexOf(lower) !== names.lastIndexOf(lower)) return [{ path, message: "appears twice, in another case" }]
+    if (isReservedHeader(lower)) return [{ path, message: "is set by the service or by HTTP itself: leave it out" }]
+    if (names.indexOf(lower) !== names.lastIndexOf(lower)) return [{ path, message: "appears twice, in different case" }]
     if (value !== null && (!isHeaderValue(value) || value.trim() === ""))
       return [{ path, message: "must have a value of visible ASCII characters, or null to remove it" }]
     return []
@@ -79,7 +79,7 @@ export function originFaults(url: string, baseUrl: string): ErrorDetail[] {
   const { search, origin, pathname } = new URL(url)
   const path = "originUrl"
   if (url.includes("?") || search !== "")
-    return [{ path, message: "must not have a query: the query of each request is passed on" }]
+    return [{ path, message: "must not have a query: each request's own query is passed on" }]
   if (/[\\]|%(2f|5c|00)/i.test(pathname)) return [{ path, message: "must not have an encoded slash or a backslash" }]
   if (origin === new URL(baseUrl).origin) return [{ path, message: "points to this service itself" }]
   return []

@@ -645,7 +645,7 @@ const failures: [name: string, how: (response: ServerResponse) => void, reason: 
     },
     "answered 100 Continue",
   ],
-  ["does not begin", () => undefined, "did not begin its answer within 1 s"],
+  ["does not begin", () => undefined, "did not start its answer within 1 s"],
 ]
 
 describe("an origin that fails", () => {
@@ -801,7 +801,7 @@ describe("addresses that are not public", () => {
     for (const host of [...hosts, "169.254.169.254", "10.0.0.1", "[fd00::1]", "inner.example", "localhost"]) {
       const answer = await ask(forwarder, `http://${host}:${port}`)
       expect(answer.failure, host).toMatch(/not public|not a public address/)
-      expect(answer).toMatchObject({ shown: "could not be asked" })
+      expect(answer).toMatchObject({ shown: "could not be reached" })
     }
     await forwarder.close()
     expect(asked).toEqual([])

@@ -80,7 +80,7 @@ export function bundleConsoleRoutes(app: Server, ctx: Context): void {
       schema: {
         ...bundle,
         operationId: "readBundle",
-        summary: "One bundle with its routes; of the secret headers the names",
+        summary: "One bundle with its routes, and only the names of its secret headers",
         params: BundleId,
         response: { 200: BundleWhole },
       },
@@ -93,7 +93,7 @@ export function bundleConsoleRoutes(app: Server, ctx: Context): void {
       schema: {
         ...bundle,
         operationId: "changeBundle",
-        summary: "Changes the given fields; calls that are being served end as they began",
+        summary: "Changes the given fields; calls in progress keep the old ones",
         params: BundleId,
         body: BundleChange,
         response: { 200: BundleWhole },
@@ -115,7 +115,7 @@ export function bundleConsoleRoutes(app: Server, ctx: Context): void {
       schema: {
         ...bundle,
         operationId: "deleteBundle",
-        summary: "Deactivates a bundle; one that is already inactive stays so",
+        summary: "Deactivates a bundle; has no effect on an inactive bundle",
         params: BundleId,
         response: { 200: Deleted },
       },
@@ -130,7 +130,7 @@ export function bundleConsoleRoutes(app: Server, ctx: Context): void {
     ...bundle,
     path: `${bundles}/:id/failures`,
     operationId: "listBundleFailures",
-    summary: "Calls that were paid for and that the origin failed, the latest first",
+    summary: "Paid calls that the origin failed, latest first",
     params: BundleId,
     answer: FailureList,
     source: async (read, merchantId, _, params) => {

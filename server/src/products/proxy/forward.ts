@@ -153,7 +153,7 @@ async function* partsOf(body: Readable, maxWaitMs: number): AsyncGenerator<Buffe
 }
 
 const UNASKED_CONTINUE =
-  "answered 100 Continue to a request without `Expect: 100-continue`, which is never sent to it; let it send its answer alone"
+  "answered 100 Continue, although the service never sends `Expect: 100-continue`; let it send only its answer"
 
 /** Whether undici failed on an answer with status 100, which no option makes it skip. */
 const isUnaskedContinue = (error: unknown): boolean => {
@@ -215,14 +215,14 @@ async function exchange(
     return { failure, shown: `answered ${response.statusCode}`, wasSent }
   } catch (error) {
     if (late.signal.aborted) {
-      const shown = `did not begin its answer within ${timeoutMs / 1_000} s`
+      const shown = `did not start its answer within ${timeoutMs / 1_000} s`
       return { failure: shown, shown, wasSent }
     }
     if (signal.aborted)
-      return { failure: "was not asked to the end: the caller left", shown: "was not asked to the end", wasSent }
+      return { failure: "did not get the whole request: the caller left", shown: "did not get the whole request", wasSent }
     if (error instanceof ApiError) return { failure: UNENDED, shown: UNENDED, wasSent }
     if (isUnaskedContinue(error)) return { failure: UNASKED_CONTINUE, shown: "answered 100", wasSent }
-    return { failure: `could not be asked: ${wordsOf(error as Error, null)}`, shown: "could not be asked", wasSent }
+    return { failure: `could not be reached: ${wordsOf(error as Error, null)}`, shown: "could not be reached", wasSent }
   } finally {
     clearTimeout(timer)
   }

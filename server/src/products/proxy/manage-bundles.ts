@@ -226,7 +226,7 @@ async function writeHeaders(ctx: TxContext, id: string, given: Readonly<Record<s
       .execute()
   }
   if ((await headerNames(ctx, id)).length > MAX_HEADERS)
-    throw invalid("originHeaders", `must come to at most ${MAX_HEADERS} headers, with those given before`)
+    throw invalid("originHeaders", `must have at most ${MAX_HEADERS} headers, including the existing ones`)
 }
 
 /** What a sealed header is bound to, so that it decrypts only for its own bundle and name. */

@@ -110,7 +110,7 @@ describe("a path", () => {
       "/users/\\admin": "must be percent-encoded, without `\\` or `#`",
       "/users/%C0%AF": "must be percent-encoded UTF-8",
       "/users/a#b": "must be percent-encoded, without `\\` or `#`",
-      "http://evil.example/": "must begin with a slash",
+      "http://evil.example/": "must start with a slash",
     }
     for (const [raw, why] of Object.entries(refused)) expect(readPath(raw), raw).toBe(why)
     expect(readPath("/users/%61nna%20b/")).toEqual({ parts: ["users", "anna b", ""], text: "/users/anna%20b/" })

@@ -22,7 +22,7 @@ const VISIBLE = /^[!-~]*$/
  * @example readPath("/users/%61nna") // { parts: ["users", "anna"], text: "/users/anna" }
  */
 export function readPath(raw: string): Path | string {
-  if (!raw.startsWith("/")) return "must begin with a slash"
+  if (!raw.startsWith("/")) return "must start with a slash"
   if (!VISIBLE.test(raw) || /[?#\\]/.test(raw)) return "must be percent-encoded, without `\\` or `#`"
   const encoded = raw.slice(1).split("/")
   const parts: string[] = []

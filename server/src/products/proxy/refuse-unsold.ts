@@ -31,10 +31,10 @@ export async function refuseUnsold(
   if (!payment) return
   const { id, txHash } = payment
   const call = { payment_id: id, bundle_id: bundle.id, method, path: path.slice(0, 2_048) }
-  await recordFailure(ctx, { ...call, reason: "was not asked: the call was paid for, and is not sold any more" })
+  await recordFailure(ctx, { ...call, reason: "did not get this paid call, which is no longer sold" })
   throw new ApiError(
     "INVALID_OPERATION",
     undefined,
-    `This call was paid for (${txHash === undefined ? `payment ${id}, still being carried out` : `transaction ${txHash}`}), and its merchant does not sell it any more. Do not pay again: the merchant sees the payment in its list of failed calls. Ask it for the call or for your money, and name the transaction; if the call is sold again within 24 hours, this request is answered.`,
+    `This call was paid for (${txHash === undefined ? `payment ${id}, still in progress` : `transaction ${txHash}`}), but its merchant no longer sells it. Do not pay again: the merchant sees the payment in its list of failed calls. Ask the merchant for the call or for your money, and name the transaction. If the call is sold again within 24 hours, repeat this request.`,
   )
 }

@@ -25,7 +25,7 @@ const OriginUrl = Type.String({
   minLength: 1,
   maxLength: 2_048,
   description:
-    "Where requests are sent: an https address that is publicly reachable, with the beginning of every path but no query; outside live mode http is allowed",
+    "Where requests are sent: a publicly reachable https address, with the start of every path but no query; outside live mode http is allowed",
 })
 const OriginHeaders = Type.Record(
   Type.String({ maxLength: 100 }),
@@ -33,7 +33,7 @@ const OriginHeaders = Type.Record(
   {
     // A change may remove as many headers as it adds.
     maxProperties: 2 * MAX_HEADERS,
-    description: `Headers that are added to each request to the origin, such as its credential: at most ${MAX_HEADERS}. The values are encrypted and never shown again`,
+    description: `Headers added to each request to the origin, such as its credential: at most ${MAX_HEADERS}. The values are encrypted and never shown again`,
   },
 )
 const OpenApi = Nullable(
@@ -48,7 +48,7 @@ const Price = Type.Unsafe<number | string>({
   minimum: 0,
   maximum: 1_000_000,
   maxLength: 32,
-  description: "Of one call: a JSON number or a decimal string in whole tokens; 0 is free",
+  description: "The price of one call: a JSON number or a decimal string in whole tokens; 0 is free",
 })
 
 const RouteInput = Strict({
@@ -63,7 +63,7 @@ const RouteInput = Strict({
 })
 const Routes = Type.Array(RouteInput, {
   maxItems: MAX_ROUTES,
-  description: "What can be called, at which price; nothing else reaches the origin",
+  description: "What can be called, and at what price; nothing else reaches the origin",
 })
 export type RoutesInput = Static<typeof Routes>
 
@@ -107,13 +107,13 @@ export const BundleChange = Strict(
     originUrl: Type.Optional(
       Described(
         OriginUrl,
-        "Where requests are sent. A new host gets none of the headers that were given for the old one",
+        "Where requests are sent. A new host gets none of the headers given for the old host",
       ),
     ),
     originHeaders: Type.Optional(
-      Described(OriginHeaders, "Headers to add or replace; null removes one, and the others stay"),
+      Described(OriginHeaders, "Headers to add or replace; null removes a header, and the rest stay"),
     ),
-    routes: Type.Optional(Described(Routes, "All routes; they replace those of before")),
+    routes: Type.Optional(Described(Routes, "All routes; they replace the previous routes")),
     slug: Type.Optional(Slug),
     description: Type.Optional(Description),
     active: Type.Optional(Type.Boolean({ description: "false: calls are answered 404" })),
@@ -135,7 +135,7 @@ const route = {
 const listed = {
   id: Type.String({ pattern: idPattern("bdl") }),
   slug: Type.String(),
-  url: Type.String({ description: "What the paths of the routes are added to" }),
+  url: Type.String({ description: "The address to which the paths of the routes are added" }),
   name: Type.String(),
   description: Nullable(Type.String()),
   originUrl: Type.String(),
@@ -152,7 +152,7 @@ export const BundleWhole = Type.Object({
   merchantId: Type.String(),
   splitId: Nullable(Type.String()),
   originHeaders: Type.Array(Type.String(), {
-    description: "The names of the headers that are added; never their values",
+    description: "The names of the added headers, never their values",
   }),
   openapi: Type.Unsafe<Record<string, unknown> | null>({ type: ["object", "null"], additionalProperties: true }),
   openapiUrl: Nullable(Type.String()),
@@ -166,11 +166,11 @@ export const FailureList = Type.Object({
     Type.Object({
       paymentId: Type.String(),
       method: Type.String(),
-      path: Type.String({ description: "Without its query, which may have secrets" }),
-      reason: Type.String({ description: "What the origin did, of the last attempt" }),
+      path: Type.String({ description: "Without the query, which may contain secrets" }),
+      reason: Type.String({ description: "What the origin did in the last attempt" }),
       attempts: Type.Integer(),
       failedAt: Timestamp,
-      servedAt: Described(Nullable(Timestamp), "When a repetition was answered; null while the payer has nothing"),
+      servedAt: Described(Nullable(Timestamp), "When a repeated request was answered; null while the payer has no answer"),
     }),
   ),
   ...ListEnd,
@@ -182,7 +182,7 @@ export const BundleDescription = Type.Object({
   slug: Type.String(),
   name: Type.String(),
   description: Nullable(Type.String()),
-  url: Type.String({ description: "What the paths of the routes are added to" }),
+  url: Type.String({ description: "The address to which the paths of the routes are added" }),
   currency: Type.String(),
   chain: Type.String(),
   chainId: Type.Integer(),

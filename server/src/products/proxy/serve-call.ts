@@ -97,7 +97,7 @@ export async function serveCall(
 }
 
 const KEPT =
-  "Too many calls are in progress: of this merchant's APIs, or yours. Your payment is kept: repeat the same request in a moment, and do not pay again."
+  "Too many calls are in progress, either to this merchant's APIs or from you. Your payment is kept: repeat the same request in a moment, and do not pay again."
 
 async function findCall(ctx: Context, { find, payments }: Parts, request: FastifyRequest): Promise<Call> {
   const { slug } = request.params as { slug: string }
@@ -120,7 +120,7 @@ async function findCall(ctx: Context, { find, payments }: Parts, request: Fastif
     return await notSold(`${bundle.name} has no route for ${asked}. GET /api/p/${slug} lists its routes.`)
   }
   if (isLoop(request.headers.via))
-    throw invalid("Via", "names this kind of proxy: the origin of the API leads back to it")
+    throw invalid("Via", "names this kind of proxy, so the API's origin leads back to it")
   return { bundle, route, path, query: url.query, body }
 }
 

@@ -49,7 +49,7 @@ describe("a logo", () => {
     const svg = Buffer.from("<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>").toString(
       "base64",
     )
-    const form = "must be a PNG, JPEG or WebP picture as a data: address in base64"
+    const form = "must be a PNG, JPEG or WebP image as a data: URL in base64"
     for (const text of [
       url("svg+xml", svg),
       url("gif", "R0lGODlh"),
@@ -100,7 +100,7 @@ describe("a logo", () => {
       url("png", Buffer.concat([Buffer.from(png, "base64"), Buffer.alloc(bytes)]).toString("base64"))
     const head = Buffer.from(png, "base64").length
     expect(typeof readLogo(padded(65_536 - head))).toBe("object")
-    expect(readLogo(padded(65_537 - head))).toBe("must be a picture of at most 64 KB")
+    expect(readLogo(padded(65_537 - head))).toBe("must be an image of at most 64 KB")
   })
 
   it("never throws, whatever its bytes are", () => {

@@ -103,4 +103,4 @@ export function readOrigin(text: string, mode: Mode): string | undefined {
 }
 
 const originMessage = (mode: Mode): string =>
-  `must be the origin of a site: ${mode === "live" ? "https://" : "http(s)://"}, a host, and a port where it has one; no path, and no wildcard`
+  `must be the origin of a site: ${mode === "live" ? "https://" : "http(s)://"}, a host and an optional port, without a path or a wildcard`

@@ -157,7 +157,7 @@ async function mailChange(
     lines: [
       ...lines,
       "",
-      "If nobody of you did this, revoke the API keys and sessions of this merchant first, then take it back.",
+      "If none of you did this, first revoke this merchant's API keys and sessions, then undo the change.",
     ],
     path: "/settings",
   })
@@ -173,7 +173,7 @@ async function checkCurrency(ctx: TxContext, currency: string): Promise<void> {
   if (known.includes(currency)) return
   const message =
     known.length === 0
-      ? "must be USD: this service has no rates of other currencies. Its operator sets RATES"
+      ? "must be USD, because this service has no rates of other currencies. Its operator sets RATES"
       : `must be USD or a currency whose rates this service has: ${known.join(", ")}`
   throw new ApiError("VALIDATION_ERROR", [{ path: "currency", message }])
 }

@@ -24,15 +24,15 @@ interface Size {
 export function readLogo(url: string): Logo | string {
   const [, type, text] = /^data:(image\/(?:png|jpeg|webp));base64,([A-Za-z0-9+/]+={0,2})$/.exec(url) ?? []
   if (type === undefined || text === undefined)
-    return "must be a PNG, JPEG or WebP picture as a data: address in base64"
+    return "must be a PNG, JPEG or WebP image as a data: URL in base64"
   const bytes = Buffer.from(text, "base64")
-  if (bytes.length > MAX_BYTES) return "must be a picture of at most 64 KB"
+  if (bytes.length > MAX_BYTES) return "must be an image of at most 64 KB"
   const reader = readers[type as Logo["type"]]
   const size = reader(bytes)
-  if (!size) return `must be what its type says, ${type}, and not animated`
+  if (!size) return `must match its type, ${type}, and must not be animated`
   const sides = [size.width, size.height]
   if (sides.some(side => side < 1 || side > MAX_PIXELS_PER_SIDE))
-    return `must be a picture of at most ${MAX_PIXELS_PER_SIDE} pixels a side`
+    return `must be an image of at most ${MAX_PIXELS_PER_SIDE} pixels per side`
   return { bytes, type: type as Logo["type"], hash: hash("sha256", bytes, "base64url") }
 }
 

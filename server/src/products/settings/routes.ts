@@ -18,7 +18,7 @@ const ApproverName = Type.Unsafe<Approver>({
   type: "string",
   enum: ["wallet", "service"],
   description:
-    "Who sends money back to payers, at receiving addresses made from now on: `wallet`, your payout address by its signature, without which nobody can; or `service`, which does so when you ask for a return. With `service`, whoever steals the service's key can send your money anywhere until it is swept, and until the service's guardian stops it. Without a choice it is `wallet` in live mode, else `service`",
+    "Who sends money back to payers, for receiving addresses created from now on. `wallet`: only your payout address, with its signature. `service`: the service, when you request a return. With `service`, a thief of the service's key can send your money anywhere until it is swept, or until the service's guardian stops it. The default is `wallet` in live mode, otherwise `service`",
 })
 
 const Currency = Matching("^[A-Z]{3}$", "A currency: three capital letters (ISO 4217), such as EUR")
@@ -27,7 +27,7 @@ const Settings = Type.Object({
   merchantId: Type.String(),
   name: Type.String(),
   email: Nullable(Type.String()),
-  walletLock: Type.Boolean({ description: "Whether a change of who is paid needs the payout wallet's signature" }),
+  walletLock: Type.Boolean({ description: "Whether changing who is paid needs the payout wallet's signature" }),
   approver: ApproverName,
   payoutAddress: Nullable(AddressText),
   payoutAddresses: Type.Record(Type.String(), AddressText),
@@ -38,21 +38,21 @@ const Settings = Type.Object({
         limit: Type.String({ examples: ["0.02"] }),
         spent: Type.String({
           description:
-            "What the payouts of the last 24 hours cost; those not mined yet count with the most they may cost",
+            "The cost of the payouts of the last 24 hours; payouts not mined yet count with their maximum cost",
         }),
-        heldPayouts: Type.Integer({ description: "Payouts that wait for room in the budget" }),
-        freesAt: Described(Nullable(Timestamp), "When the first of them is tried again"),
+        heldPayouts: Type.Integer({ description: "Payouts that wait for the budget" }),
+        freesAt: Described(Nullable(Timestamp), "When the first of them is retried"),
       },
-      { description: "What payouts may cost in 24 hours, in ether; null where there is no limit" },
+      { description: "What payouts may cost in 24 hours, in ether; null for no limit" },
     ),
   ),
-  webhookSecret: Described(Type.String(), "The secret that signs callbacks, masked. It can be shown once"),
+  webhookSecret: Described(Type.String(), "The secret that signs callbacks, masked. It can be shown only once"),
   branding: Type.Object(
     {
       accentColor: Nullable(Type.String({ examples: ["#1b4fd8"] })),
       logoUrl: Nullable(Type.String({ examples: ["https://pay.example/logo/kZ0vJ3qRr2m1"] })),
     },
-    { description: "How the payers' pages look" },
+    { description: "The look of the payers' pages" },
   ),
   allowedOrigins: Type.Array(Type.String({ examples: ["https://shop.example"] })),
   currency: Described(Currency, "The currency in which lists and reports show the value of your money"),
@@ -67,7 +67,7 @@ const BrandingChange = Strict({
   accentColor: Type.Optional(
     Described(
       Nullable(Matching("^#[0-9a-fA-F]{6}$", "A colour: # and 6 hexadecimal digits")),
-      "The colour of the main button. Text in it is darkened or brightened until it can be read; null removes it",
+      "The colour of the main button. Its text is adjusted until it is readable; null removes the colour",
     ),
   ),
   logo: Type.Optional(
@@ -75,11 +75,11 @@ const BrandingChange = Strict({
       Nullable(
         Matching(
           "^data:image/(png|jpeg|webp);base64,[A-Za-z0-9+/]+={0,2}$",
-          "A PNG, JPEG or WebP picture as a data: address in base64",
+          "A PNG, JPEG or WebP image as a data: URL in base64",
           { maxLength: LOGO_CHARACTERS },
         ),
       ),
-      "A picture as a `data:` address: PNG, JPEG or WebP, at most 64 KB and 2,048 pixels a side. It is served by this service. Null removes it",
+      "An image as a `data:` URL: PNG, JPEG or WebP, at most 64 KB and 2,048 pixels per side. This service serves it. Null removes it",
     ),
   ),
 })
@@ -91,7 +91,7 @@ const SettingsChange = Strict(
     walletLock: Type.Optional(
       Type.Boolean({
         description:
-          "When on, payout addresses, splits, what they are attached to, the approver and the address an open payment is returned to change only with the payout wallet's signature. Switching it off needs the signature too, and switching it on the signature of every payout address",
+          "When on, only the payout wallet's signature can change payout addresses, splits, their attachments, the approver and the address to which an open payment is returned. Switching it off also needs that signature; switching it on needs the signature of every payout address",
       }),
     ),
     approver: Type.Optional(ApproverName),
@@ -99,27 +99,27 @@ const SettingsChange = Strict(
     payoutAddresses: Type.Optional(
       Type.Record(Type.String(), AddressText, {
         maxProperties: 16,
-        description: "The addresses that receive the money, by the network's name",
+        description: "The addresses that receive the money, by network name",
       }),
     ),
-    branding: Type.Optional(Described(BrandingChange, "How the payers' pages look")),
+    branding: Type.Optional(Described(BrandingChange, "The look of the payers' pages")),
     currency: Type.Optional(
       Described(
         Currency,
-        "The currency in which lists and reports show the value of your money: USD, or one whose rates this service has. From then on reports show earlier payments in it too",
+        "The currency in which lists and reports show the value of your money: USD, or a currency whose rates this service has. Reports then show earlier payments in it too",
       ),
     ),
     liveListeners: Type.Optional(
       Type.Boolean({
         description:
-          "Whether listeners, which pull real events to a developer's machine, can be made in live mode. False ends those that are open there",
+          "Whether listeners, which pull real events to a developer's machine, can be created in live mode. False ends open listeners",
       }),
     ),
     allowedOrigins: Type.Optional(
       Type.Array(Type.String({ maxLength: 260 }), {
         maxItems: MAX_ORIGINS,
         description:
-          "The sites that may show the payers' pages in a frame, such as `https://shop.example`; all others may not. The list replaces the one before",
+          "The only sites that may show the payers' pages in a frame, such as `https://shop.example`. The list replaces the previous one",
       }),
     ),
   },
@@ -150,10 +150,10 @@ export function identityRoutes(app: Server, ctx: Context): void {
         summary: "Changes the given settings",
         description:
           "In live mode a new payout address takes effect after 24 hours, and is shown until then. While " +
-          "the wallet lock is on, the change needs the payout wallet's signature: that of the payout address which has been in effect " +
-          "longest. Signed by the very address that it replaces, it takes effect at once. Switching the lock on needs the " +
-          "signature of every payout address, also of one on a network that is not served now. A new payout address or `approver` gives " +
-          "every paywall a new receiving address: what reaches the old one more than an hour later is an exception.",
+          "the wallet lock is on, the change needs the signature of the payout address that has been in effect " +
+          "longest. If the replaced address itself signs, the change takes effect immediately. Switching the lock on needs the " +
+          "signature of every payout address, even on networks that are not served now. A new payout address or `approver` gives " +
+          "every paywall a new receiving address; money that reaches the old one more than an hour later is an exception.",
         tags,
         body: SettingsChange,
         response: { 200: Settings },

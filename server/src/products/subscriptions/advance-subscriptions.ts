@@ -88,6 +88,6 @@ export async function failingSubscriptions(ctx: TxContext): Promise<string[]> {
     .filter(({ chain_id }) => chainsOf(ctx).includes(chain_id))
     .map(
       ({ chain_id, n }) =>
-        `${networkOf(ctx.chain, chain_id).name}: ${n} subscriptions could not be advanced three times in a row: docs/operators/alarms.md (subscription_failed) says what to do`,
+        `${networkOf(ctx.chain, chain_id).name}: ${n} subscriptions could not be advanced three times in a row: see docs/operators/alarms.md (subscription_failed)`,
     )
 }

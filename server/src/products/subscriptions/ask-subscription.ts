@@ -39,12 +39,12 @@ export const resumeSubscription = (ctx: TxContext, owner: Owner, id: string): Pr
     // Only the merchant can end a pause.
     const isPaused = paused_at !== null && "merchantId" in owner
     if (!isKept && !isPaused) {
-      if (paused_at) throw refused("This subscription is paused by its merchant, who alone can resume it.")
+      if (paused_at) throw refused("The merchant has paused this subscription, and only the merchant can resume it.")
       if (!cancel_asked_by) return {}
       throw refused(
         "payer" in owner
-          ? "The merchant has ended this subscription with the time that is paid, and alone can take that back."
-          : "Its subscriber has canceled this subscription with the time that is paid, and alone can take that back.",
+          ? "The merchant has canceled this subscription at the end of the paid time, and only the merchant can undo that."
+          : "The subscriber has canceled this subscription at the end of the paid time, and only the subscriber can undo that.",
       )
     }
     const last = lastOf(invoices)
@@ -63,8 +63,8 @@ export const resumeSubscription = (ctx: TxContext, owner: Owner, id: string): Pr
 function stillOpen({ status, exception }: Row<"checkout_sessions">): string {
   if (status === "pending") return "The open invoice of this subscription is being closed. Try again in a minute."
   if (exception === "underpaid")
-    return "A part of the open invoice of this subscription is paid. Its merchant accepts that payment or returns it first (`/api/console/payments`)."
-  return "Somebody is paying the open invoice of this subscription. Try again once that payment is confirmed or over."
+    return "A part of this subscription's open invoice is paid. The merchant must first accept or return that payment (`/api/console/payments`)."
+  return "A payment of this subscription's open invoice is in progress. Try again when that payment is confirmed or has failed."
 }
 
 type Asker = "merchant" | "subscriber"
@@ -124,7 +124,7 @@ export async function moveSubscription(
     const last = invoices.at(-1)
     if (last && !last.paid_at && !last.voided_at && !isEnded(session))
       throw refused(
-        "An invoice of this subscription is open, and the new product has periods of another length. Change it once that invoice is paid, or pause the subscription first.",
+        "This subscription has an open invoice, and the new product has periods of another length. Change the product when that invoice is paid, or pause the subscription first.",
       )
     return { ...terms, anchor: anchorAtMove(anchor, paid_until) }
   })

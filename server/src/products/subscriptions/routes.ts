@@ -54,7 +54,7 @@ function listRoutes(app: Server, ctx: Context): void {
   listRoute(app, ctx, {
     path,
     operationId: "listSubscriptions",
-    summary: "All subscriptions that have begun, newest first",
+    summary: "All subscriptions that have started, newest first",
     tags,
     filter: SubscriptionFilters.properties,
     answer: SubscriptionList,
@@ -112,7 +112,7 @@ function askRoutes(app: Server, ctx: Context): void {
         operationId: "pauseSubscription",
         summary: "Pauses a subscription",
         description:
-          "Its open invoice is closed, and none is made until it is resumed. What is paid stays open to the subscriber.",
+          "Its open invoice is closed, and no invoice is created until it is resumed. The subscriber keeps paid access.",
         tags,
         params: SubscriptionId,
         response: { 200: Subscription },
@@ -131,8 +131,8 @@ function askRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "resumeSubscription",
-        summary: "Resumes a paused subscription, or keeps one that was to end with its period",
-        description: "After the paid time is over, periods are counted from now: time that nobody had is not billed.",
+        summary: "Resumes a paused subscription, or keeps a subscription that would end with its period",
+        description: "If the paid time has ended, periods count from now: time without access is not billed.",
         tags,
         params: SubscriptionId,
         response: { 200: Subscription },
@@ -151,9 +151,9 @@ function askRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "cancelSubscription",
-        summary: "Cancels a subscription, at once or at its period's end",
+        summary: "Cancels a subscription, immediately or at the end of its period",
         description:
-          "`period_end` can be taken back until then with `resume`. A subscription that is canceled can't be resumed.",
+          "`period_end` can be undone until then with `resume`. A canceled subscription can't be resumed.",
         tags,
         params: SubscriptionId,
         body: SubscriptionCancel,
@@ -174,7 +174,7 @@ function askRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "changeSubscription",
-        summary: "Moves a subscription to another product, from its next invoice on",
+        summary: "Moves a subscription to another product, starting with its next invoice",
         tags,
         params: SubscriptionId,
         body: SubscriptionChange,

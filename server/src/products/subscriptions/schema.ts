@@ -35,7 +35,7 @@ const InvoiceStatus = Type.Unsafe<InvoiceStatus>({
   type: "string",
   enum: invoiceStatuses,
   description:
-    "`open` while it can be paid; `paid`; `unpaid` when its time was over, which cancels the subscription; `void` when the subscription was paused or canceled before",
+    "`open` while it can be paid; `paid`; `unpaid` if its time ended, which cancels the subscription; `void` if the subscription was paused or canceled first",
 })
 
 export const Invoice = Type.Object({
@@ -63,22 +63,22 @@ export const Subscription = Type.Object({
   cancelReason: Type.Unsafe<Row<"subscriptions">["cancel_reason"]>({
     type: ["string", "null"],
     enum: reasons,
-    description: "Why it is canceled: somebody asked, nobody paid, or its last period is over",
+    description: "Why it was canceled: on request, because nobody paid, or after its last period",
   }),
-  productId: Described(Type.String(), "What the next invoice is for, at the product's price of that time"),
+  productId: Described(Type.String(), "The product of the next invoice, at its price at that time"),
   billingInterval: BillingInterval,
   billingCount: Type.Integer(),
   trialDays: Described(
     Type.Integer(),
-    "Those that it began with; 0 where the payer had begun a subscription to the product before",
+    "Free days at its start; 0 if the payer had a subscription to the product before",
   ),
   graceDays: Described(
     Type.Integer(),
-    "How long access goes on after the paid time: 3, or 0 where the payer had begun a subscription to the product of its last invoice before",
+    "Days of access after the paid time: 3, or 0 if the payer had an earlier subscription to the product of its last invoice",
   ),
   maxPeriods: Nullable(Type.Integer()),
   chain: Type.String(),
-  payer: Described(AddressText, "Who paid first: paywalls are open to this wallet"),
+  payer: Described(AddressText, "The wallet that paid first; paywalls give access to it"),
   customerEmail: Nullable(Type.String()),
   paidUntil: Timestamp,
   accessUntil: Timestamp,
@@ -86,13 +86,13 @@ export const Subscription = Type.Object({
   cancelAskedBy: Type.Unsafe<Row<"subscriptions">["cancel_asked_by"]>({
     type: ["string", "null"],
     enum: askers,
-    description: "Who asked for its end: each takes back only what it asked for, with `resume`",
+    description: "Who requested its end; each side can undo only its own request, with `resume`",
   }),
   blockedBy: Type.Unsafe<Row<"subscriptions">["blocked_by"]>({
     type: ["string", "null"],
     enum: blocks,
     description:
-      "Why the invoice that is due can't be made: `payout_address`: set one for the network; `price`: the product costs less than can be paid now, or less than its split needs; `payments_paused`: the service takes no payments for now. It is tried again by itself, within ten minutes of a change",
+      "Why the due invoice can't be created. `payout_address`: set one for the network. `price`: the price is below the minimum payment, or below what its split needs. `payments_paused`: the service currently accepts no payments. It is retried automatically, within ten minutes of a change",
   }),
   startedAt: Timestamp,
   pausedAt: Nullable(Timestamp),
@@ -131,7 +131,7 @@ export const SubscriptionCancel = Strict(
   {
     at: Type.Enum(["now", "period_end"], {
       type: "string",
-      description: "`now` ends access at once; `period_end` with the time that is paid",
+      description: "`now` ends access immediately; `period_end` ends it with the paid time",
     }),
   },
   { at: "period_end" },

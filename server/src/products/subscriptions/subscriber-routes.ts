@@ -74,7 +74,7 @@ function signInRoutes(app: Server, ctx: Context): void {
         operationId: "signInSubscriber",
         summary: "Signs a wallet in to see and cancel its subscriptions, for a quarter of an hour",
         description:
-          "The message (EIP-4361) names the domain of `BASE_URL`, the URI `<BASE_URL>/api/subscriptions/token`, a network of this service, the nonce, and the single resource `urn:sluice:subscriptions`. A wallet that signs with the key of its address sees its subscriptions on every network; a contract wallet (ERC-1271) those of the network that the message names, as a contract at one address can have another owner on each.",
+          "The message (EIP-4361) names the domain of `BASE_URL`, the URI `<BASE_URL>/api/subscriptions/token`, a network of this service, the nonce, and the single resource `urn:sluice:subscriptions`. A wallet with a key sees its subscriptions on every network. A contract wallet (ERC-1271) sees only those on the network that the message names, because a contract at one address can have a different owner on each network.",
         tags,
         body: SubscriberSignIn,
         response: { 200: SubscriberToken },
@@ -99,8 +99,8 @@ function readRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "listOwnSubscriptions",
-        summary: "What the wallet has subscribed to, with the invoice that can be paid",
-        description: "Those that it began: whoever pays later, a subscription is of the wallet that paid first.",
+        summary: "The wallet's subscriptions, with the invoice that can be paid",
+        description: "A subscription belongs to the wallet that paid first, whoever pays later.",
         tags,
         querystring: Page,
         response: { 200: SubscriberSubscriptions },
@@ -142,9 +142,9 @@ function changeRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "cancelOwnSubscription",
-        summary: "Cancels a subscription with the time that is paid",
+        summary: "Cancels a subscription at the end of the paid time",
         description:
-          "Until then it can be taken back with `resume`. An open invoice is closed, unless somebody has begun to pay it. Where the paid time is over, the subscription ends at once.",
+          "Until then `resume` can undo it. An open invoice is closed, unless its payment is in progress. If the paid time has ended, the cancellation takes effect immediately.",
         tags,
         params: SubscriptionId,
         body: NoBody,
@@ -164,8 +164,8 @@ function changeRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "resumeOwnSubscription",
-        summary: "Keeps a subscription that was to end with the time that is paid",
-        description: "One that its merchant has paused, its merchant resumes.",
+        summary: "Keeps a subscription that would end with the paid time",
+        description: "If the merchant paused a subscription, only the merchant can resume it.",
         tags,
         params: SubscriptionId,
         body: NoBody,

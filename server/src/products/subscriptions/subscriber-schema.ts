@@ -10,7 +10,7 @@ export const SubscriptionId = Type.Object({
 })
 
 export const SubscriberNonce = Strict(
-  { address: Described(AddressText, "The wallet that is to sign") },
+  { address: Described(AddressText, "The wallet that signs") },
   { address: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913" },
 )
 export const SubscriberSignIn = Strict(
@@ -44,15 +44,15 @@ export const SubscriberSubscription = Type.Object({
   startedAt: Timestamp,
   paidUntil: Timestamp,
   accessUntil: Timestamp,
-  cancelAtPeriodEnd: Type.Boolean({ description: "Canceled: it ends with what is paid" }),
-  canResume: Type.Boolean({ description: "Whether the wallet can take that back: not what the merchant asked for" }),
+  cancelAtPeriodEnd: Type.Boolean({ description: "Canceled: it ends with the paid time" }),
+  canResume: Type.Boolean({ description: "Whether the wallet can undo that; it can't if the merchant canceled" }),
   nextDueAt: Nullable(
     Type.String({
       format: "date-time",
-      description: "When the next payment is due; null while an invoice is open, or none follows",
+      description: "When the next payment is due; null while an invoice is open, or if none follows",
     }),
   ),
-  endsAt: Nullable(Type.String({ format: "date-time", description: "When it ends by itself; null where it goes on" })),
+  endsAt: Nullable(Type.String({ format: "date-time", description: "When it ends automatically; null if it continues" })),
   openInvoice: Type.Union([Type.Object(invoice), Type.Null()]),
 })
 export const SubscriberSubscriptions = Type.Object({

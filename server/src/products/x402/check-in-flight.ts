@@ -58,9 +58,9 @@ export async function withinBalance<T>(
   }
 }
 
-const TOO_MANY = `${MAX_OPEN} payments of this wallet are being carried out already. Nothing was paid by this one: ask again when some have ended.`
+const TOO_MANY = `${MAX_OPEN} payments of this wallet are already in progress. This one paid nothing: try again when some have ended.`
 const BEYOND =
-  "More payments of this wallet are being carried out than it holds the money for. Nothing was paid by this one: wait until they have ended, then ask again."
+  "The payments of this wallet in progress need more money than it holds. This one paid nothing: wait until they have ended, then try again."
 
 /** Relays of payers that may still move money. Concurrent requests share a statement. */
 const inFlight = gatherBy(async (ctx: Context, keys: readonly string[]): Promise<Map<string, Amounts>> => {

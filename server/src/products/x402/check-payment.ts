@@ -47,7 +47,7 @@ export function matchPrice<P extends Price>(
   if (price.pricedUntil && authorization.validBefore * 1_000n > BigInt(price.pricedUntil.getTime()))
     return refuse(
       "invalid_exact_evm_payload_authorization_value",
-      `This price has changed. An authorization of the old one must end by ${price.pricedUntil.toISOString()}; pay what is asked for now.`,
+      `The price has changed. An authorization for the old price must end by ${price.pricedUntil.toISOString()}; pay the current price.`,
     )
   const seconds = BigInt(Math.floor(ctx.now().getTime() / 1_000))
   if (authorization.validAfter > seconds) return refuse("invalid_exact_evm_payload_authorization_valid_after")

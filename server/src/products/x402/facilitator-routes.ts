@@ -36,7 +36,7 @@ export function facilitatorRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "listSupported",
-        summary: "What the facilitator settles: versions, schemes and networks",
+        summary: "The versions, schemes and networks that the facilitator settles",
         tags,
         response: { 200: Supported },
       },
@@ -60,7 +60,7 @@ export function facilitatorRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "verifyX402Payment",
-        summary: "Whether a buyer's payment can be settled; nothing is written",
+        summary: "Whether a buyer's payment can be settled; writes nothing",
         tags,
         body: FacilitatorBody,
         response: { 200: VerifyAnswer },
@@ -75,9 +75,9 @@ export function facilitatorRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "settleX402Payment",
-        summary: "Carries a buyer's payment out, once",
+        summary: "Settles a buyer's payment, once",
         description:
-          "Answers `success: true` once for a payment, when its transfer is in a block. The same payment again is answered `duplicate_settlement` with its `transaction`, or, with the `Idempotency-Key` of the first call, the first answer. One that takes longer than `maxTimeoutSeconds` is answered `settlement_pending`, and goes on.",
+          "Answers `success: true` once for a payment, when its transfer is in a block. A repeated payment gets `duplicate_settlement` with its `transaction`, or the first answer if you send the `Idempotency-Key` of the first call. If settling takes longer than `maxTimeoutSeconds`, the answer is `settlement_pending`, and settling continues.",
         tags,
         body: FacilitatorBody,
         querystring: SettleQuery,
@@ -104,7 +104,7 @@ export function facilitatorRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "readX402Settlement",
-        summary: "How a settlement stands that one of the merchant's servers asked for",
+        summary: "The state of a settlement that one of the merchant's servers requested",
         tags,
         params: AuthorizationPath,
         response: { 200: FacilitatorSettlement },

@@ -182,7 +182,7 @@ export async function linkItem(
 
 const over = refuse(
   "invalid_payment_requirements",
-  "The checkout that this payment was signed for is over. Nothing was paid: pay what is asked for now.",
+  "The checkout that this payment was signed for has ended. Nothing was paid: pay what the current answer asks for.",
 )
 
 /** Whether a checkout takes no new payment: it ended, ends before one is mined, or its link sells no more. */
@@ -248,6 +248,6 @@ async function sessionAt(ctx: Context, slug: string, payTo: Address): Promise<Ro
   throw new ApiError(
     "AUTHORIZATION_REFUSED",
     undefined,
-    "The authorization pays an address that this link did not ask for. Ask again without a payment, and pay what the answer asks for.",
+    "The authorization pays an address that this link did not ask for. Request again without a payment, and pay what the answer asks for.",
   )
 }

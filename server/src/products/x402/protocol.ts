@@ -146,7 +146,7 @@ export function parsePayment(json: unknown, at: string): Payment {
   const version = root.x402Version
   if (version !== 1 && version !== 2) fault("x402Version", "must be 1 or 2")
   const accepted = isObject(root.accepted) ? root.accepted : undefined
-  if (version === 2 && !accepted) fault("accepted", "must be the entry of `accepts` that is paid")
+  if (version === 2 && !accepted) fault("accepted", "must be the paid entry of `accepts`")
   const terms = version === 2 ? (accepted ?? {}) : root
   const payload = isObject(root.payload) ? root.payload : {}
   const written = isObject(payload.authorization) ? payload.authorization : {}

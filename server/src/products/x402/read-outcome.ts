@@ -18,7 +18,7 @@ import { settlementColumns } from "./settlement-columns.ts"
 const SETTLED_MS = 3_600_000
 const NOT_CARRIED_OUT = "It was not executed."
 /** Not final: the chain is asked again each time, because a reorg may restore the nonce. */
-const USED_OTHERWISE = "Its wallet cancelled the authorization, or used its nonce for something else."
+const USED_OTHERWISE = "The wallet cancelled the authorization, or used its nonce for something else."
 
 export type Outcome =
   | { state: "pending" }

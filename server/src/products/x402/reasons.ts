@@ -4,26 +4,26 @@
  */
 
 const reasons = {
-  invalid_payload: "The payload is not one of this scheme.",
-  unsupported_scheme: "Only the scheme `exact` is taken here.",
-  invalid_network: "This network is not served, or not the one that was asked for.",
+  invalid_payload: "The payload does not fit this scheme.",
+  unsupported_scheme: "Only the scheme `exact` is accepted here.",
+  invalid_network: "This network is not served, or is not the requested one.",
   invalid_payment_requirements:
-    "The payment was signed for other requirements. Ask again, and pay what is asked for now.",
-  invalid_exact_evm_payload_recipient_mismatch: "The authorization pays another address than `payTo`.",
-  invalid_exact_evm_payload_authorization_value: "The authorization must be of exactly the price.",
+    "The payment was signed for other requirements. Request again, and pay what the new answer asks for.",
+  invalid_exact_evm_payload_recipient_mismatch: "The authorization pays an address other than `payTo`.",
+  invalid_exact_evm_payload_authorization_value: "The authorization's amount must be exactly the price.",
   invalid_exact_evm_payload_authorization_valid_after: "The authorization is not valid yet.",
   invalid_exact_evm_payload_authorization_valid_before:
-    "The authorization ends too soon: it must be valid for at least six seconds more.",
+    "The authorization ends too soon: it must be valid for at least six more seconds.",
   invalid_exact_evm_payload_signature: "The signature is not the payer's.",
   insufficient_funds: "The wallet holds less than the price.",
   invalid_transaction_state: "The token refuses the transfer.",
   invalid_exact_evm_nonce_already_used:
-    "The authorization was used or cancelled before. If it was carried out, its money has arrived: look there before you sign another.",
-  duplicate_settlement: "This authorization was settled before, and its result was answered.",
+    "The authorization was already used or cancelled. If it was executed, its money has arrived: check the payment before you sign another authorization.",
+  duplicate_settlement: "This authorization was already settled, and its result was already answered.",
   sanctions_match: "A party of the payment is on a sanctions list.",
-  settlement_pending: "The payment is being carried out. Ask again; do not sign another.",
+  settlement_pending: "The payment is in progress. Ask again; do not sign another authorization.",
   invalid_exact_evm_transaction_failed: "The transfer failed on chain.",
-  settlement_failed: "The transfer was not carried out, and nothing was paid.",
+  settlement_failed: "The transfer was not executed, and nothing was paid.",
 } as const
 
 export type Reason = keyof typeof reasons

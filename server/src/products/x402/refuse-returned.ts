@@ -23,6 +23,6 @@ export async function refuseReturned(
   throw new ApiError(
     "INVALID_OPERATION",
     undefined,
-    `The merchant has returned the money of this payment (transaction ${txHash}), so it buys nothing any more. To buy, ask again without a payment, and sign a new one.`,
+    `The merchant has returned the money of this payment (transaction ${txHash}), so it no longer buys anything. To buy, request again without a payment, and sign a new one.`,
   )
 }

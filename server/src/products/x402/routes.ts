@@ -32,7 +32,7 @@ import { discoveryDocument } from "./write-discovery.ts"
 
 const tags = ["agents"]
 const paying =
-  "Without a payment it answers 402 with what to pay, in versions 1 and 2 of x402. With one in `PAYMENT-SIGNATURE` (or `X-PAYMENT`) it settles the payment and answers once. The answer has the result in `PAYMENT-RESPONSE` (or `X-PAYMENT-RESPONSE`) and a `Sluice-Retry-Token`, which repeats the answer for a day without another payment."
+  "Without a payment it answers 402 and says what to pay, in versions 1 and 2 of x402. With a payment in `PAYMENT-SIGNATURE` (or `X-PAYMENT`) it settles the payment and answers once. The answer has the result in `PAYMENT-RESPONSE` (or `X-PAYMENT-RESPONSE`), and a `Sluice-Retry-Token` that repeats the answer for a day without another payment."
 
 /** The errors of every route that takes a payment. */
 const errors = [
@@ -54,7 +54,7 @@ export function agentRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "buyBySlug",
-        summary: "Buys what a slug names: a paywall's content, or a payment link; or describes a bundle of calls",
+        summary: "Buys what a slug names, a paywall's content or a payment link, or describes a bundle of calls",
         description: paying,
         tags,
         params: SlugPath,
@@ -106,9 +106,9 @@ export function agentRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "readAgentPayment",
-        summary: "How an agent's payment stands",
+        summary: "The state of an agent's payment",
         description:
-          "For the `statusUrl` of a 202. Once it is settled, repeat the request with its `Sluice-Retry-Token`.",
+          "For the `statusUrl` of a 202. When the payment is settled, repeat the request with its `Sluice-Retry-Token`.",
         tags,
         params: SettlementPath,
         response: { 200: SettlementStatus },
@@ -127,7 +127,7 @@ export function agentRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "discoverOffers",
-        summary: "What this installation sells to agents, where its merchants listed it",
+        summary: "What this installation sells to agents, as far as its merchants listed it",
         tags,
         response: { 200: Discovery },
       },
@@ -166,8 +166,8 @@ export async function statusOf(ctx: Context, row: NonNullable<Awaited<ReturnType
     return { status: "failed" as const, message: `${outcome.words} Nothing was paid.`, txHash: null, ...shared }
   const message =
     outcome.state === "failed"
-      ? `${outcome.words} Until ${outcome.replayableUntil} anyone can still carry it out: do not pay again before.`
-      : "It is being carried out. Do not pay again."
+      ? `${outcome.words} Until ${outcome.replayableUntil} anyone can still execute it: do not pay again before then.`
+      : "It is in progress. Do not pay again."
   return { status: "pending" as const, message, txHash: null, ...shared }
 }
 

@@ -25,9 +25,9 @@ export const DidDocument = Free("A document of `did:web` with one verification m
 export const PaymentRequired = Type.Object(
   {
     x402Version: Type.Literal(1),
-    error: Type.String({ description: "Why the payment that came was refused, as a reason of the specification" }),
-    message: Described(Type.String(), "The same in a sentence"),
-    accepts: Type.Array(Free("What is asked for, as version 1 of the protocol writes it")),
+    error: Type.String({ description: "Why the payment was refused, as a reason code of the specification" }),
+    message: Described(Type.String(), "The same as a sentence"),
+    accepts: Type.Array(Free("What to pay, in the form of version 1 of the protocol")),
   },
   {
     description:
@@ -41,7 +41,7 @@ export const Pending = Type.Object(
     message: Type.String(),
     statusUrl: Described(Type.String(), "Where to ask for its status"),
   },
-  { description: "The payment is being carried out, and must not be made again" },
+  { description: "The payment is in progress, and must not be made again" },
 )
 
 const receipt = {
@@ -62,23 +62,23 @@ export const Content = Type.Object({
 
 export const Bought = Type.Object({
   ...receipt,
-  paywallId: Type.Optional(Described(Type.String(), "Of a paywall, as are the content and its type")),
+  paywallId: Type.Optional(Described(Type.String(), "For a paywall, like the content and its type")),
   name: Type.Optional(Type.String()),
   contentType: Type.Optional(Type.String()),
   contentUrl: Type.Optional(Nullable(Type.String())),
   contentData: Type.Optional(Type.Unsafe<object | null>({ type: ["object", "null"], additionalProperties: true })),
-  sessionId: Type.Optional(Described(Type.String(), "Of a payment link, as are the receipt and where to go next")),
+  sessionId: Type.Optional(Described(Type.String(), "For a payment link, like the receipt and where to go next")),
   description: Type.Optional(Nullable(Type.String())),
   receiptUrl: Type.Optional(Type.String()),
   redirectUrl: Type.Optional(Nullable(Type.String())),
 })
 
-export const SlugPath = Type.Object({ slug: Described(Type.String(), "Of a paywall, payment link or bundle") })
+export const SlugPath = Type.Object({ slug: Described(Type.String(), "For a paywall, payment link or bundle") })
 export const AmountQuery = Type.Object({
   amount: Type.Optional(
     Matching(
       "^[0-9]{1,9}(\\.[0-9]{1,18})?$",
-      "A decimal number, such as 2.50: how much to pay where a link leaves it open",
+      "A decimal number, such as 2.50: how much to pay if a link leaves the amount open",
       {
         examples: ["2.50"],
       },
@@ -133,7 +133,7 @@ const facilitatorExample = {
 }
 
 /** Requirements of either version. Code checks the used fields, because clients and servers add fields. */
-const Requirements = Free("The entry of `accepts` that is paid, in the payload's version")
+const Requirements = Free("The paid entry of `accepts`, in the payload's version")
 export const FacilitatorBody = Strict(
   {
     x402Version: Type.Optional(Type.Integer({ description: "As in the payload" })),
@@ -156,7 +156,7 @@ export const SettleAnswerSchema = Type.Object({
   errorReason: Type.Optional(Type.String()),
   errorMessage: Type.Optional(Type.String()),
   payer: Type.Optional(AddressText),
-  transaction: Described(Type.String(), "Empty where nothing was broadcast"),
+  transaction: Described(Type.String(), "Empty if nothing was broadcast"),
   network: Type.String(),
 })
 
@@ -166,7 +166,7 @@ export const SettleQuery = Type.Object({
     maximum: 1_000,
     default: 1,
     description:
-      "How many blocks to wait for, including the transfer's own; at most the network's `CONFIRMATIONS` count",
+      "How many blocks to wait for, including the transfer's own; at most the network's `CONFIRMATIONS`",
   }),
 })
 
@@ -180,7 +180,7 @@ export const Supported = Type.Object({
         { asset: AddressText, decimals: Type.Integer(), name: Type.String(), version: Type.String() },
         {
           description:
-            "The token that is settled there, with its decimals and the name and version of its EIP-712 domain",
+            "The token settled there, with its decimals and the name and version of its EIP-712 domain",
         },
       ),
     }),

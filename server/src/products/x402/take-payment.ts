@@ -208,7 +208,7 @@ async function redeem(ctx: Context, reply: FastifyReply, offer: Offer, token: st
   if (!settlement || settlement.binding !== bindingOf(...offer.boundTo) || !isRetryable(ctx, settlement))
     throw invalid(
       "Sluice-Retry-Token",
-      "is not valid for this request: send the request that it was given for, within 24 hours",
+      "is not valid for this request: send it with its original request, within 24 hours",
     )
   const outcome = await resolveOutcome(ctx, offer.network, settlement)
   if (outcome.state === "failed" && outcome.replayableUntil === undefined)
@@ -254,10 +254,10 @@ async function paidOf(
 
 const pendingWords = {
   token:
-    "The payment is being carried out. Do not pay again: ask for its status, then repeat this request with the `Sluice-Retry-Token` of this answer.",
-  "no token": "The payment is being carried out. Do not pay again: ask for its status, then repeat this request.",
+    "The payment is in progress. Do not pay again: check its status, then repeat this request with the `Sluice-Retry-Token` of this answer.",
+  "no token": "The payment is in progress. Do not pay again: check its status, then repeat this request.",
   "under way":
-    "The payment is settled, and another request with it is being answered. Do not pay again: if that one was yours and broke off, repeat this request; it is answered when the other has surely ended, within two minutes.",
+    "The payment is settled, and another request with it is being answered. Do not pay again. If that request was yours and broke off, repeat this one: it is answered once the other has certainly ended, within two minutes.",
 }
 
 /**

@@ -399,7 +399,7 @@ describe("the facilitator", () => {
   it("answers a malformed payload with every fault", async () => {
     const { status, body } = await settle({ paymentPayload: { x402Version: 2 }, paymentRequirements: termsOf() })
     expect([status, body.errorReason]).toEqual([200, "invalid_payload"])
-    expect(body.errorMessage).toContain("`paymentPayload.accepted` must be the entry of `accepts` that is paid.")
+    expect(body.errorMessage).toContain("`paymentPayload.accepted` must be the paid entry of `accepts`.")
     expect((await settle({ paymentPayload: {} })).body.error).toBe("VALIDATION_ERROR")
     expect(await stored()).toEqual([0, 0])
   })

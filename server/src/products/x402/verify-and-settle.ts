@@ -217,7 +217,7 @@ const forgetIdentifier = ({ db }: Context, { id, claimId }: Right): Promise<unkn
 function unsettled(outcome: Outcome): Refusal {
   if (outcome.state !== "failed") return refuse("settlement_pending")
   if (outcome.replayableUntil === undefined) return refuse("invalid_exact_evm_transaction_failed", outcome.words)
-  const until = `Until ${outcome.replayableUntil} anyone can still carry it out.`
+  const until = `Until ${outcome.replayableUntil} anyone can still execute it.`
   return refuse("settlement_pending", `${outcome.words} ${until}`)
 }
 
