@@ -77,13 +77,13 @@ async function connectKnown(connecting: Connecting, wanted: NetworkSettings): Pr
     if (!(error instanceof RpcError) || signal.aborted) throw error
     log.error(
       { err: error, network: wanted.name },
-      "a network can't be checked, and is served as the last start found it",
+      "a network can't be checked; it is served as the last start found it",
     )
     const served = servedAs(known.hasEscrow ? wanted : { ...wanted, escrow: undefined }, known.facts)
     void checkPatiently(connecting, wanted, { forMs: Number.POSITIVE_INFINITY, everyMs: uncheckedMs })
       .then(found => {
         if (factsOf(found) !== factsOf(served))
-          throw new NetworkMismatch(`${wanted.name} is not as the last start found it. Start this process again.`)
+          throw new NetworkMismatch(`${wanted.name} is no longer as the last start found it. Restart this process.`)
         log.info({ network: wanted.name }, "the network was checked, and is as the last start found it")
       })
       .catch(error => void (signal.aborted || fail(error)))

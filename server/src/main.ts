@@ -52,12 +52,12 @@ const usage = `Sluice: stablecoin payments, self-hosted.
   --reset  wipes the sandbox first.
   --help   this text.
 
-Exits with 0 when it was asked to stop, 1 when it can't start or go on, 2 for a wrong command line.
+Exits with 0 when it was told to stop, 1 when it can't start or continue, 2 for a wrong command line.
 
 Settings (defaults in parentheses), from the environment and from --env-file FILE:
 ${describeSettings()}
 
-A secret can be in a file that another setting names:
+A secret can be in a file, named by one of these settings:
 ${wrapped(secretFileNames.join(", "), 116)
   .map(line => `  ${line}`)
   .join("\n")}
@@ -181,7 +181,7 @@ async function startSandbox({ given, log, flags, cleanups, fail }: Start) {
   const { startSandbox } = await import("./operations/sandbox/start.ts").catch((error: NodeJS.ErrnoException) => {
     if (error.code !== "ERR_MODULE_NOT_FOUND") throw error
     throw new Error(
-      "MODE is sandbox, and this installation has none: it is part of the sources (script/server). Set MODE to test or live.",
+      "MODE is sandbox, but this installation has no sandbox: it is part of the sources (script/server). Set MODE to test or live.",
     )
   })
   return await startSandbox(given, log, { reset: flags.reset ?? false, cleanups, fail })

@@ -114,7 +114,7 @@ describe.runIf(postgresBinaries())("the way from nothing to a test network", () 
     }
     await until("it is ready, and needs nobody", async () => (await ready())?.length === 0)
     const second = await shell(after)
-    expect(second.out).toContain("Everything that was checked is in order.")
+    expect(second.out).toContain("All checks passed.")
     expect(second.out).toContain('{"status":"ready","alarms":[]}')
     expect(second.code).toBe(0)
 

@@ -229,9 +229,9 @@ describe.runIf(postgresBinaries())("docs/operators/operations.md", () => {
     }
     expect((await run()).split("\n")).toEqual([
       "Creating the tables of a new database.",
-      "The database has this version's schema now.",
+      "The database now has this version's schema.",
       "",
     ])
-    expect(await run()).toBe("The database has this version's schema already.\n")
+    expect(await run()).toBe("The database already has this version's schema.\n")
   })
 })

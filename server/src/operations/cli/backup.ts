@@ -24,16 +24,16 @@ const usage = `Writes a consistent copy of the database to a file, while the ser
   sluice backup FILE
   sluice backup --done
 
-  FILE    does not exist yet; - for the standard output. Only its owner can read it. It has no keys, but the addresses' terms and
-          encrypted secrets.
-  --done  makes none, and notes in the database of DATABASE_URL that another tool has made one just now.
+  FILE    a file that does not exist yet, or - for the standard output. Only its owner can read it. It contains no keys,
+          but the addresses' terms and encrypted secrets.
+  --done  makes no backup, and notes in the database of DATABASE_URL that another tool has just made one.
 
-It reads DATABASE_URL; without it, the embedded database in DATA_DIR. A Postgres is dumped by pg_dump, in its custom format, for
-pg_restore. An embedded database becomes a tar.gz of its folder; the service answers nothing while it makes that.
-docs/operators/operations.md says how to restore it, and how to lose nothing since the last backup. When one was made is noted in the database:
-the service raises an alarm where that is longer ago than BACKUP_MAX_AGE.
+It reads DATABASE_URL; without it, the embedded database in DATA_DIR. For Postgres it runs pg_dump, in the custom format of
+pg_restore. An embedded database becomes a tar.gz of its folder; the service answers no requests meanwhile.
+docs/operators/operations.md says how to restore a backup, and how to lose nothing since the last one. The database records
+the time of each backup: the service raises an alarm when the last one is older than BACKUP_MAX_AGE.
 
-Exits with 0 when the backup is complete, 1 when there is none, 2 for a wrong command line.
+Exits with 0 when the backup is complete, 1 when it failed, 2 for a wrong command line.
 `
 
 const STDOUT = "-"
@@ -77,9 +77,9 @@ async function main(args: string[]): Promise<string | undefined> {
 async function noteDone(file: string | undefined): Promise<string> {
   if (file !== undefined) throw new UsageError("With --done, name no file.")
   const { databaseUrl } = readDatabaseSettings()
-  if (databaseUrl === undefined) throw new UsageError("The embedded database is copied by `sluice backup FILE` alone.")
+  if (databaseUrl === undefined) throw new UsageError("Only `sluice backup FILE` can copy the embedded database.")
   await withClient(databaseUrl, async client => client.query(NOTE_BACKUP, [await timeOf(client)]))
-  return "Noted that a backup was made just now."
+  return "Noted that a backup was just made."
 }
 
 async function withClient<T>(databaseUrl: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
@@ -101,7 +101,7 @@ async function dump(databaseUrl: string, file: string): Promise<void> {
   const begunAt = await withClient(databaseUrl, timeOf)
   await runDump(databaseUrl, file)
   await withClient(databaseUrl, client => client.query(NOTE_BACKUP, [begunAt])).catch((error: Error) =>
-    say(`That it was made could not be noted in the database: ${error.message}.`),
+    say(`The time of the backup could not be noted in the database: ${error.message}.`),
   )
 }
 
@@ -118,11 +118,11 @@ async function runDump(databaseUrl: string, file: string): Promise<void> {
   })
   const code = await new Promise<number | null>((done, fail) => {
     child.once("close", done).once("error", (error: NodeJS.ErrnoException) => {
-      const missing = "pg_dump is not installed. Install Postgres' client programs, of the server's version or newer."
+      const missing = "pg_dump is not installed. Install Postgres' client programs, in the server's version or newer."
       fail(error.code === "ENOENT" ? new Error(missing) : error)
     })
   })
-  if (code !== 0) throw new Error("pg_dump failed, as it says above.")
+  if (code !== 0) throw new Error("pg_dump failed; its message is above.")
 }
 
 /** Copies the embedded database: through the service that uses the folder, or directly if none does. */
@@ -148,7 +148,7 @@ async function copyFromService(path: string, file: string): Promise<void> {
     const sent = request({ socketPath: path, path: "/backup" }, done)
     sent.once("error", (error: NodeJS.ErrnoException) => {
       const none = error.code === "ENOENT" || error.code === "ECONNREFUSED"
-      fail(none ? new NoService() : new Error(`The service can't be asked at ${path}: ${error.message}`))
+      fail(none ? new NoService() : new Error(`The service can't be reached at ${path}: ${error.message}`))
     })
     sent.end()
   })
@@ -162,4 +162,4 @@ async function sync(path: string): Promise<void> {
 }
 
 /** Runs the command with the arguments of the process, and ends it: an open embedded database keeps it alive. */
-export const run = (): Promise<void> => runCommand("backup", main, { failed: "There is no backup.", exits: true })
+export const run = (): Promise<void> => runCommand("backup", main, { failed: "No backup was made.", exits: true })

@@ -84,7 +84,7 @@ async function checkChain({ network, endpoints, to }: Deployment): Promise<void>
       throw new Error(`${host} serves chain ${Number(chain.value)}; ${network.name} is ${network.chainId}.`)
     if (code?.ok && code.value === "0x")
       throw new Error(
-        `${network.name} has no CREATE2 deployer at ${checksummed(to)}, says ${host}. Is it the network that you mean?`,
+        `${network.name} has no CREATE2 deployer at ${checksummed(to)}, according to ${host}. Is this the right network?`,
       )
   }
 }
@@ -99,17 +99,17 @@ async function resume(d: Deployment): Promise<Kept | undefined> {
     { method: "eth_getTransactionReceipt", params: [hash] },
   ])
   if (receipt === null && Number(count) > kept.nonce) {
-    d.say(`The earlier transaction ${hash} can't be mined: another one of its account took its place.`)
+    d.say(`The earlier transaction ${hash} can't be mined: another transaction of its account took its place.`)
     return undefined
   }
-  d.say(`Going on with the transaction ${hash} of an earlier run.`)
+  d.say(`Continuing with the transaction ${hash} of an earlier run.`)
   const { market } = await payerNow(d)
   // This key can't replace another account's transaction, only send it again.
   const isBelow = market.baseFee > kept.maxFee && kept.from === d.signer.address
   if (receipt !== null || !isBelow) return await broadcast(d, kept)
   const fees = raisedFees(kept, market, d.cap)
   if (!fees) throw new Error(tooDear(market, d.cap))
-  d.say(`The network asks for more gas by now: replacing it at up to ${formatGwei(fees.maxFee)} gwei.`)
+  d.say(`The network's gas price has risen: replacing the transaction at up to ${formatGwei(fees.maxFee)} gwei.`)
   return await broadcast(d, await sign(d, { ...kept, ...fees }))
 }
 
@@ -123,12 +123,12 @@ async function begin(d: Deployment): Promise<Kept> {
   const [simulated] = await read(d, [{ method: "eth_call", params: [call, "latest"] }])
   if (String(simulated).toLowerCase() !== address)
     throw new Error(
-      `The simulation made the ${noun} at ${simulated}, not at ${checksummed(address)}: nothing was sent.`,
+      `The simulation created the ${noun} at ${simulated}, not at ${checksummed(address)}. Nothing was sent.`,
     )
   const { market, balance, count, dataFee } = await payerNow(d)
   if (signer.address === d.operator && count > 0n)
     throw new Error(
-      `${checksummed(signer.address)} is the operator's wallet and was used before: the service halts a wallet that sends what it did not sign. Pay with another account.`,
+      `${checksummed(signer.address)} is the operator's wallet, which the service has already used. The service halts a wallet that sends transactions it did not sign. Pay with another account.`,
     )
   const fees = firstFees(market, cap)
   if (!fees) throw new Error(tooDear(market, cap))
@@ -143,7 +143,7 @@ async function begin(d: Deployment): Promise<Kept> {
   d.say("The simulation succeeded.")
   if (balance < cost)
     throw new Error(
-      `${checksummed(signer.address)} has too little: send it at least ${formatEther(cost - balance)} ether on ${d.network.name}.`,
+      `${checksummed(signer.address)} has too little ether: send it at least ${formatEther(cost - balance)} ether on ${d.network.name}.`,
     )
   if (!(await d.confirm(`Deploy it on ${d.network.name}?`))) throw new Error("Nothing was sent.")
   return await broadcast(
@@ -196,10 +196,10 @@ async function untilMined(d: Deployment, { raw }: Kept): Promise<void> {
     if (await hasCode(d, "latest")) return d.say(`The ${d.noun} is at ${checksummed(d.address)}.`)
     const [receipt] = await read(d, [{ method: "eth_getTransactionReceipt", params: [hash] }])
     if ((receipt as { status?: unknown } | null)?.status === "0x0")
-      throw new Error(`The transaction ${hash} failed on the chain. Nothing was deployed; run this again.`)
+      throw new Error(`The transaction ${hash} failed on chain. Nothing was deployed; run this command again.`)
     if (performance.now() > until)
       throw new Error(
-        `The transaction ${hash} is in no block yet. Run this again: it is sent again, for more gas where the network asks for more.`,
+        `The transaction ${hash} is in no block yet. Run this command again: it resends the transaction, at a higher gas price if needed.`,
       )
   }
 }
@@ -207,7 +207,7 @@ async function untilMined(d: Deployment, { raw }: Kept): Promise<void> {
 /** Resolves with true when a final block has the contract, and with false if a reorg removed it. */
 async function untilFinal(d: Deployment): Promise<boolean> {
   for (let i = 0; !(await hasCode(d, "finalized")); i++) {
-    if (i === 0) d.say("Waiting until it is final: up to half an hour. You may stop this and run it again.")
+    if (i === 0) d.say("Waiting until it is final, up to half an hour. You can stop this command and run it again.")
     await sleep(POLL_MS)
     if (!(await hasCode(d, "latest"))) {
       d.say("A reorg removed it.")
@@ -230,7 +230,7 @@ async function payerNow(d: Deployment) {
   const count = pending ?? latest
   if (!market || balance === undefined || count === undefined)
     throw new Error(
-      `The endpoints of ${d.network.name} do not agree on the price of gas: leave out one that does not answer.`,
+      `The endpoints of ${d.network.name} do not agree on the gas price: leave out an endpoint that does not answer.`,
     )
   return { market, balance, count, dataFee: dataFee * dataParts(d.data) }
 }

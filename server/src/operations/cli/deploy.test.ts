@@ -153,7 +153,7 @@ it("a run that was stopped after it signed is continued: the same transaction, o
   proxy.swallows = false
   const second = await run(["--yes"])
   const hash = /0x[0-9a-f]{64}/.exec(first.text)?.[0]
-  expect(second.said[0]).toBe(`Going on with the transaction ${hash} of an earlier run.`)
+  expect(second.said[0]).toBe(`Continuing with the transaction ${hash} of an earlier run.`)
   expect(second.text).toMatch(/^DEPOSIT_FACTORY_BASE_SEPOLIA=0x/)
   expect(bytes).toContain(checksummed(payer as Address).toLowerCase())
   expect(await nonceOfPayer()).toBe(1)
@@ -166,7 +166,7 @@ it("a run that was stopped while its transaction waits in the pool goes on, and 
   await anvil.client.setNextBlockBaseFeePerGas({ baseFeePerGas: BigInt(maxFee) * 2n })
   await anvil.client.mine({ blocks: 1 })
   const again = await run([], { patienceMs: 0 })
-  expect(again.said.join("\n")).toMatch(/The network asks for more gas by now: replacing it at up to/)
+  expect(again.said.join("\n")).toMatch(/The network's gas price has risen: replacing the transaction at up to/)
   expect(again.asked).toEqual([])
   expect(JSON.parse(readFileSync(kept(), "utf8"))).toMatchObject({ nonce: 0 })
   await anvil.client.setNextBlockBaseFeePerGas({ baseFeePerGas: parseGwei("1") })
@@ -214,7 +214,7 @@ it.each<
     () => anvil.client.setBalance({ address: payer, value: 1n }),
     [],
     {},
-    /^0x\w+ has too little: send it at least 0\.\d+ ether on base-sepolia\.$/,
+    /^0x\w+ has too little ether: send it at least 0\.\d+ ether on base-sepolia\.$/,
   ],
   [
     "gas that costs more than --max-fee",

@@ -22,32 +22,34 @@ import { checkRefundCollector } from "./check-refund-collector.ts"
 import { type Deployment, deployContract } from "./deploy-contract.ts"
 import { parseCommandLine, parsedValue, runCommand, UsageError } from "./run-command.ts"
 
-const usage = `Deploys the deposit factory, the refund collector of the escrow, the batch of authorizations or the anchor of receipts, and
-prints the setting that names it.
+const usage = `Deploys the deposit factory, the refund collector of the escrow, the batch contract for authorizations or the anchor contract
+for receipts, and prints the setting that names it.
 
   sluice deploy --network ${networkNames.join("|")} --guardian ADDRESS --key-file FILE [--operator ADDRESS]
                 [--rpc URL]... [--yes]
   sluice deploy --contract refund-collector --network ... --key-file FILE [--operator ADDRESS] [--rpc URL]... [--yes]
   sluice deploy --contract authorization-batch|receipt-anchor --network ... --key-file FILE [--rpc URL]... [--yes]
 
-  --contract NAME     factory (the default), or refund-collector: it pulls refunds of payments through the network's escrow
-                      (ESCROW_<NETWORK>) from merchants' wallets, and serves that escrow and its operator alone, for ever.
-                      Or authorization-batch: with it, agents' payments that are due together share a transaction. It belongs
-                      to nobody, is the same for everybody, and needs no setting: one deployment on a network is enough.
-                      Or receipt-anchor, which RECEIPT_ANCHOR needs: the same, for the roots of receipts.
-  --key-file FILE     the private key of any account with a little ether, which pays for it and has no influence on the
-                      contract; - for the standard input. It is never an argument: other users of the machine can read those.
-  --guardian ADDRESS  a cold account, fixed for ever: it may pause the operator and name another, and moves no money.
-  --operator ADDRESS  who releases money out of deposits; by default the payout wallet of the settings.
-                      Of a refund collector: who operates the escrow; by default the relay wallet of the settings.
-  --rpc URL           a node of the network; by default those of RPC_<NETWORK>.
+  --contract NAME     factory: the deposit factory (the default).
+                      refund-collector: pulls refunds of escrow payments (ESCROW_<NETWORK>) from merchants' wallets. It
+                      permanently serves only this escrow and its operator.
+                      authorization-batch: lets agents' payments that are due together share a transaction. It has no owner,
+                      and needs no setting: one deployment on a network serves everybody.
+                      receipt-anchor: stores the roots of receipts, for RECEIPT_ANCHOR. It has no owner either.
+  --key-file FILE     the private key of any account with a little ether, or - for the standard input. The account pays for
+                      the deployment and has no power over the contract. A key is never an argument, because other users of
+                      the machine can read arguments.
+  --guardian ADDRESS  a cold account that never changes: it can pause the operator and name another, but moves no money.
+  --operator ADDRESS  for a factory, who releases money from deposits; by default the payout wallet of the settings.
+                      For a refund collector, who operates the escrow; by default the relay wallet of the settings.
+  --rpc URL           a node of the network; by default the nodes of RPC_<NETWORK>.
   --max-fee GWEI      the highest price for a unit of gas (20).
-  --yes               does not ask before it sends.
+  --yes               sends without asking.
   --help              this text.
 
-It simulates the deployment, shows what it costs, asks, sends, waits until it is final, and compares the code with this
-version's. Run it again when it was stopped: it finds the contract, or the transaction under way, and goes on. The same
-accounts give the same address on every network. The setting is the only thing on the standard output.
+It simulates the deployment, shows the cost, asks, sends, waits until the transaction is final, and compares the code with
+this version's. If it was stopped, run it again: it finds the contract or the pending transaction, and continues. The same
+accounts give the same address on every network. Only the setting goes to the standard output.
 
 Exits with 0 when the contract is deployed and final, 1 when it is not, 2 for a wrong command line.
 `
@@ -97,7 +99,7 @@ export async function deploy(args: string[], { env, say, ask, patienceMs }: Surr
     facts: [`Network   ${name} (chain ${network.chainId})`, ...contract.facts],
     confirm: async question => {
       if (flags.yes) return true
-      if (!ask) throw new Error("Nobody can be asked here: run it in a terminal, or with --yes. Nothing was sent.")
+      if (!ask) throw new Error("There is no terminal to ask in: run this command in a terminal, or with --yes. Nothing was sent.")
       return /^y(es)?$/i.test((await ask(`${question} [y/N] `)).trim())
     },
   })
@@ -155,7 +157,7 @@ function sharedContract(
 ): Contract {
   const { noun, address } = deployment
   if (flags.guardian !== undefined || flags.operator !== undefined)
-    throw new UsageError(`--guardian and --operator are for other contracts: the ${noun} obeys nobody.`)
+    throw new UsageError(`--guardian and --operator are for other contracts: the ${noun} has no owner.`)
   return {
     ...deployment,
     setting: undefined,
@@ -187,8 +189,8 @@ function factory(flags: Flags, { network, endpoints, settings }: Site): Contract
     check: () => checkFactory({ ...network, endpoints, depositFactory: address }, { payoutWallet: operator }),
     facts: [
       `Factory   ${checksummed(address)}, the same on every network`,
-      `Operator  ${checksummed(operator)}, who releases money out of deposits`,
-      `Guardian  ${checksummed(guardian)}, who may pause the operator and name another`,
+      `Operator  ${checksummed(operator)}, who releases money from deposits`,
+      `Guardian  ${checksummed(guardian)}, who can pause the operator and name another`,
     ],
     keptFile: join(settings.dataDir, `deploy-${network.name}.json`),
   }
@@ -235,12 +237,12 @@ function accountOf(flag: string, text: string): Address {
 function guardianOf(text: string | undefined, operator: Address): Address {
   if (text === undefined)
     throw new UsageError(
-      "Name a cold account with --guardian: alone it can stop a stolen operator's key, and it can't be changed later.",
+      "Name a cold account with --guardian. Only the guardian can stop a stolen operator's key, and it can't be changed later.",
     )
   const guardian = accountOf("--guardian", text)
   if (guardian === operator)
     throw new UsageError(
-      "--guardian must be another account than the operator: it is there for when that key is stolen.",
+      "--guardian must be another account than the operator: it protects against the theft of the operator's key.",
     )
   return guardian
 }

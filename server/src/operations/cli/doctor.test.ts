@@ -148,7 +148,7 @@ describe("what the doctor finds", () => {
     const { bad, text, findings } = await diagnosis()
     expect(bad).toEqual([])
     expect(findings.filter(each => each.level === "note").map(seen)).toEqual(["database engine note"])
-    expect(text).toContain("Everything that was checked is in order.")
+    expect(text).toContain("All checks passed.")
     expect(text).toContain("RPC endpoint 2 of 2 answers at block")
     expect(text).toContain("the payout wallet has gas for")
     for (const key of [payoutKey, relayKey, env.SECRET_KEY ?? ""]) expect(JSON.stringify(findings)).not.toContain(key)
@@ -428,7 +428,7 @@ describe.runIf(postgresBinaries())("the doctor of a Postgres", () => {
   it("is content with one that is durable, before and after its first start, and changes nothing in it", async () => {
     const before = await diagnosis({ DATABASE_URL: durable.url })
     expect(before.bad).toEqual([])
-    expect(before.text).toContain("the database is new: the first start creates its tables.")
+    expect(before.text).toContain("the database is empty: the first start creates its tables.")
     const database = await openPostgres(durable.url, () => {})
     await database.close()
     const after = await diagnosis({ DATABASE_URL: durable.url })

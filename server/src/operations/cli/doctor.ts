@@ -10,7 +10,7 @@ import { checkAll } from "../doctor/run-checks.ts"
 import { findingsText } from "./print-findings.ts"
 import { parseCommandLine, runCommand, UsageError } from "./run-command.ts"
 
-const usage = `Checks the settings and everything that they name, and says what to do about each fault. It changes nothing.
+const usage = `Checks the settings and everything they refer to, and says what to do about each problem. It changes nothing.
 
   sluice doctor [--role all|api|worker] [--json]
 
@@ -18,13 +18,13 @@ const usage = `Checks the settings and everything that they name, and says what 
   --json   the findings for programs: { ok, findings: [{ part, check, level, message, todo }] }
   --help   this text
 
-It needs the environment of the service; the service may run or not. BASE_URL answers only while it runs.
+It needs the environment of the service. The service need not run, but BASE_URL answers only while it does.
 
-  fault    the service does not start like this
-  alarm    the service starts, and /readyz shows it until it is mended
+  fault    the service does not start with these settings
+  alarm    the service starts, and /readyz shows the alarm until it is fixed
   note     worth knowing
 
-Exits with 0 when there is neither a fault nor an alarm, with 1 when there is, and with 2 for a wrong command line.
+Exits with 0 when there is no fault and no alarm, with 1 when there is one, and with 2 for a wrong command line.
 `
 
 const CONNECT_MS = 5_000

@@ -15,13 +15,13 @@ import type { Subject } from "../../platform/http/authenticate.ts"
 import { openForCommand } from "./open-for-command.ts"
 import { parseCommandLine, parsedValue, runCommand, UsageError } from "./run-command.ts"
 
-const usage = `Lets a subject of the identity provider become a merchant, where SIGNUP=invite (as in live mode).
+const usage = `Lets a subject of the identity provider become a merchant, if SIGNUP=invite (the default in live mode).
 
   sluice invite SUBJECT [ISSUER]
 
-  SUBJECT  the \`sub\` of the person's tokens, exactly as it is there.
-  ISSUER   the \`iss\` of the tokens; OIDC_ISSUER by default. BASE_URL for a wallet, whose SUBJECT is
-           eip155:CHAIN_ID:ADDRESS, with the number of a network that the service serves.
+  SUBJECT  the \`sub\` of the person's tokens, exactly as it appears there.
+  ISSUER   the \`iss\` of the tokens; OIDC_ISSUER by default. For a wallet it is BASE_URL, and the SUBJECT is
+           eip155:CHAIN_ID:ADDRESS, with the chain id of a network that the service serves.
 
 It needs the environment of the service. The embedded database serves one process: stop the service first.
 Exits with 0 when the subject is invited, 1 when it is not, 2 for a wrong command line.
@@ -68,7 +68,7 @@ async function main(args: string[]): Promise<string> {
     await assertInstallation(db, settings.mode)
     const said = [await invite(db, { iss, sub }, (await openClock(db)).now())]
     if (settings.oidcIssuer !== "" && iss !== settings.oidcIssuer && iss !== settings.baseUrl)
-      said.push(`Note that OIDC_ISSUER is ${settings.oidcIssuer}: tokens of other issuers are not accepted.`)
+      said.push(`Note: OIDC_ISSUER is ${settings.oidcIssuer}, and tokens of other issuers are not accepted.`)
     if (settings.signup === "open") said.push("SIGNUP is open here, so nobody needs an invitation.")
     return said.join("\n")
   } finally {

@@ -10,18 +10,18 @@ import { parseCommandLine, runCommand, UsageError } from "./run-command.ts"
 
 const MOST = 1_000_000
 
-const usage = `Changes how many requests a minute the API keys of one merchant may make, in place of the setting LIMIT_*.
+const usage = `Changes how many requests per minute the API keys of one merchant may make, instead of the setting LIMIT_*.
 
   sluice merchant limit MERCHANT BUCKET NUMBER|default
 
   MERCHANT  the merchant's id, mer_…
   BUCKET    ${keyBuckets.join(", ")}
-  NUMBER    requests per minute of each of its keys, and twenty times as many of all together; 0 for no limit.
-            \`default\` takes the merchant's own limit away.
+  NUMBER    requests per minute for each of its keys, and twenty times as many for all together; 0 for no limit.
+            \`default\` removes the merchant's own limit.
 
-It counts in every process from the next request on, and is in the merchant's audit log. It needs the environment of the
+It applies in every process from the next request, and appears in the merchant's audit log. It needs the environment of the
 service. The embedded database serves one process: stop the service first.
-Exits with 0 when the limit is as asked, 1 when it is not, 2 for a wrong command line.
+Exits with 0 when the limit is set, 1 when it is not, 2 for a wrong command line.
 `
 
 /**
@@ -50,7 +50,7 @@ export async function limitMerchant(
       .execute()
     return perMinute === 0
       ? `${merchantId} has no limit in ${bucket}.`
-      : `Each API key of ${merchantId} may make ${perMinute} requests a minute in ${bucket}.`
+      : `Each API key of ${merchantId} may make ${perMinute} requests per minute in ${bucket}.`
   })
 }
 
@@ -59,7 +59,7 @@ async function main(args: string[]): Promise<string> {
   const [action, merchantId, bucket, number, ...more] = positionals
   if (values.help) return usage.trimEnd()
   if (action !== "limit" || !merchantId || !bucket || !number || more.length > 0)
-    throw new UsageError("Name what to do: limit, a merchant, a bucket and a number.")
+    throw new UsageError("Name the action, limit, then a merchant, a bucket and a number.")
   if (!(keyBuckets as readonly string[]).includes(bucket))
     throw new UsageError(`There is no bucket ${bucket} for API keys; it must be one of: ${keyBuckets.join(", ")}.`)
   const perMinute = number === "default" ? undefined : wholeNumber(number)

@@ -13,10 +13,10 @@ const usage = `Brings the database to this version's schema, and prints each mig
 
   sluice migrate
 
-It reads DATABASE_URL; without it, the embedded database in DATA_DIR. Back up first. Processes of the version before go on
-meanwhile; stop older ones. A failed migration changes nothing.
+It reads DATABASE_URL; without it, the embedded database in DATA_DIR. Back up first. Processes of the previous version can
+continue meanwhile; stop older ones. A failed migration changes nothing.
 
-Exits with 0 when the database has this version's schema, 1 when it has not, 2 for a wrong command line.
+Exits with 0 when the database has this version's schema, 1 when it does not, 2 for a wrong command line.
 `
 
 /** Applies the missing migrations and reports each. Throws a sentence for the operator if that fails. */
@@ -40,7 +40,7 @@ async function main(args: string[]): Promise<string> {
   } finally {
     unlock()
   }
-  return steps === 0 ? "The database has this version's schema already." : "The database has this version's schema now."
+  return steps === 0 ? "The database already has this version's schema." : "The database now has this version's schema."
 }
 
 /** Runs the command with the arguments of the process. */

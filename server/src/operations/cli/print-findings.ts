@@ -35,11 +35,11 @@ function linesOf({ level, message, todo }: Finding, { width, coloured }: Layout)
 function sumOf(findings: readonly Finding[]): string {
   const count = (level: Level) => findings.filter(each => each.level === level).length
   const many = (n: number, word: string) => `${n} ${word}${n === 1 ? "" : "s"}`
-  if (!findings.some(isBad)) return "Everything that was checked is in order."
+  if (!findings.some(isBad)) return "All checks passed."
   const faults = count("fault")
   const alarms = count("alarm")
   const list = [...(faults ? [many(faults, "fault")] : []), ...(alarms ? [many(alarms, "alarm")] : [])].join(" and ")
   return faults > 0
-    ? `${list}: the service does not start like this.`
-    : `${list}: the service starts, and /readyz shows ${alarms === 1 ? "it" : "them"} until ${alarms === 1 ? "it is" : "they are"} mended.`
+    ? `${list}: the service does not start with these settings.`
+    : `${list}: the service starts, and /readyz shows ${alarms === 1 ? "it" : "them"} until ${alarms === 1 ? "it is" : "they are"} fixed.`
 }

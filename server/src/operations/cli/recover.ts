@@ -20,16 +20,16 @@ const usage = `Sends the money at receiving addresses to their owners after the 
 
   --rpc URL         a node of the network.
   --terms FILE      deposits.csv, as the console exports it: /api/console/deposits.csv.
-  --address ADDRESS only this one; repeat it for more. Without it: every address in the file that holds money and is open.
-  --key-file FILE   the private key of any account with a little gas; - for the standard input. It is never an argument:
-                    other users of the machine can read those.
+  --address ADDRESS only this address; repeat it for more. By default, every address in the file that holds money and is open.
+  --key-file FILE   the private key of any account with a little ether, or - for the standard input. A key is never an
+                    argument, because other users of the machine can read arguments.
   --token A         a token other than the one in the file; 0x and 40 zeros for ether, which needs no recovery time.
-  --dry-run         says what would be sent, needs no key, and sends nothing.
+  --dry-run         shows what would be sent. It needs no key, and sends nothing.
 
-The money goes to the owner that is part of the address, whoever sends this. So it is safe to run it again at any time: an
-address that is empty by then is left out.
+Whoever runs this, the money goes to the owner that the address itself names. You can safely run it again at any time: empty
+addresses are left out.
 
-Exits with 0 when everything that is open was sent, 1 when something was not, 2 for a wrong command line or file.
+Exits with 0 when everything open was sent, 1 when something was not, 2 for a wrong command line or file.
 `
 
 const OPTIONS = {
@@ -115,7 +115,7 @@ export async function recoverDeposits(args: string[], surroundings: Surroundings
     token === ZERO_ADDRESS || BigInt(Math.floor(time.getTime() / 1_000)) > openAfter
   for (const terms of rich.filter(each => !isOpen(each))) {
     const held = money(terms.token, balances[chosen.indexOf(terms)] ?? 0n)
-    const words = `${checksummed(terms.address)} holds ${held} and opens after ${dateOf(terms.openAfter)}: until then it leaves by the service alone, to those whom the address names.`
+    const words = `${checksummed(terms.address)} holds ${held} and opens after ${dateOf(terms.openAfter)}: until then only the service can send the money, to the recipients that the address names.`
     if (named.length > 0 || values.terms === undefined) throw new Error(words)
     say(words)
   }
@@ -216,7 +216,7 @@ function termsIn(file: string, token: string | undefined): RecoverableDeposit[] 
 }
 
 function keyFrom(file: string | undefined): Hex {
-  if (file === undefined) throw new UsageError("A key is needed to send: --key-file. With --dry-run nothing is sent.")
+  if (file === undefined) throw new UsageError("Sending needs a key: --key-file. With --dry-run nothing is sent.")
   const key = textOf(file === "-" ? 0 : file, `--key-file ${file}`).trim()
   if (!/^0x[0-9a-fA-F]{64}$/.test(key)) throw new UsageError("The key is not 0x and 64 hexadecimal digits.")
   return key as Hex
@@ -240,7 +240,7 @@ async function balancesOf(node: Node, terms: readonly RecoverableDeposit[]): Pro
   )
   return (await askNode(node, calls)).map((word, i) => {
     if (terms[i]?.token !== ZERO_ADDRESS && !/^0x[0-9a-f]{64}$/i.test(String(word)))
-      throw new Error(`${checksummed(terms[i]?.token ?? ZERO_ADDRESS)} is no token on this network.`)
+      throw new Error(`${checksummed(terms[i]?.token ?? ZERO_ADDRESS)} is not a token on this network.`)
     return BigInt(word as Hex)
   })
 }

@@ -10,13 +10,13 @@ import { openDatabase } from "../../platform/db/open.ts"
 import { operatorName } from "./operator-name.ts"
 import { Failure, parseCommandLine, runCommand } from "./run-command.ts"
 
-const usage = `Encrypts all secrets in the database with SECRET_KEY, while the service runs. It is a step of changing that key.
+const usage = `Encrypts all secrets in the database with SECRET_KEY, while the service runs. This is a step of changing that key.
 
   sluice reencrypt
 
-It needs the environment of the service, with the key before it as SECRET_KEY_OTHER, which can be dropped afterwards.
-docs/operators/operations.md (SECRET_KEY) says in which order. It can be stopped and run again at any time. The embedded database serves one
-process: stop the service first.
+It needs the environment of the service, with the previous key as SECRET_KEY_OTHER, which you can remove afterwards.
+docs/operators/operations.md (SECRET_KEY) has the order of the steps. You can stop this command and run it again at any time.
+The embedded database serves one process: stop the service first.
 
 Exits with 0 when every secret is encrypted with SECRET_KEY, 1 when one is not, 2 for a wrong command line.
 `
@@ -38,9 +38,9 @@ async function main(args: string[]): Promise<string> {
       await assertInstallation(database.db, mode)
       const by = { kind: "operator", id: operatorName(), route: "sluice reencrypt" } as const
       const { changed, unreadable } = await withActor(by, () => reencrypt(database.background, secretKeys))
-      const said = `${changed} secrets were encrypted again. All are encrypted with SECRET_KEY now: drop SECRET_KEY_OTHER.`
+      const said = `${changed} secrets were encrypted again. All are now encrypted with SECRET_KEY: remove SECRET_KEY_OTHER.`
       if (unreadable === 0) return said
-      throw new Failure(`${said} But neither key decrypts ${unreadable} of them, which were left as they are.`, 1)
+      throw new Failure(`${said} But no key decrypts ${unreadable} of them, so they were left unchanged.`, 1)
     } finally {
       await database.close()
     }

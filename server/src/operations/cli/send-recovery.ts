@@ -45,7 +45,7 @@ const PROGRESS_MS = 10_000
 /** Asks the node; throws a sentence if it can't be asked, or answers with an error. */
 export async function askNode(node: Node, calls: RpcCall[]): Promise<unknown[]> {
   const results = await batch(node, calls).catch((error: Error) => {
-    throw new Error(`The node at ${node.url} can't be asked: ${error.message}.`, { cause: error })
+    throw new Error(`The node at ${node.url} can't be reached: ${error.message}.`, { cause: error })
   })
   return results.map(answerOf)
 }
@@ -101,7 +101,7 @@ async function receiptOf(hash: Hash, { node, say, patienceMs }: Recovery): Promi
     const seconds = Math.round(waitedMs / 1_000)
     if (waitedMs >= patienceMs)
       throw new Unmined(
-        `The transaction ${hash} is in no block after ${seconds} s${trouble}. It may still be mined: look it up in an explorer. To run this again is safe, as the money can only go to its owner.`,
+        `The transaction ${hash} is in no block after ${seconds} s${trouble}. It may still be mined: look it up in an explorer. You can safely run this again, because the money can only go to its owner.`,
       )
     if (waitedMs - shownMs >= PROGRESS_MS) {
       shownMs = waitedMs

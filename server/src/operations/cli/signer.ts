@@ -10,19 +10,19 @@ import { apiUrl, privateKey } from "../../platform/config/setting-values.ts"
 import { smallText } from "../../platform/config/small-text.ts"
 import { parseCommandLine, parsedValue, runCommand, UsageError } from "./run-command.ts"
 
-const usage = `Prints the wallet of a key that another machine keeps, as the value of PAYOUT_SIGNER or RELAY_SIGNER; or that of a private key
-in a file, as the value of PAYOUT_WALLET or RELAY_WALLET.
+const usage = `Prints the wallet of a key in a KMS or a Web3Signer, as the value of PAYOUT_SIGNER or RELAY_SIGNER; or the wallet of a private
+key in a file, as the value of PAYOUT_WALLET or RELAY_WALLET.
 
   sluice signer aws-kms:arn:aws:kms:REGION:ACCOUNT:key/ID
   sluice signer gcp-kms:projects/PROJECT/locations/LOCATION/keyRings/RING/cryptoKeys/KEY/cryptoKeyVersions/VERSION
   sluice signer web3signer:https://HOST:PORT
   sluice signer --key-file FILE
 
-  --endpoint URL  the address of the KMS's API, where it is a private endpoint (KMS_ENDPOINT).
+  --endpoint URL  the address of the KMS's API, if it is a private endpoint (KMS_ENDPOINT).
   --help          this text.
 
-A KMS is asked for two signatures of a sentence, which show its wallet: the permission to sign is enough. A Web3Signer lists its keys.
-Exits with 0 when it printed a wallet, 1 when the signer gives none, 2 for a wrong command line.
+A KMS signs a sentence twice, which shows its wallet, so the permission to sign is enough. A Web3Signer lists its keys.
+Exits with 0 when it printed a wallet, 1 when the signer names none, 2 for a wrong command line.
 `
 
 /** The settings for a key, one for each wallet that it may be. Throws a sentence if there is none. */

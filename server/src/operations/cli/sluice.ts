@@ -13,19 +13,19 @@ interface Command {
 const commands: Record<string, Command> = {
   start: { does: "starts the service, or one role of it", load: () => import("../../main.ts") },
   migrate: { does: "brings the database to this version's schema", load: () => import("./migrate.ts") },
-  doctor: { does: "checks every setting and every part, and says what to do", load: () => import("./doctor.ts") },
+  doctor: { does: "checks every setting and every part, and says what to do about problems", load: () => import("./doctor.ts") },
   deploy: { does: "deploys the contracts that the service needs on a network", load: () => import("./deploy.ts") },
   backup: { does: "copies the database to a file, while the service runs", load: () => import("./backup.ts") },
-  invite: { does: "lets somebody become a merchant", load: () => import("./invite.ts") },
+  invite: { does: "invites a person to become a merchant", load: () => import("./invite.ts") },
   merchant: { does: "changes how many requests a merchant may make", load: () => import("./limit-merchant.ts") },
-  rates: { does: "reads a file with the rates of currencies", load: () => import("./import-rates.ts") },
+  rates: { does: "imports a file of exchange rates", load: () => import("./import-rates.ts") },
   receipts: {
     does: "says what 0G's storage of receipts costs, and replaces the key that signs them",
     merchants: ["list", "export"],
     load: () => import("./receipts.ts"),
   },
   reencrypt: {
-    does: "encrypts all secrets with SECRET_KEY, when that is changed",
+    does: "encrypts all secrets with SECRET_KEY after a change of that key",
     load: () => import("./reencrypt.ts"),
   },
   wallet: { does: "shows, halts and repairs the wallets of the running service", load: () => import("./wallet.ts") },
@@ -45,10 +45,10 @@ ${Object.entries(commands)
   .map(([name, { does }]) => `  ${name.padEnd(16)}${does}`)
   .join("\n")}
 
-\`sluice COMMAND --help\` explains a command. Each takes \`--env-file FILE\`: a file with settings, NAME=VALUE in each line, which
-no shell reads. A variable that is set already counts. The option may be repeated, and the first file with a name wins.
+\`sluice COMMAND --help\` explains a command. Each accepts \`--env-file FILE\`: a file of settings with NAME=VALUE in each line,
+which no shell interprets. An environment variable wins over the file. You can repeat the option; the first file with a name wins.
 
-Merchants' commands, which ask a service with an API key; docs/developers/cli.md has all of them:
+Merchants' commands, which call a service with an API key; docs/developers/cli.md has all of them:
 ${ofMerchants.join(" ")}
 `
 

@@ -20,15 +20,15 @@ const usage = `Checks offline that a receiving address belongs to these terms.
   sluice verify-address ADDRESS --factory A --salt S --owner A --approver A [--payees LIST] --open-after N
   sluice verify-address ADDRESS --terms FILE
 
-  ADDRESS         the address that a buyer was asked to pay to.
-  --factory A     the contract that makes the addresses; compare it with the operator's.
+  ADDRESS         the address that a buyer was asked to pay.
+  --factory A     the contract that creates the addresses; compare it with the operator's.
   --salt S        32 bytes in hexadecimal.
   --owner A       the merchant's payout address: after the recovery time anyone can send the money there.
-  --approver A    who sends money back to payers: an address that signs for it, or the factory, which stands for its operator.
+  --approver A    who sends money back to payers: an address that signs for it, or the factory, which means its operator.
   --payees LIST   who shares the money, in their order, as "ADDRESS=PERCENT ADDRESS=PERCENT"; leave it out without a split.
   --open-after N  the recovery time in Unix seconds.
   --guardian A    with --operator A: the factory's guardian and first operator, to compare the factory with Sluice's code.
-  --terms FILE    a line of deposits.csv, as the console exports it, instead of these; - for the standard input.
+  --terms FILE    a line of deposits.csv, as the console exports it, instead of these options; - for the standard input.
   --help          this text.
 
 Exits with 0 when they belong together, 1 when they don't, 2 for a wrong command line or file.
@@ -74,14 +74,14 @@ export function verifyAddress(args: string[], fileText: (path: string) => string
   const computed = addressOfTerms(terms.factory, terms.salt, { ...terms, payeesHash: payeesHash(terms.payees) })
   if (computed !== address)
     return {
-      text: `${checksummed(address)} does NOT belong to these terms: they give ${checksummed(computed)}. Do not pay to it on their account.`,
+      text: `${checksummed(address)} does NOT belong to these terms: they give ${checksummed(computed)}. Do not pay this address because of them.`,
       ok: false,
     }
   const belongs = `${checksummed(address)} belongs to these terms.`
   const ours = isOurFactory(terms.factory, guardian, operator)
   if (ours === false)
     return {
-      text: `${belongs} But the factory ${checksummed(terms.factory)} is NOT Sluice's factory of this guardian and operator: it may let anyone take the money. Do not pay to it on their account.`,
+      text: `${belongs} But the factory ${checksummed(terms.factory)} is NOT Sluice's factory of this guardian and operator: it may let anyone take the money. Do not pay this address because of them.`,
       ok: false,
     }
   const doubt = `This holds if ${checksummed(terms.factory)} is Sluice's factory, which was not compared: name its --guardian and its first --operator.`
@@ -109,10 +109,10 @@ function whatFollows({ factory, owner, approver, payees, openAfter }: AddressTer
   const shares = payees.map(({ address, percentE4 }) => `${checksummed(address)} (${percentE4 / 10_000} %)`)
   return [
     shares.length === 0
-      ? `The operator of the factory ${checksummed(factory)} can send its money to ${checksummed(owner)}, and nowhere else.`
-      : `The operator of the factory ${checksummed(factory)} can send its money to ${checksummed(owner)} and to those who share it, and nowhere else: ${shares.join(", ")}.`,
+      ? `The operator of the factory ${checksummed(factory)} can send its money only to ${checksummed(owner)}.`
+      : `The operator of the factory ${checksummed(factory)} can send its money only to ${checksummed(owner)} and to its recipients: ${shares.join(", ")}.`,
     approver === factory
-      ? "The operator can also send it back to a payer, or to anyone whom it calls one: the merchant leaves returns to the service."
+      ? "The operator can also send it back to a payer, or to any address that it names as one, because the merchant leaves returns to the service."
       : `Only a signature of ${checksummed(approver)} can send it anywhere else, such as back to a payer.`,
     `After ${date} anyone can send what is left to ${checksummed(owner)}.`,
   ]

@@ -24,7 +24,7 @@ export async function checkBaseUrl({ baseUrl }: Settings, signal: AbortSignal): 
     const text = await boundedText(response, MAX_BYTES)
     if (response.ok && isHealth(text)) return fine(part, "base_url", "BASE_URL leads to a running Sluice")
     return bad(
-      `BASE_URL answers with HTTP ${response.status}, and not as Sluice`,
+      `BASE_URL answers with HTTP ${response.status}, but not as Sluice`,
       `${baseUrl}/healthz must reach this service: check the proxy and the path.`,
     )
   } catch (error) {

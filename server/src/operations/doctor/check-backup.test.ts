@@ -48,19 +48,19 @@ describe.runIf(postgresBinaries())("the alarms of a database", () => {
 
   it("begin when no backup is known for as long, and end with one of sluice, or of another tool", async () => {
     // A new installation has as long for its first one.
-    expect(await found()).toEqual(["ok: the last backup is not too old"])
+    expect(await found()).toEqual(["ok: the last backup is recent enough"])
     await query("update migrations set applied_at = applied_at - interval '49 hours'")
     expect(await found()).toEqual(["alarm: no backup of the database is known"])
     await backup("one.dump")
-    expect(await found()).toEqual(["ok: the last backup is not too old"])
+    expect(await found()).toEqual(["ok: the last backup is recent enough"])
     await older()
     expect(await found()).toEqual([expect.stringMatching(/^alarm: the last backup of the database .* hours old$/)])
     const standing = standingAlarms(service.ctx, false)
     await standing.check()
     expect(standing.alarms()).toContainEqual(expect.stringMatching(/^the last backup of the database/))
     expect(await registry.metrics()).toContain('sluice_setup_alarm{part="database",check="backup"} 1')
-    expect((await backup("--done")).stdout).toContain("Noted that a backup was made just now.")
-    expect(await found()).toEqual(["ok: the last backup is not too old"])
+    expect((await backup("--done")).stdout).toContain("Noted that a backup was just made.")
+    expect(await found()).toEqual(["ok: the last backup is recent enough"])
     await standing.check()
     expect(standing.alarms().filter(each => each.includes("backup"))).toEqual([])
   })
@@ -94,7 +94,7 @@ describe.runIf(postgresBinaries())("the alarms of a database", () => {
     clients.push(await open())
     expect(await connections()).toMatchObject({
       level: "alarm",
-      message: "10 of the 10 connections of the role are in use: soon nothing more can connect",
+      message: "10 of the 10 connections of the role are in use: soon no process can connect",
     })
     await Promise.all(clients.map(client => client.end()))
   })

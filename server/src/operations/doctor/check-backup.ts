@@ -18,13 +18,13 @@ export async function checkBackup({ backupMaxAgeMs }: Settings, query: Query | u
     const [row] = await query(BACKUP_AGE)
     // A new installation has the same time for its first backup.
     const ageS = Number(row?.backup_s ?? row?.age_s)
-    if (ageS * 1_000 <= backupMaxAgeMs) return [fine(part, check, "the last backup is not too old")]
+    if (ageS * 1_000 <= backupMaxAgeMs) return [fine(part, check, "the last backup is recent enough")]
     const message =
       row?.backup_s === null
         ? "no backup of the database is known"
-        : `the last backup of the database that is known is ${Math.floor(ageS / HOUR_S)} hours old`
+        : `the last known backup of the database is ${Math.floor(ageS / HOUR_S)} hours old`
     const todo =
-      "Run `sluice backup FILE`, and each night. Where another tool makes the backups, run `sluice backup --done` after each, or set BACKUP_MAX_AGE=0s."
+      "Run `sluice backup FILE` now, and each night. If another tool makes the backups, run `sluice backup --done` after each, or set BACKUP_MAX_AGE=0s."
     return [{ part, check, level: "alarm", message, todo }]
   } catch {
     // Another finding reports that the database can't be asked.

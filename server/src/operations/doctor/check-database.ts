@@ -52,7 +52,7 @@ export async function checkDatabase(settings: Settings, query: Query | undefined
       fault(
         "connection",
         `the database can't be used: ${reasonOf(error)}`,
-        "Check DATABASE_URL, that Postgres is running, and that its pg_hba.conf admits this user from here.",
+        "Check DATABASE_URL, whether Postgres is running, and whether its pg_hba.conf admits this user from here.",
       ),
     ]
   }
@@ -66,8 +66,8 @@ const embedded = ({ mode }: Settings): Finding =>
         check: "engine",
         level: "note",
         message:
-          "the embedded database is used: it serves one process, and has no replica and no point-in-time recovery",
-        todo: "Set DATABASE_URL to use Postgres. docs/operators/operations.md says how to back up each of them.",
+          "the embedded database is in use: it serves one process, and has no replica and no point-in-time recovery",
+        todo: "Set DATABASE_URL to use Postgres. docs/operators/operations.md says how to back up either.",
       }
 
 /** The reason by the error's code if there is one: a message may repeat the address, which may contain a password. */
@@ -96,22 +96,22 @@ async function connection(query: Query): Promise<Finding> {
 async function writes(query: Query): Promise<Finding> {
   try {
     await query(TRY_WRITE)
-    return fine(part, "writes", "the database takes writes")
+    return fine(part, "writes", "the database accepts writes")
   } catch (error) {
     if (isTrialTooLarge(error))
       return {
         part,
         check: "writes",
         level: "note",
-        message: "temp_file_limit does not let this user try whether the disk of the database has room",
-        todo: "`alter role … set temp_file_limit = '4MB'`, or more.",
+        message: "temp_file_limit does not let this user test whether the disk of the database has room",
+        todo: "Run `alter role … set temp_file_limit = '4MB'`, or set more.",
       }
     const message = whyUnwritable(error)
     if (message === undefined) throw error
     return fault(
       "writes",
       message,
-      "Make room on the disk of Postgres, never by deleting files in its folder; or make it writable again. The service recovers by itself.",
+      "Make room on the disk of Postgres, or make it writable again. Never delete files in its folder. The service recovers automatically.",
     )
   }
 }
@@ -121,11 +121,11 @@ async function durability(query: Query): Promise<Finding[]> {
   const names = ["fsync", "synchronous_commit"]
   const [row] = await query(`select ${names.map(name => `current_setting('${name}') as ${name}`).join(", ")}`)
   const off = names.filter(name => row?.[name] === "off")
-  if (off.length === 0) return [fine(part, "durability", "a commit is on disk before it is answered")]
+  if (off.length === 0) return [fine(part, "durability", "a commit is on disk before Postgres confirms it")]
   return off.map(name =>
     alarm(
       name,
-      `${name} is off in Postgres: a crash of the server loses payments and payouts that were already reported`,
+      `${name} is off in Postgres: a crash of the server can lose payments and payouts that were already reported`,
       `Run \`alter system set ${name} = on\` and \`select pg_reload_conf()\`. It may also be set for the user or the database: \`\\drds\` in psql.`,
     ),
   )
@@ -148,8 +148,8 @@ async function connections(query: Query): Promise<Finding> {
   if (!full) return fine(part, check, "Postgres has connections left")
   return alarm(
     check,
-    `${full.used} of the ${full.most} connections of ${full.name} are in use: soon nothing more can connect`,
-    "Find who holds them (pg_stat_activity by application_name), or raise the limit. Each process of the service opens 21 at most.",
+    `${full.used} of the ${full.most} connections of ${full.name} are in use: soon no process can connect`,
+    "Find who holds them (pg_stat_activity by application_name), or raise the limit. Each process of the service opens at most 21.",
   )
 }
 
@@ -178,7 +178,7 @@ async function collation(query: Query): Promise<Finding> {
   if (isKnown && row?.recorded !== row?.actual)
     return alarm(
       check,
-      "the system sorts text in another way than when the indexes of the database were made: they may miss rows, and let in what must be there only once",
+      "the system now sorts text differently from when the database's indexes were built: they may miss rows and allow duplicates",
       `Stop all processes of Sluice, run \`reindex database ${name}\` and then \`alter database ${name} refresh collation version\`.`,
     )
   const isBytes =
@@ -189,12 +189,12 @@ async function collation(query: Query): Promise<Finding> {
     check,
     level: "note",
     message:
-      "the database sorts text by a language, which takes a tenth more of its time, and an upgrade of the system can break its indexes",
+      "the database sorts text by a language, which costs a tenth of its time, and a system upgrade can break its indexes",
     todo: `${
       isKnown
         ? "This check raises an alarm if that happens."
-        : `Nothing records how its indexes are sorted, so no check can see that: run \`reindex database ${name}\` after each upgrade of the system.`
-    } A new database is better made with \`createdb --template template0 --lc-collate C\`.`,
+        : `Nothing records how its indexes are sorted, so no check can detect that: run \`reindex database ${name}\` after each system upgrade.`
+    } Create a new database with \`createdb --template template0 --lc-collate C\`.`,
   }
 }
 
@@ -219,7 +219,7 @@ async function schema({ mode }: Settings, query: Query): Promise<Finding[]> {
   const [there] = await query(
     "select to_regclass('migrations') is not null as migrated, to_regclass('installation') is not null as installed",
   )
-  if (!there?.migrated) return [fine(part, "schema", "the database is new: the first start creates its tables")]
+  if (!there?.migrated) return [fine(part, "schema", "the database is empty: the first start creates its tables")]
   const applied = await query("select name, checksum from migrations")
   let missing: number
   try {
@@ -237,7 +237,7 @@ async function schema({ mode }: Settings, query: Query): Promise<Finding[]> {
           check: "schema",
           level: "note",
           message: `${missing} migrations are missing`,
-          todo: "The next start applies them. With several processes run `sluice migrate` first (docs/operators/operations.md, Upgrade).",
+          todo: "The next start applies them. With several processes, run `sluice migrate` first (docs/operators/operations.md, Upgrade).",
         },
     ...(owner === undefined || owner === mode
       ? []
@@ -268,7 +268,7 @@ async function waiting({ networks }: Settings, query: Query, now: () => Date): P
     const others = rows.filter(row => row.to_address !== depositFactory)
     if (others.length === 0) continue
     const list = others.map(row => `${row.n} of ${checksummed(String(row.to_address))}`).join(", ")
-    const todo = `They are ${list}. Run a worker with that factory as ${networkSetting("DEPOSIT_FACTORY", name)} and the key of its operator; docs/operators/alarms.md (\`unserved\`) says more.`
+    const todo = `They are ${list}. Run a worker with that factory as ${networkSetting("DEPOSIT_FACTORY", name)} and the key of its operator; see docs/operators/alarms.md (\`unserved\`).`
     found.push({ part: name, check: "unserved", level: "alarm", message: UNSERVED, todo, isWatched: true })
   }
   return found

@@ -42,11 +42,11 @@ export async function checkEscrow({ network, settings, signal, faulty }: Network
         part,
         check: "escrow",
         level: "alarm",
-        message: "there is no escrow at the address that is set, so checkouts with capture can't be paid",
+        message: "there is no escrow at the configured address, so checkouts with capture can't be paid",
         todo: `Set ${setting("ESCROW")} to an escrow of this network (docs/developers/contracts.md), or to off; ${checksummed(address)} and its collector ${checksummed(collector)} have no code.`,
       },
     ]
-  const present = fine(part, "escrow", "the escrow and its collector are there")
+  const present = fine(part, "escrow", "the escrow and its collector exist")
   return [present, refunds({ part, address, operator, code: refundCode }, setting("REFUND_COLLECTOR"), refundCollector)]
 }
 
@@ -67,14 +67,14 @@ function refunds(
       part,
       check,
       level: "note",
-      message: "no refund collector is set, so payments through the escrow can't be refunded",
+      message: "no refund collector is set, so escrow payments can't be refunded",
       todo,
     }
   const words = immutablesOf(code, refundCollectorRuntime)
   if (words?.[0] === pad(address) && words[1] === pad(operator))
-    return fine(part, check, "the refund collector serves this escrow and the relay wallet alone")
+    return fine(part, check, "the refund collector serves only this escrow and the relay wallet")
   const message = words
     ? "the refund collector serves another escrow, or another wallet than the relay wallet, so refunds fail"
-    : "the contract that is set is not the refund collector of this version, and merchants would allow it to take their money"
+    : "the configured contract is not this version's refund collector, and merchants would allow it to take their money"
   return { part, check, level: "alarm", message, todo: `${todo} Until then leave ${setting} empty.` }
 }

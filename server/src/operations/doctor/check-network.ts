@@ -77,7 +77,7 @@ async function attempt(part: string, check: string, todo: string, work: () => Pr
     return fine(part, check, await work())
   } catch (error) {
     const message = (error as Error).message.replace(`${part}: `, "")
-    const cure = error instanceof NetworkMismatch ? todo : "See what is said of the endpoints."
+    const cure = error instanceof NetworkMismatch ? todo : "See the findings about the endpoints."
     return { part, check, level: "fault", message, todo: cure }
   }
 }
@@ -113,7 +113,7 @@ async function askEndpoint(network: NetworkSettings, url: string, signal: AbortS
   if (chainId !== hexNumber(network.chainId))
     return bad(
       `serves chain ${numberOf(chainId) ?? "without a number"}, not ${network.chainId}`,
-      `Put the endpoint at ${host} where it belongs: ${networkSetting("RPC", network.name)} is for chain ${network.chainId}.`,
+      `Move the endpoint at ${host} to the setting of its own chain: ${networkSetting("RPC", network.name)} is for chain ${network.chainId}.`,
       { isWatched: false },
     )
   const block = blockOf(latest)
@@ -134,9 +134,9 @@ function enoughEndpoints({ name, rpcUrls }: NetworkSettings): Finding[] {
   if (hosts.size > 1) return []
   const message =
     rpcUrls.length > 1
-      ? "all RPC endpoints have one host, so everything that it reports is taken as true"
-      : "there is one RPC endpoint, so everything that it reports is taken as true"
-  const todo = `Add endpoints of other operators to ${networkSetting("RPC", name)}, separated by commas; three for money that matters (docs/operators/trust.md).`
+      ? "all RPC endpoints have the same host, so the service trusts everything that it reports"
+      : "there is only one RPC endpoint, so the service trusts everything that it reports"
+  const todo = `Add endpoints of other operators to ${networkSetting("RPC", name)}, separated by commas; use three for money that matters (docs/operators/trust.md).`
   return [{ part: name, check: "endpoints", level: "alarm", message, todo }]
 }
 
@@ -156,7 +156,7 @@ function clock({ name }: NetworkSettings, answers: readonly Answer[], now: () =>
     )
   if (ageMs > OLD_MS)
     return bad(
-      `the newest block is ${seconds} s old: the clock of this machine is ahead, or the chain or its endpoints stand still`,
+      `the newest block is ${seconds} s old: the clock of this machine is ahead, or the chain or its endpoints have stopped`,
       "Compare the clock with NTP, and the newest block with an explorer.",
     )
   return [fine(name, "clock", `the newest block is ${Math.max(0, Math.round(ageMs / 1_000))} s old`)]
@@ -164,7 +164,7 @@ function clock({ name }: NetworkSettings, answers: readonly Answer[], now: () =>
 
 function noKey({ network: { name } }: NetworkCheck): Finding[] {
   const todo =
-    'Make a key (docs/operators/operations.md, "From nothing to a live network"). Its wallet must be the operator of the deposit factory.'
+    'Create a key (docs/operators/operations.md, "From nothing to a live network"). Its wallet must be the operator of the deposit factory.'
   return [{ part: name, check: "payout_key", level: "alarm", message: NO_KEY, todo }]
 }
 
@@ -173,7 +173,7 @@ async function batchContract(name: NetworkName, endpoints: readonly Endpoint[]):
   const check = "authorization_batch"
   if (await hasBatch(endpoints)) return fine(name, check, "agents' payments that are due together share a transaction")
   const message =
-    "agents' payments are sent one by one, at most 16 in a block or two: the batch of authorizations is not deployed"
+    "agents' payments are sent one by one, at most 16 in one or two blocks, because the batch contract for authorizations is not deployed"
   const todo = `Run \`sluice deploy --contract authorization-batch --network ${name}\`, from any account.`
   return { part: name, check, level: "note", message, todo }
 }
@@ -185,7 +185,7 @@ async function wallets({ network, settings, signal }: NetworkCheck): Promise<Fin
     const check = `${lane}_wallet`
     const { balance, market, dataFee } = await readGas({ ...network, endpoints }, wallet, signal)
     if (balance === undefined || market === undefined) {
-      const todo = "See what is said of the endpoints."
+      const todo = "See the findings about the endpoints."
       return {
         part: network.name,
         check,
@@ -197,8 +197,8 @@ async function wallets({ network, settings, signal }: NetworkCheck): Promise<Fin
     }
     const shortage = gasShortage({ balance, market, dataFee }, settings.payoutMaxFee)
     const payouts = balance / usualCost(market, dataFee)
-    if (!shortage) return fine(network.name, check, `the ${lane} wallet has gas for ${payouts} usual payouts`)
-    const todo = `Send ether to ${checksummed(wallet)}, which has ${formatEther(balance)}: 100 usual payouts cost ${formatEther(100n * usualCost(market, dataFee))} now.`
+    if (!shortage) return fine(network.name, check, `the ${lane} wallet has gas for ${payouts} typical payouts`)
+    const todo = `Send ether to ${checksummed(wallet)}, which has ${formatEther(balance)}: 100 typical payouts cost ${formatEther(100n * usualCost(market, dataFee))} now.`
     return { part: network.name, check, level: "alarm", message: walletAlarm(lane, shortage), todo }
   }
   return [

@@ -20,9 +20,9 @@ export async function checkRates({ rates, ratesUrl }: Settings, query: Query | u
     )
     // A new installation gets its first rates within a minute.
     if (row?.age_s === null || Number(row?.age_s) <= MAX_AGE_S)
-      return [fine(part, check, "the rates of currencies are up to date")]
+      return [fine(part, check, "the exchange rates are up to date")]
     const message =
-      "the rates of currencies were last read more than a day ago, so newer payments have no value in lists and reports"
+      "the exchange rates were last read more than a day ago, so newer payments have no value in lists and reports"
     const todo = `Can a worker reach ${ratesUrl}? If not, import the file each working day: \`sluice rates import FILE\`.`
     return [{ part, check, level: "alarm", message, todo }]
   } catch {

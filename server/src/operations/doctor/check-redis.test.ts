@@ -10,7 +10,7 @@ const { settings } = examineSettings({})
 const found = async (redisUrl: string): Promise<string[]> =>
   (await checkRedis({ ...settings, redisUrl })).map(each => `${each.level}: ${each.message}. ${each.todo ?? ""}`)
 
-const fine = ["ok: Redis answers, and the limits can be shared through it. "]
+const fine = ["ok: Redis answers, and processes can share the limits through it. "]
 
 /** Creates a user with these rights; returns the address with its login. */
 async function withUser(servers: readonly TestRedis[], url: string, rights: string): Promise<string> {

@@ -72,11 +72,11 @@ async function examine(redis: RedisClient, url: string): Promise<Finding[]> {
     return [
       finding(
         "note",
-        `Redis drops keys when it is full (${evicting[0]}): a caller whose list is dropped has its limit from each process`,
+        `Redis drops keys when it is full (${evicting[0]}): a caller whose list is dropped gets the limit of each process`,
         "Set maxmemory-policy noeviction in Redis: then each process enforces its share while Redis is full.",
       ),
     ]
-  return [fine(part, check, "Redis answers, and the limits can be shared through it")]
+  return [fine(part, check, "Redis answers, and processes can share the limits through it")]
 }
 
 /** Runs each command of the limits' scripts on this primary. It leaves nothing there. */
@@ -117,12 +117,12 @@ function explained({ name, message }: Error): Finding {
     return finding(
       "alarm",
       "Redis can't be reached",
-      "Check REDIS_URL, and that Redis is running: until then each process enforces a part of the limits.",
+      "Check REDIS_URL, and that Redis is running. Until then each process enforces its share of the limits.",
     )
   const [, words, todo] = answers.find(([answer]) => answer.test(message)) ?? [
     undefined,
-    "Redis refuses what the limits do there",
-    "Until Redis takes it, each process enforces a part of the limits.",
+    "Redis refuses the commands that the limits need",
+    "Until Redis accepts them, each process enforces its share of the limits.",
   ]
   return finding("alarm", words, `${todo} Redis answered: ${message}`)
 }
@@ -132,12 +132,12 @@ const answers: [answer: RegExp, words: string, todo: string][] = [
   [
     /^NOPERM|can't (run this command|access)/,
     "the user of REDIS_URL has too few rights in Redis",
-    `Give it these: ACL SETUSER NAME ${REDIS_RIGHTS} (docs/operators/operations.md).`,
+    `Grant them: ACL SETUSER NAME ${REDIS_RIGHTS} (docs/operators/operations.md).`,
   ],
   [
     /READONLY/,
-    "REDIS_URL leads to a replica, which takes no writes",
-    "Name the primary, or the sentinels or the Cluster that know it.",
+    "REDIS_URL leads to a replica, which accepts no writes",
+    "Name the primary, or the sentinels or the cluster that know it.",
   ],
-  [/OOM/, "Redis is full", "Give it more memory (maxmemory): until then each process enforces a part of the limits."],
+  [/OOM/, "Redis is full", "Give it more memory (maxmemory). Until then each process enforces its share of the limits."],
 ]

@@ -12,10 +12,10 @@ export async function checkReplica({ replica }: Settings, query: Query | undefin
   if (!replica || !query) return []
   try {
     const found = await replicaFault(replica, query)
-    if (found === undefined) return [fine(part, "replica", "the replica has what the primary has")]
+    if (found === undefined) return [fine(part, "replica", "the replica is up to date with the primary")]
     const message = `the replica serves no reads: ${found}`
     const todo =
-      "Check DATABASE_REPLICA_URL, and in pg_stat_replication of the primary whether it follows: until then the primary serves all reads."
+      "Check DATABASE_REPLICA_URL, and check in the primary's pg_stat_replication whether it follows. Until then the primary serves all reads."
     return [{ part, check: "replica", level: "alarm", message, todo, isWatched: true }]
   } catch {
     // Another finding reports that the primary can't be asked.

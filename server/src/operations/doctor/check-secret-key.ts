@@ -21,19 +21,19 @@ export async function checkSecretKey(
   const recorded = await readRecord(query)
   if (recorded === undefined) return []
   const fit = fitOf(secretKeys, recorded)
-  if (fit === "right") return [fine(part, check, "SECRET_KEY is the one of this installation")]
+  if (fit === "right") return [fine(part, check, "SECRET_KEY is the key of this installation")]
   if (fit !== "new") return [{ part, check, level: isRunning ? "alarm" : "fault", ...KEY_FAULTS[fit] }]
   if (!isRunning)
     return [
-      { part, check, level: "note", message: "SECRET_KEY is new: from the next start it encrypts what is written" },
+      { part, check, level: "note", message: "SECRET_KEY is new: after the next start it encrypts everything that is written" },
     ]
   return [
     {
       part,
       check,
       level: "alarm",
-      message: "this process encrypts with a SECRET_KEY that the installation has put away",
-      todo: "Start it with the new one as SECRET_KEY, then run `sluice reencrypt` again: docs/operators/operations.md (SECRET_KEY).",
+      message: "this process encrypts with a SECRET_KEY that the installation has retired",
+      todo: "Start it with the new key as SECRET_KEY, then run `sluice reencrypt` again: see docs/operators/operations.md (SECRET_KEY).",
     },
   ]
 }

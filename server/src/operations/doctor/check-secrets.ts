@@ -19,7 +19,7 @@ export function checkSecrets(settings: Settings): Finding[] {
   const bad = [...knownKeys(settings), ...sandboxKeys(settings), ...openFiles(settings)]
   return bad.length > 0
     ? bad
-    : [fine("secrets", "secrets", "no known key is used, and no other user can read a secret")]
+    : [fine("secrets", "secrets", "no publicly known key is in use, and no other user can read a secret")]
 }
 
 const walletsOf = ({ payoutWallet, relayWallet }: Settings) =>
@@ -36,8 +36,8 @@ const knownKeys = (settings: Settings): Finding[] =>
       part: "secrets",
       check: `${lane}_key`,
       level: "alarm",
-      message: `the ${lane} wallet has a well-known development key, so anyone can take what it holds`,
-      todo: `Set another key for the ${lane} wallet, and a factory whose operator it is. Live mode refuses this one.`,
+      message: `the ${lane} wallet has a well-known development key, so anyone can take its money`,
+      todo: `Set another key for the ${lane} wallet, and a factory with it as operator. Live mode refuses this key.`,
     }))
 
 interface SandboxKeys {
@@ -66,7 +66,7 @@ function sandboxKeys(settings: Settings): Finding[] {
       check: "sandbox_keys",
       level: settings.mode === "live" ? "fault" : "alarm",
       message: `${used.join(" and ")} of a sandbox must not be used with MODE=${settings.mode}`,
-      todo: `Make new ones, and use a DATA_DIR that is not a sandbox's: this one has keys.json.`,
+      todo: `Create new ones, and use a DATA_DIR that is not a sandbox's: this folder has keys.json.`,
     },
   ]
 }
@@ -91,7 +91,7 @@ function openFiles({ secretFiles, dataDir }: Settings): Finding[] {
         check: "file_mode",
         level: "alarm",
         message: `${setting} can be used by users other than its owner (mode ${mode.toString(8)})`,
-        todo: `Run \`chmod ${isOfGroup ? "o=" : "go="} ${path}\`, and consider what it holds compromised where others use this machine.`,
+        todo: `Run \`chmod ${isOfGroup ? "o=" : "go="} ${path}\`. If others use this machine, treat its contents as compromised.`,
       },
     ]
   })

@@ -20,7 +20,7 @@ function limitMessages({ limits }: Context): string[] {
 
 function replicaMessages({ replica }: Context): string[] {
   const trouble = replica?.trouble()
-  return trouble === undefined ? [] : [`replica: left out, and the primary serves all reads: ${trouble}`]
+  return trouble === undefined ? [] : [`replica: left out, so the primary serves all reads: ${trouble}`]
 }
 
 /** Queries only the database. `standing` are the alarms of this process's own checks. */

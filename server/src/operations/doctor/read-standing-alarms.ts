@@ -54,7 +54,7 @@ export function standingAlarms(ctx: Context, isServing: boolean): StandingAlarms
   }
   const checkSafely = () =>
     check().catch(error => {
-      if (!signal.aborted) ctx.log.error({ err: error }, "the installation could not be checked and will be again")
+      if (!signal.aborted) ctx.log.error({ err: error }, "the installation could not be checked; the check will be retried")
     })
   return {
     check: checkSafely,

@@ -97,11 +97,11 @@ function checkSettings(settings: Settings, ofSettings: readonly string[], role: 
       fine(
         part,
         "settings",
-        "all are valid. The sandbox is local and needs nothing else; set MODE to check another mode",
+        "all settings are valid. The sandbox is local and needs nothing else; set MODE to check another mode",
       ),
     ]
   return [
-    fine(part, "settings", `all are valid for MODE=${settings.mode}`),
+    fine(part, "settings", `all settings are valid for MODE=${settings.mode}`),
     ...(role === "api" ? needlessKeys(settings) : []),
     ...(settings.mode === "live" ? liveWarnings(settings, role) : []).map((message): Finding => {
       return { part, check: "protection", level: "note", message }
@@ -119,22 +119,22 @@ function needlessKeys({ payoutSigner, relaySigner }: Settings): Finding[] {
     part: "settings",
     check: `${lane}_key`,
     level: "note",
-    message: `this process has the key of the ${lane} wallet, and --role api signs nothing`,
-    todo: `Set ${lane.toUpperCase()}_WALLET to its address, and take out the key.`,
+    message: `this process has the key of the ${lane} wallet, but --role api signs nothing`,
+    todo: `Set ${lane.toUpperCase()}_WALLET to its address, and remove the key.`,
   }))
 }
 
 /** How to get a value, for settings whose fault does not explain it. */
 const steps: [setting: RegExp, step: string][] = [
-  [/^SECRET_KEY$/, "Set it to what `openssl rand -hex 32` prints, and keep a copy."],
+  [/^SECRET_KEY$/, "Set it to the output of `openssl rand -hex 32`, and keep a copy."],
   [
     /^(PAYOUT|RELAY)_PRIVATE_KEY$/,
-    'Make a key (docs/operators/operations.md, "From nothing to a live network"), and keep a copy.',
+    'Create a key (docs/operators/operations.md, "From nothing to a live network"), and keep a copy.',
   ],
-  [/^OIDC_ISSUER$/, "Set it to your identity provider, or to BASE_URL where merchants sign in with their wallets."],
+  [/^OIDC_ISSUER$/, "Set it to your identity provider, or to BASE_URL if merchants sign in with their wallets."],
   [
     /^RPC_/,
-    "Set it to the addresses of nodes, comma-separated; of three operators for money that matters (docs/operators/trust.md).",
+    "Set it to the addresses of nodes, separated by commas; use three operators for money that matters (docs/operators/trust.md).",
   ],
   [/^DEPOSIT_FACTORY_/, "`sluice deploy` deploys one and prints this setting."],
 ]
@@ -152,7 +152,7 @@ function strangers(names: readonly string[]): Finding[] {
     part: "settings",
     check: "unknown",
     level: "note",
-    message: `${name} is set, and it is no setting of the networks served`,
+    message: `${name} is set, but is not a setting of the served networks`,
     todo: "Is it misspelt, or does NETWORKS lack its network? docs/operators/settings.md lists all settings.",
   }))
 }

@@ -25,9 +25,9 @@ import { listed, observeWallet, unknownNonces } from "./observe-wallet.ts"
 export async function adoptAll(ctx: Context, asked: WalletNamed & OperatorOrder): Promise<{ said: string }> {
   const wallet = await findWallet(ctx, asked)
   if (wallet.status !== "halted")
-    throw refused("Transactions are adopted while their wallet is halted. Run `sluice wallet halt` first.")
-  const chain = chainToAsk(ctx, wallet.chain_id)
-  const { state, quorum } = await observeWallet(ctx, chain, wallet)
+    throw refused("Transactions can be adopted only while their wallet is halted. Run `sluice wallet halt` first.")
+  const network = servedNetwork(ctx, wallet.chain_id)
+  const { state, quorum } = await observeWallet(ctx, network, wallet)
   const count = state.agreedFinalized
   if (count === undefined)
     throw refused("Too few endpoints report how many final transactions the wallet has: try again.")
@@ -64,7 +64,7 @@ export async function adoptAll(ctx: Context, asked: WalletNamed & OperatorOrder)
   lines.push(
     rest.length === 0
       ? "Every final transaction of the wallet is known. Continue with `sluice wallet resume`."
-      : "Payouts that were planned after the backup are planned again while the scan catches up: wait, and run this again. What pays nothing of ours is adopted by its hash, with --foreign.",
+      : "Payouts planned after the backup are planned again while the scan catches up: wait, and run this command again. Adopt a transaction that pays none of our payouts by its hash, with --foreign.",
   )
   return { said: lines.join("\n") }
 }

@@ -58,7 +58,7 @@ export async function adopt(ctx: Context, wanted: Wanted): Promise<{ said: strin
     if (found.lost?.sessionId) await lockEscrow(ctx, found.lost.sessionId)
     const wallet = await lockWallet(ctx, found.wallet.id)
     if (wallet.status !== "halted")
-      throw refused("A transaction is adopted while its wallet is halted. Run `sluice wallet halt` first.")
+      throw refused("A transaction can be adopted only while its wallet is halted. Run `sluice wallet halt` first.")
     return wanted.foreign ? await adoptForeign(ctx, wallet, found) : await adoptPayout(ctx, wallet, found, wanted)
   })
   return { said: done.said }
@@ -117,8 +117,8 @@ async function adoptPayout(
   const payout = sitting && empty ? sitting : await payoutOf(ctx, wallet, transaction, lost, wanted)
   if (sitting && sitting.id !== payout.id)
     throw refused(
-      `The nonce ${nonce} is the payout ${sitting.id}'s, and the transaction pays what the payout ${payout.id} waits to ` +
-        `pay. Run \`sluice wallet cancel ${payout.id}\`, as it is paid, and then adopt the transaction with --foreign.`,
+      `The nonce ${nonce} belongs to the payout ${sitting.id}, but the transaction pays what the payout ${payout.id} waits to ` +
+        `pay. Run \`sluice wallet cancel ${payout.id}\`, because it is paid, and then adopt the transaction with --foreign.`,
     )
   const [row] = await ctx.db
     .selectFrom("payouts")
@@ -234,9 +234,9 @@ async function adoptForeign(
   const ids = paid.map(row => row.id).join(", ")
   if (first)
     throw refused(
-      `The transaction is not foreign: it pays the payout ${ids}, which would be paid twice. ` +
+      `The transaction is not foreign: it pays the payout ${ids}, which would otherwise be paid twice. ` +
         (sitting && sitting.id !== first.id
-          ? `Its nonce is the payout ${sitting.id}'s: run \`sluice wallet cancel\` for ${ids}, and then adopt it with --foreign.`
+          ? `Its nonce belongs to the payout ${sitting.id}: run \`sluice wallet cancel\` for ${ids}, and then adopt it with --foreign.`
           : "Adopt it without --foreign."),
     )
   if (sitting && sitting.state !== "assigned")
@@ -300,7 +300,7 @@ async function payoutOf(
   // A payout that was cancelled after an old backup was restored stays cancelled; the transaction on chain gets a new
   // one.
   if (itself && !(itself.state === "cancelled" && lost?.sessionId)) {
-    if (named !== undefined && named !== id) throw refused(`The transaction is the payout ${id}'s, by its calldata.`)
+    if (named !== undefined && named !== id) throw refused(`By its calldata, the transaction belongs to the payout ${id}.`)
     if (!paysTheSame(transaction, itself))
       throw refused(`The transaction contains the id of the payout ${id}, but pays something else.`)
     return itself
@@ -338,14 +338,14 @@ async function unplanned(
 ): Promise<Row<"payouts">> {
   if (!lost)
     throw refused(
-      "The transaction pays no payout that waits here. If it pays nothing of ours, adopt it with --foreign --reason.",
+      "The transaction pays no waiting payout. If it pays none of our payouts, adopt it with --foreign --reason.",
     )
   if (lost.sessionId === null)
-    throw refused(`${lostCallMessage(lost)}. Adopt it with --foreign --reason: nothing here would do it again.`)
+    throw refused(`${lostCallMessage(lost)}. Adopt it with --foreign --reason: the service would not repeat it.`)
   if (sitting)
     throw refused(
-      `The transaction is a ${lost.call.kind} of the checkout ${lost.sessionId}, and its nonce is the payout ${sitting.id}'s, ` +
-        "so the checkout can't count it. With --foreign the payout is made again; don't let the checkout do the same again.",
+      `The transaction is a ${lost.call.kind} of the checkout ${lost.sessionId}, and its nonce belongs to the payout ${sitting.id}, ` +
+        "so the checkout can't count it. With --foreign the payout is created again; don't repeat the same action on the checkout.",
     )
   return await writeLostCall(ctx, lost)
 }

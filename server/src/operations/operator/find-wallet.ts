@@ -81,8 +81,8 @@ export async function findWallet(ctx: Context, named: WalletNamed): Promise<Row<
   const list = (first ? meant : rows)
     .map(row => `${checksummed(row.address)} on ${networkNamed(ctx, row.chain_id)}`)
     .join(", ")
-  if (second) throw invalid("network", `is required, as several wallets match: ${list}`)
-  throw notFound(list ? `No such wallet. There are: ${list}.` : "No wallet has been used yet.")
+  if (second) throw invalid("network", `is required, because several wallets match: ${list}`)
+  throw notFound(list ? `There is no such wallet. The wallets are: ${list}.` : "No wallet has been used yet.")
 }
 
 /** A payout by its id; throws a 404 if there is none. */

@@ -26,7 +26,7 @@ export async function halt(
     }
   })
   return {
-    said: `The wallet ${checksummed(wallet)} is halted. Nothing is signed or sent for it until \`sluice wallet resume\`.`,
+    said: `The wallet ${checksummed(wallet)} is halted. Nothing is signed or sent for it until you run \`sluice wallet resume\`.`,
   }
 }
 
@@ -60,9 +60,9 @@ export async function resume(
   const before = seen.halted_reason === USED_BEFORE ? await unknownNonces(ctx, seen, 0n, seen.next_nonce) : []
   if (before.length > 0 && !asked.nothingPaid)
     throw refused(
-      "The wallet stays halted. It made transactions before this database knew it, and payouts wait: where a backup was " +
-        `restored, run \`sluice wallet adopt HASH\` for each that paid out (the nonces ${listed(before)} are not known). ` +
-        "If none of the others paid a payout that waits here, resume with --nothing-paid.",
+      "The wallet stays halted. It sent transactions before this database knew it, and payouts wait. If a backup was " +
+        `restored, run \`sluice wallet adopt HASH\` for each transaction that paid out (the nonces ${listed(before)} are unknown). ` +
+        "If none of the others paid a waiting payout, resume with --nothing-paid.",
     )
   const { wallet } = await byHand(ctx, asked, async ctx => {
     const wallet = await lockWallet(ctx, seen.id)

@@ -66,7 +66,7 @@ export async function unexplained(
     if (!hashes.some(hash => quorum.receiptOf(hash)))
       words.push(
         `The nonce ${nonce} of the payout ${id} was used by a transaction that this database does not know. Look it up in ` +
-          "an explorer and run `sluice wallet adopt HASH` (with `--foreign --reason` where it pays nothing of ours).",
+          "an explorer and run `sluice wallet adopt HASH` (with `--foreign --reason` if it pays none of our payouts).",
       )
   return words
 }

@@ -65,7 +65,7 @@ export async function retryPayout(ctx: Context, asked: OperatorOrder & { payout:
   const how =
     reason === "sanctions"
       ? "Its recipient is screened again; while it is listed, it stays held."
-      : "It is paid where its checks succeed, and stays held where they don't."
+      : "It is paid if its checks succeed; otherwise it stays held."
   return { said: `The payout ${asked.payout} is retried now. ${how}` }
 }
 
@@ -91,7 +91,7 @@ export async function retryAll(
   const which = asked.held === undefined ? "" : ` for ${asked.held}`
   if (total === 0) throw refused(`No payout is held${which}.`)
   return {
-    said: `${total} held ${total === 1 ? "payout is" : "payouts are"} retried now. Each is paid where its checks succeed, and stays held where they don't.`,
+    said: `${total} held ${total === 1 ? "payout is" : "payouts are"} retried now. Each is paid if its checks succeed; otherwise it stays held.`,
   }
 }
 
@@ -111,7 +111,7 @@ async function makeAgain(
     const before = await successors()
     await makePayouts(ctx, paymentId, { reason: "reverted" })
     const made = (await successors()).find(row => !before.some(({ id }) => id === row.id))
-    if (!made) throw refused(`The payout ${asked.payout} reverted, and no part of it is left to be created again.`)
+    if (!made) throw refused(`The payout ${asked.payout} reverted, and no part of it is left to create again.`)
     await ctx.db.updateTable("payouts").set({ run_at: ctx.now() }).where("id", "=", made.id).execute()
     return {
       action: "retry" as const,
@@ -123,7 +123,7 @@ async function makeAgain(
     }
   })
   return {
-    said: `The payout ${asked.payout} reverted. It is created again as ${id}, and paid where its checks succeed.`,
+    said: `The payout ${asked.payout} reverted. It is created again as ${id}, and paid if its checks succeed.`,
   }
 }
 
@@ -167,18 +167,18 @@ export async function cancel(
 /** What happens to the money, by the kind of payout. */
 const moneyWords: Partial<Record<Row<"payouts">["kind"], string>> = {
   share:
-    "Its money stays in its deposit, and is not paid to anyone automatically; the merchant's console shows the share as cancelled.",
+    "Its money stays in its deposit and is paid to nobody automatically; the merchant's console shows the share as cancelled.",
   sweep:
-    "Its money stays in its deposit, and is not swept again automatically; the merchant's transactions show it as cancelled.",
-  authorize: "Its payer learns that it was not carried out, and may sign again or pay with a transfer.",
+    "Its money stays in its deposit and is not swept again automatically; the merchant's transactions show it as cancelled.",
+  authorize: "Its payer learns that it was not executed, and can sign again or pay with a transfer.",
   settle:
-    "It moved nothing: whoever paid learns that it was not carried out, and may pay again. The authorization was never broadcast.",
+    "It moved no money. The payer learns that it was not executed, and can pay again. The authorization was never broadcast.",
   return: "Its money stays in its deposit; the payment is open again, and waits for the merchant.",
-  reserve: "Nothing was reserved: its payer learns that it was not carried out, and may sign again.",
+  reserve: "Nothing was reserved. Its payer learns that it was not executed, and can sign again.",
   capture:
-    "What is reserved stays in the escrow. Its merchant may capture it again; an automatic capture is made again at once, and what is not captured in time goes back to the payer.",
-  void: "What is left stays in the escrow. Its merchant may capture it, or release it again; a void that is due by its time is made again at once.",
-  refund: "The refund has failed; its merchant may ask for another.",
+    "The reserved money stays in the escrow. The merchant can capture it again. An automatic capture is repeated immediately. Money not captured in time goes back to the payer.",
+  void: "The remaining money stays in the escrow. The merchant can capture it, or release it again. A void that is due is repeated immediately.",
+  refund: "The refund has failed; the merchant can request another.",
 }
 
 /** Locks the payout's row in the same way as the assignment of nonces, so that only one of the two gets it. */

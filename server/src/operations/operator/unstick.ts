@@ -46,7 +46,7 @@ export async function unstick(
     const wallet = await lockWallet(ctx, named.id)
     const now = await replacement(ctx, wallet, state, most)
     if (now.again.n !== again.n || now.again.unsigned_hash !== again.unsigned_hash)
-      throw refused(`The nonce ${asked.nonce} has meanwhile got another transaction. Try again.`)
+      throw refused(`The nonce ${asked.nonce} now has another transaction. Try again.`)
     const row = { ...again, ...signed, signed_at: sql<Date>`clock_timestamp()` }
     await ctx.db.insertInto("transaction_attempts").values(row).execute()
     const { nonce, n, hash, max_fee, tip, empty } = now.last
@@ -62,8 +62,8 @@ export async function unstick(
   })
   return {
     said:
-      `The nonce ${asked.nonce} is replaced by an empty transfer, ${signed.hash}, for at most ${gwei(again.max_fee)} gwei a unit of gas. When that is ` +
-      `final, ${consequences[last.kind]} Where the transaction that it replaces is mined after all, it counts, and nothing is created again.`,
+      `The nonce ${asked.nonce} is replaced by an empty transfer, ${signed.hash}, for at most ${gwei(again.max_fee)} gwei per unit of gas. When that is ` +
+      `final, ${consequences[last.kind]} If the replaced transaction is mined after all, it counts, and nothing is created again.`,
     hash: signed.hash,
   }
 }
@@ -85,26 +85,26 @@ async function replacement(
   const last = await lowestUnmined(ctx, wallet)
   if (!last) throw refused("The wallet has nothing in flight: no nonce is stuck.")
   if (last.nonce !== nonce)
-    throw refused(`Only the lowest nonce that is not mined can be replaced, which is ${last.nonce}.`)
+    throw refused(`Only the lowest unmined nonce can be replaced, which is ${last.nonce}.`)
   if (latest > last.nonce)
     throw refused(
-      `The nonce ${last.nonce} has meanwhile been used on the chain. It will be confirmed in a moment: check again.`,
+      `The nonce ${last.nonce} has been used on the chain in the meantime. It will be confirmed in a moment: check again.`,
     )
   const fees = raisedFees({ maxFee: last.max_fee, tip: last.tip }, market, cap)
   if (!fees)
     throw refused(
-      `A replacement must pay an eighth more than ${gwei(last.max_fee)} gwei for a unit of gas, and the most is ` +
-        `${gwei(cap)}. Give more with --max-fee GWEI.`,
+      `A replacement must pay an eighth more than ${gwei(last.max_fee)} gwei per unit of gas, but the maximum is ` +
+        `${gwei(cap)}. Raise it with --max-fee GWEI.`,
     )
   return { last, again: await nextAttempt(ctx, wallet, last, { ...fees, empty: true }) }
 }
 
 const AGAIN = "its payout is created again."
 const RELAYED =
-  "nothing was moved, and nothing is created again: anyone can still carry the authorization out until it ends, and its payer may " +
+  "nothing was moved, and nothing is created again: anyone can still execute the authorization until it ends, and its payer can " +
   "pay again then."
 const CALLED =
-  "the call has failed: an automatic capture, or a void whose time has come, is made again, and its merchant may ask for any other again."
+  "the call has failed: an automatic capture, or a due void, is repeated, and the merchant can request any other call again."
 
 /** What follows if the empty transfer is mined, by the kind of payout. */
 const consequences: Record<Row<"payouts">["kind"], string> = {
@@ -114,14 +114,14 @@ const consequences: Record<Row<"payouts">["kind"], string> = {
   authorize: RELAYED,
   settle: RELAYED,
   batch:
-    "none of its calls moved anything, and nothing is created again: anyone can still carry their authorizations out until they end, " +
-    "and their payers may pay again then.",
-  reserve: "nothing is reserved, and nothing is created again: its payer may sign again.",
+    "none of its calls moved anything, and nothing is created again: anyone can still execute their authorizations until they end, " +
+    "and their payers can pay again then.",
+  reserve: "nothing is reserved, and nothing is created again: its payer can sign again.",
   capture: CALLED,
   void: CALLED,
-  refund: "the refund has failed: its merchant may ask for another.",
-  anchor: "nothing moves, and what it would have written to the chain of receipts is written by another.",
-  store: "nothing is paid for, and another call has 0G keep the same receipts.",
+  refund: "the refund has failed: the merchant can request another.",
+  anchor: "nothing moves, and another transaction writes the receipts' root to the chain.",
+  store: "nothing is paid, and another call stores the same receipts on 0G.",
 }
 
 /** The newest attempt of the lowest nonce that is not yet known to be in a block. */

@@ -115,7 +115,7 @@ async function writeReservation(ctx: TxContext, { call, network, id, transaction
   if (other)
     throw refused(
       `The transaction reserved the payment of the checkout ${session.id}, for which the payout ${other.id} is ${other.state}. ` +
-        `Run \`sluice wallet cancel ${other.id}\`, as it is reserved, and adopt the transaction again.`,
+        `Run \`sluice wallet cancel ${other.id}\`, because the money is reserved, and adopt the transaction again.`,
     )
   const typed = typedPayment(network, { address: escrow.escrow, collector: escrow.collector }, info)
   const authorization = {
@@ -151,7 +151,7 @@ async function writeCall(
   const { info } = call
   if (escrow.payer !== info.payer)
     throw refused(
-      `The transaction is a ${kind} of the checkout ${escrow.session_id}. Adopt the one that reserved its payment first.`,
+      `The transaction is a ${kind} of the checkout ${escrow.session_id}. First adopt the transaction that reserved its payment.`,
     )
   // A void's calldata does not contain the amount; it is in the transfer back to the payer. A void that failed on chain
   // returned nothing.
@@ -181,10 +181,10 @@ async function writeCall(
 /** Explains what happens to a call whose session is lost. */
 export function lostCallMessage({ call, transaction: { to } }: LostCall): string {
   const { info, kind } = call
-  const said = `The transaction is a ${kind} of an escrow, for a checkout that this database does not have, as it was made after the backup`
+  const said = `The transaction is a ${kind} of an escrow, for a checkout that is not in this database because it was created after the backup`
   if (kind !== "authorize" || to === null) return said
   return (
-    `${said}. Its payer ${checksummed(info.payer)} can take back what is left of it after ` +
+    `${said}. Its payer ${checksummed(info.payer)} can withdraw the rest after ` +
     `${new Date(info.authorizationExpiry * 1_000).toISOString()}, with a transaction to ${checksummed(to)} with the data ${reclaimCall(info)}`
   )
 }

@@ -110,7 +110,7 @@ export function anvilPath(platform: string = process.platform, arch: string = pr
     return createRequire(import.meta.resolve("@foundry-rs/anvil/package.json")).resolve(`${name}/bin/anvil`)
   } catch {
     throw new Error(
-      `The sandbox's local chain needs the package ${name}, which is not installed here (npm leaves it out where the ` +
+      `The sandbox's local chain needs the package ${name}, which is not installed here (npm leaves it out if the ` +
         `registry lacks it). Try: npm install --no-save ${name}@1.7.1`,
     )
   }
@@ -126,7 +126,7 @@ export async function waitForOrphan(dir: string, port: number): Promise<void> {
   if (await until(PORT_MS, () => portFree(port))) return
   const text =
     `Port ${port} on 127.0.0.1 is in use, so the sandbox's local chain cannot start. ` +
-    `Stop the program that has it, or choose another with RPC_PORT, for instance RPC_PORT=${port + 1}.`
+    `Stop the program that uses it, or choose another port with RPC_PORT, for example RPC_PORT=${port + 1}.`
   throw Object.assign(new Error(text), { code: "PORT_BUSY" })
 }
 

@@ -66,7 +66,7 @@ async function adoptExitDump(exitFile: string, stateFile: string, log: Log): Pro
     if (!existsSync(stateFile) || height(text) >= height(readFileSync(stateFile, "utf8")))
       await writeFileAtomic(stateFile, text, 0o600)
   } catch (err) {
-    log.warn({ err }, "anvil's last dump is incomplete; the one before it is used")
+    log.warn({ err }, "anvil's last dump is incomplete; the previous one is used")
   }
   rmSync(exitFile)
 }

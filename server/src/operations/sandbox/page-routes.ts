@@ -57,7 +57,7 @@ ${fact("The service's time", facts.now.toISOString())}</dl></section>
 ${fact("Give money", `curl ${baseUrl}/sandbox/faucet -H 'Content-Type: application/json' -d '{"address":"0x…"}'`)}
 ${fact("Pay as a buyer", `curl ${baseUrl}/sandbox/pay -H 'Content-Type: application/json' -d '{"to":"0x…","amount":5}'`)}
 ${fact("Move the clock", `curl ${baseUrl}/sandbox/clock -H 'Content-Type: application/json' -d '{"advance":"1h"}'`)}
-</dl><p><a href="/sandbox/inbox">Webhooks that were received</a></p></section>
+</dl><p><a href="/sandbox/inbox">Received webhooks</a></p></section>
 </div></main>`
   return documentOf({ lang: "en", title: "Sluice sandbox", entry: facts.entry, body })
 }

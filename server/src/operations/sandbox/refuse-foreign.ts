@@ -21,7 +21,7 @@ export function refuseForeign({ sandboxPublic, baseUrl, oidcIssuer }: Settings) 
       throw forbidden("The sandbox's own routes answer only at a loopback address, such as 127.0.0.1 or localhost.")
     if (!isOwn(headers))
       throw forbidden(
-        "The sandbox's own routes answer only its own pages, and programs. Type the address to open a page.",
+        "The sandbox's own routes answer only programs and its own pages. Type the address to open a page.",
       )
   }
 }

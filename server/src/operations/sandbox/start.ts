@@ -359,12 +359,12 @@ async function moveClock(
 const welcome = (baseUrl: string, rpcUrl: string, file: string, accessToken: string): string => `
 Sluice sandbox is running. Nothing here is worth anything; stop it with Ctrl-C.
 
-  look      ${baseUrl}/sandbox
+  start     ${baseUrl}/sandbox
   API       ${baseUrl}
   chain     ${rpcUrl} (${NETWORK}, chain id ${CHAIN_ID})
   details   ${file}: tokens, keys, addresses
 
-Try this: make a paywall.
+Try this: create a paywall.
 
   curl -s ${baseUrl}/api/console/paywalls \\
     -H 'Authorization: Bearer ${accessToken}' \\

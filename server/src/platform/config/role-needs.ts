@@ -30,7 +30,7 @@ export function roleFaults(settings: Wallets, role: Role): string[] {
   ]
     .filter(({ lacks }) => lacks)
     .map(
-      ({ name }) =>
-        `${name}_PRIVATE_KEY must be set, or ${name}_KEYSTORE or ${name}_SIGNER: --role ${role} signs for ${name}_WALLET and needs its key. Only --role api needs no key`,
+      ({ name, signsFor }) =>
+        `${name}_PRIVATE_KEY must be set, or ${name}_KEYSTORE or ${name}_SIGNER: --role ${role} signs for ${signsFor} and needs its key. Only --role api needs no key`,
     )
 }

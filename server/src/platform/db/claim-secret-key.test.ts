@@ -245,7 +245,7 @@ describe("the key of an installation", () => {
       (await checkSecretKey({ secretKeys }, query, isRunning)).map(({ level, message }) => `${level} ${message}`)
     expect(await found(false, key)).toEqual([])
     await claim(key)
-    expect(await found(false, key)).toEqual(["ok SECRET_KEY is the one of this installation"])
+    expect(await found(false, key)).toEqual(["ok SECRET_KEY is the key of this installation"])
     expect(await found(false, next)).toEqual([expect.stringMatching(/^fault SECRET_KEY is not the one/)])
     expect(await found(true, next)).toEqual([expect.stringMatching(/^alarm SECRET_KEY is not the one/)])
     expect(await found(false, next, key)).toEqual([expect.stringMatching(/^note SECRET_KEY is new/)])

@@ -31,8 +31,8 @@ export async function answerDeviceForm(ctx: Context, request: FastifyRequest): P
   if ("waiting" in outcome) return { title: TITLE, body: waitingBody(ctx, request, outcome.waiting, `${code}`) }
   const words =
     outcome.decided === "approved"
-      ? "The device gets its key in some seconds. You find the key in the list of API keys, where it can be revoked."
-      : "The device gets no key. If you did not expect it, somebody else may have sent you its code."
+      ? "The device gets its key within a few seconds. You find the key in the list of API keys, where you can revoke it."
+      : "The device gets no key. If you did not expect this request, someone else may have sent you its code."
   const title = outcome.decided === "approved" ? "The device is approved" : "The device is denied"
   return { title, body: wordsBody(title, words) }
 }
@@ -48,7 +48,7 @@ export function codePage(ctx: Context, { sub }: Pick<Row<"sessions">, "sub">, re
 ${refusal !== undefined && html`<p id="refusal" class="fault" role="alert">${refusal}</p>`}</div>
 <button class="primary">Continue</button>
 </form>
-<p class="quiet center">Type only a code of a device that you use yourself. Nobody from support ever sends you one.</p>`,
+<p class="quiet center">Type only a code of a device that you use yourself. Support never sends you a code.</p>`,
   )
   return { title: TITLE, body }
 }
@@ -64,7 +64,7 @@ function waitingBody(ctx: Context, { ip }: FastifyRequest, { device, merchants }
   const [only, ...others] = merchants
   return card(
     ctx.settings.mode === "sandbox",
-    html`${head("Is this your device?", "It asks for an API key, with which it acts for the merchant.")}
+    html`${head("Is this your device?", "It requests an API key to act for the merchant.")}
 <dl class="facts">
 ${fact("Machine", host)}
 ${fact("Asked from", address ?? "an unknown address")}

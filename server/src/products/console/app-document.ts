@@ -32,7 +32,7 @@ ${preload.map(name => html`<link rel="modulepreload" nonce="${nonce}" href="${CO
 <div id="root"></div>
 <div id="missing" class="state" role="alert" hidden>
 <h1>The console could not be loaded</h1>
-<p>One of its files did not come. Check the connection, then load the page again.</p>
+<p>One of its files did not load. Check the connection, then reload the page.</p>
 <a href="">Load it again</a>
 </div>
 <noscript>The console needs JavaScript.</noscript>

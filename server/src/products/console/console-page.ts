@@ -55,7 +55,7 @@ export function signedInBody({ merchant, iss, sub, way, since, until, isSandbox,
   return card(
     isSandbox,
     html`${head("You are signed in", merchant ?? "You belong to no merchant yet.")}
-${isBuilding && html`<p class="note" role="status">The console is being built, which takes some twenty seconds after a change. It opens by itself. If it does not, the terminal in which Sluice runs says why.</p>`}
+${isBuilding && html`<p class="note" role="status">The console is being built, which takes about twenty seconds after a change. It then opens automatically. If it does not, the terminal in which Sluice runs says why.</p>`}
 <dl class="facts">
 ${fact("Person", sub)}${fact("Known to", iss)}${fact("Signed in by", way)}
 ${fact("Since", since)}${fact("Until", until)}
