@@ -22,8 +22,8 @@ function commandOf(operation: Operation): Command {
     takes: ids.map(id => `<${id}>`).join(" "),
     options: [
       ...Object.entries(fields).map(([name, field]) => [flagsOf(name, field), field.does] as const),
-      ...(body ? ([["--data <json>", "the whole body; @FILE reads a file, - the standard input"]] as const) : []),
-      ...(pages ? ([["--all", "every page, one row a line"]] as const) : []),
+      ...(body ? ([["--data <json>", "the whole body; @FILE reads a file, - reads the standard input"]] as const) : []),
+      ...(pages ? ([["--all", "every page, one row per line"]] as const) : []),
       ...(key ? ([["--idempotency-key <key>", "makes the call take effect once"]] as const) : []),
     ],
     load: async () => {

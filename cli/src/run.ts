@@ -56,7 +56,7 @@ function add(parent: Parser, name: string, command: Command): void {
   const { load } = command
   if (!load) return
   parser
-    .option("--json", "print JSON, one value a line")
+    .option("--json", "print JSON, one value per line")
     .option("--profile <name>", "use this profile of `sluice login`")
     .option("--url <address>", "the address of the service")
     .action(async () => {

@@ -8,10 +8,10 @@ import { request } from "../request.ts"
 /** Prints the answer. The key goes to the service alone, so the path must be one of its paths. */
 export async function run({ args, options, out }: Input): Promise<void> {
   const [method = "", path = ""] = args
-  if (!/^[A-Za-z]+$/.test(method)) throw new Failure(`${method} is no method, such as GET.`, 2)
+  if (!/^[A-Za-z]+$/.test(method)) throw new Failure(`${method} is not an HTTP method, such as GET.`, 2)
   const { baseUrl, apiKey } = credentialOf(options)
   if (!path.startsWith("/") || new URL(`${baseUrl}${path}`).origin !== new URL(baseUrl).origin)
-    throw new Failure("The path begins with /, such as /api/checkouts.", 2)
+    throw new Failure("The path must start with /, such as /api/checkouts.", 2)
   const key = options.idempotencyKey as string | undefined
   const answer = await request(baseUrl, path, {
     method: method.toUpperCase(),

@@ -27,7 +27,7 @@ export async function run({ args, options, out }: Input): Promise<void> {
   const files = Object.hasOwn(starters, framework) ? starters[framework] : undefined
   if (!files) throw new Failure(`There is no example for ${framework}: ${Object.keys(starters).join(", ")}.`, 2)
   const payTo = (options.payTo ?? "") as string
-  if (payTo !== "" && !/^0x[0-9a-fA-F]{40}$/.test(payTo)) throw new Failure(`${payTo} is no address.`, 2)
+  if (payTo !== "" && !/^0x[0-9a-fA-F]{40}$/.test(payTo)) throw new Failure(`${payTo} is not an address.`, 2)
   if (namesIn(folder).length > 0) throw new Failure(`${folder} is not empty. Name a new folder.`)
   const { baseUrl, apiKey = "" } = credentialOf(options)
   const program = programs[framework]
@@ -50,9 +50,9 @@ export async function run({ args, options, out }: Input): Promise<void> {
   out.show(
     [
       `Wrote ${Object.keys(written).length} files into ${folder}.`,
-      `Set ${missing.join(" and ")} in ${join(folder, ".env")}: it says where each is.`,
+      `Set ${missing.join(" and ")} in ${join(folder, ".env")}: the file says where to find each value.`,
       `Then, in ${folder}: ${next.join(" && ")}`,
-      `curl -X POST http://127.0.0.1:${PORT}/orders/1001 answers the page where the order is paid.`,
+      `curl -X POST http://127.0.0.1:${PORT}/orders/1001 returns the page where the order is paid.`,
     ].join("\n"),
   )
 }
@@ -78,9 +78,9 @@ function environmentOf({ baseUrl, apiKey, payTo }: { baseUrl: string; apiKey: st
   return `# The service, and a key with the scope checkouts.
 SLUICE_URL=${baseUrl}
 SLUICE_API_KEY=${apiKey}
-# The account's secret of webhooks: in the console under Settings; in the sandbox, it is printed at the start.
+# The account's webhook secret: in the console under Settings; the sandbox prints it at its start.
 WEBHOOK_SECRET=
-# Your own address, which gets what agents pay.
+# Your own address, which receives payments from agents.
 PAY_TO=${payTo}
 PORT=${PORT}
 `

@@ -62,7 +62,7 @@ export async function forward(
         const isKnown = status >= 100 && status <= 599
         resolve({
           ...(isKnown ? { status } : {}),
-          ...(error || !isKnown ? { error: error ?? `answered ${status}, which is no status` } : {}),
+          ...(error || !isKnown ? { error: error ?? `answered ${status}, which is not a valid status` } : {}),
           answer: textOf(chunks),
         })
       }

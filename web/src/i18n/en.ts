@@ -14,7 +14,7 @@ export const en = {
   waysToPay: "Ways to pay",
   wayWallet: "Wallet",
   wayPhone: "Phone",
-  wayManual: "By hand",
+  wayManual: "Manually",
   payWith: "Pay with {wallet}",
   testWallet: "the test wallet",
   testWalletHint: "A practice wallet with test money. One click pays.",
@@ -85,7 +85,7 @@ export const en = {
   amountChanged:
     "Your wallet was asked for {amount} {symbol}, but {missing} {symbol} is due now. Decline it there, then pay again.",
   maybeSigned:
-    "We don't know yet whether your payment was accepted. Don't pay in another way. You can safely sign again with the same wallet: it is taken only once.",
+    "We don't know yet whether your payment was accepted. Don't pay in another way. You can safely sign again with the same wallet: you are charged only once.",
   declineOpen: "Your wallet may still have a request open. Decline it there: it is no longer needed.",
   mayStillArrive: "Your earlier transfer may still arrive. Pay again only if you are sure that it failed.",
 
@@ -105,9 +105,9 @@ export const en = {
   // Ends
   paid: "Payment complete",
   paidWords: "{merchant} has received your payment.",
-  paidReturnedWords: "{merchant} has received your payment, and has sent back the {returned} {symbol} beyond it.",
+  paidReturnedWords: "{merchant} has received your payment, and has sent the extra {returned} {symbol} back.",
   overpaidWords:
-    "You sent {received} {symbol}, more than the {amount} {symbol} asked for. {merchant} can return the difference.",
+    "You sent {received} {symbol}, which is more than {amount} {symbol}. {merchant} can return the difference.",
   duplicateWords: "This was paid more than once. {merchant} can return the extra payment.",
   backTo: "Back to {merchant}",
   redirecting: "Returning to the shop in {seconds} seconds.",
@@ -124,7 +124,7 @@ export const en = {
   expiredPart: "{received} of {amount} {symbol} arrived before time ran out. {merchant} can accept or return it.",
   askMerchant: "Write to {merchant} and include the link to this page.",
   late: "Your payment arrived too late",
-  lateWords: "It arrived after time had run out. {merchant} can accept or return it. Don't pay again.",
+  lateWords: "It arrived after the time to pay had ended. {merchant} can accept or return it. Don't pay again.",
   wrongToken: "A different token arrived",
   wrongTokenWords: "Something other than {symbol} arrived. {merchant} can accept or return it.",
   wrongTokenPay: "Something other than {symbol} arrived. It does not count. {merchant} can return it.",
@@ -158,13 +158,13 @@ export const en = {
   takenRest: "{merchant} took {paid} of {amount} {symbol}. The rest was returned to your wallet.",
   releasing: "Waiting to be released",
   releasingWords:
-    "The time to take it has passed. {left} {symbol} is returned to your wallet automatically. If it is not there by {time}, open this page again: it shows how to take it back yourself.",
-  takeBack: "You can take your money back",
+    "The time to take it has passed. {left} {symbol} is returned to your wallet automatically. If it is not there by {time}, open this page again: it shows how to withdraw it yourself.",
+  takeBack: "You can withdraw your money",
   takeBackWords:
-    "{left} {symbol} could not be released in time. Take it back yourself: send a transaction from the wallet that paid to the escrow contract, with the data below and no amount. It costs a small network fee. We keep trying, too.",
+    "{left} {symbol} could not be released in time. You can withdraw it yourself: from the wallet that paid, send a transaction to the escrow contract, with the data below and no amount. It costs a small network fee. We also keep trying.",
   takenReleasing: "{merchant} took {paid} of {amount} {symbol}. The rest is returned to your wallet automatically.",
   takenTakeBack:
-    "{merchant} took {paid} of {amount} {symbol}. {left} {symbol} could not be released in time. Take it back yourself: send a transaction from the wallet that paid to the escrow contract, with the data below and no amount.",
+    "{merchant} took {paid} of {amount} {symbol}. {left} {symbol} could not be released in time. You can withdraw it yourself: from the wallet that paid, send a transaction to the escrow contract, with the data below and no amount.",
   escrowContract: "Escrow contract",
   transactionData: "Transaction data",
   released: "Your reservation was released",
@@ -195,7 +195,7 @@ export const en = {
   sanctioned: "Payments from this wallet can't be accepted.",
   busy: "There were too many requests from your network. Wait a minute, then try again.",
   offline: "We can't reach the server. We'll keep trying.",
-  networkSilent: "The network doesn't respond right now. Please try again in a moment.",
+  networkSilent: "The network isn't responding right now. Please try again in a moment.",
   busyUntil: "There were too many requests from your network. This page will refresh at {time}.",
   somethingWrong: "Something went wrong: {problem}",
 
@@ -210,7 +210,7 @@ export const en = {
   alreadyPaid: "I have already paid",
   ownWallet: "Pay from your own wallet. Access belongs to the address that pays; an exchange's address can't open it.",
   paidElsewhere: "This page can't see a payment from elsewhere. When you have paid, choose “{button}”.",
-  ownWalletNoScript: "Opening it takes JavaScript and the wallet that paid.",
+  ownWalletNoScript: "Opening the content needs JavaScript and the wallet that paid.",
   proveWords: "Sign with the wallet that paid. Signing costs nothing.",
   unlocked: "Unlocked",
   unlockedWords: "{address} has access.",
@@ -226,7 +226,7 @@ export const en = {
   receiptNumber: "Receipt number",
   receiptSave: "Save this receipt",
   receiptVerify: "Verify it",
-  receiptSoon: "It can be saved and verified in some seconds: load this page again.",
+  receiptSoon: "You can save and verify it in a few seconds: reload this page.",
   reversed: "This payment was reversed",
   reversedWords: "The network removed it. If it comes back, it counts again.",
   returned: "This payment was sent back",
@@ -236,7 +236,7 @@ export const en = {
   waitingFrom: "{amount} {symbol} from {address}",
   returnTitle: "Get your money back",
   returnWords:
-    "{merchant} has to decide what happens to {amount} {symbol}. Enter the address it should go back to. Only the wallet that paid can do this.",
+    "{merchant} must decide what happens to {amount} {symbol}. Enter the address it should go back to. Only the wallet that paid can do this.",
   returnAddress: "Send it back to",
   returnSign: "Sign with {wallet}",
   returnSaved: "Saved",
@@ -303,8 +303,8 @@ export const en = {
   invoiceWithdrawn: "Withdrawn",
   invoiceUnpaid: "Not paid",
   cancelSubscription: "Cancel this subscription",
-  cancelQuestion: "Cancel {product}? You keep access until {time}. An invoice that is not paid is withdrawn.",
-  cancelQuestionNow: "Cancel {product}? The period you paid for is over, so it ends now.",
+  cancelQuestion: "Cancel {product}? You keep access until {time}. An unpaid invoice is withdrawn.",
+  cancelQuestionNow: "Cancel {product}? The period you paid for has ended, so the subscription ends now.",
   cancelYes: "Yes, cancel it",
   cancelNo: "Keep it",
   cancelTakenBack: "It continues. Nothing has changed.",
@@ -318,9 +318,9 @@ export const en = {
   moneyOwner: "The merchant",
   moneyShare: "Gets {percent}",
   moneyApprover: "Signs for returns",
-  moneyBackWallet: "A payment can also be sent back to an address that the last one listed signs for.",
+  moneyBackWallet: "A payment can also be sent back to an address that the wallet under “Signs for returns” approves with its signature.",
   moneyBackService: "A payment can also be sent back to an address that the operator of this service chooses.",
-  moneyAfter: "After {time}, anyone can have what is left sent to the merchant.",
+  moneyAfter: "After {time}, anyone can send the rest to the merchant.",
   moneyData: "Data to check this yourself",
 
   // The foot of a page

@@ -103,7 +103,7 @@ describe("a payment that is reserved first", () => {
       "that was not released in time",
       withAmounts("authorized", { left: "19.90", phase: "reclaimable", reclaim }),
       "reserved",
-      "You can take your money back|19.90 USDC could not be released in time.",
+      "You can withdraw your money|19.90 USDC could not be released in time.",
     ],
     [
       "captured in part, and the rest not released in time",

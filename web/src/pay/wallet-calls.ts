@@ -103,7 +103,7 @@ export async function sendTransfer(provider: Provider, from: string, due: Due): 
   const data = `0xa9059cbb${word(payTo)}${word(value)}`
   const transfer = { from, to: token.address, data, value: "0x0", chainId: `0x${chainId.toString(16)}` }
   const hash = await ask<unknown>(provider, "eth_sendTransaction", [transfer])
-  if (typeof hash !== "string" || !HASH.test(hash)) throw new WalletFault("other", "it answered with no hash")
+  if (typeof hash !== "string" || !HASH.test(hash)) throw new WalletFault("other", "it returned no hash")
   return hash.toLowerCase()
 }
 
