@@ -168,7 +168,7 @@ describe.concurrent("a checkout", () => {
   it("is paid by hand, with the copied address and amount, and in two parts", async () => {
     const session = await start()
     const page = await openPage(session.url)
-    await page.getByRole("tab", { name: "By hand" }).click()
+    await page.getByRole("tab", { name: "Manually" }).click()
     await isSoundEverywhere(page)
     const copied = async (what: string) => {
       await button(page, `Copy: ${what}`).click()
@@ -242,7 +242,7 @@ describe.concurrent("a checkout", () => {
     const foreign = await payByHand(sandbox.file().buyers[3].address, "1")
     expect((await sandbox.call("/api/pay/confirm", { sessionId: session.id, txHash: foreign })).status).toBe(200)
     await until("it is refused", async () => (await statusOf(session.id)).submission?.status === "failed")
-    await page.getByRole("tab", { name: "By hand" }).click()
+    await page.getByRole("tab", { name: "Manually" }).click()
     expect(await page.locator("[data-stage=pay]").count()).toBe(1)
     expect(await page.getByText("That transaction").count()).toBe(0)
     await page.getByText("I have sent it").click()

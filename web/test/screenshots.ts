@@ -200,7 +200,7 @@ async function laterPhases(url: string, shown: string, name: string): Promise<vo
   await page.route("**/events*", route => route.fulfill({ status: 503 }))
   const phases = [
     ["releasing", "automatically"],
-    ["reclaimable", "Take it back yourself"],
+    ["reclaimable", "You can withdraw it yourself"],
   ] as const
   for (const [phase, words] of phases) {
     await page.route("**/status*", async route => {
@@ -390,7 +390,7 @@ try {
   await page.goto(first.url)
   await page.getByRole("tab", { name: "Wallet" }).waitFor()
   await shoot("checkout-wallet")
-  for (const name of ["Phone", "By hand"] as const) {
+  for (const name of ["Phone", "Manually"] as const) {
     await tab(name)
     await shoot(`checkout-${name.toLowerCase().replace(" ", "-")}`)
   }

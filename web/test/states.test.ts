@@ -485,7 +485,7 @@ describe.concurrent("every state", () => {
     const page = await open(path)
     await page.getByText("5.00 USDC is being confirmed. Please send the remaining 14.90 USDC.").waitFor()
     expect(await page.locator("h1").textContent()).toBe("14.90 USDC")
-    await page.getByRole("tab", { name: "By hand" }).click()
+    await page.getByRole("tab", { name: "Manually" }).click()
     await page.getByText("14.90 USDC", { exact: true }).last().waitFor()
   })
 })
@@ -563,7 +563,7 @@ describe.concurrent("a page that waits", () => {
     await page.getByText("You started a payment").waitFor({ state: "detached" })
 
     // Submitted, but not seen.
-    await page.getByRole("tab", { name: "By hand" }).click()
+    await page.getByRole("tab", { name: "Manually" }).click()
     await page.getByText("I have sent it").click()
     await page.getByLabel("Transaction hash").fill(hashOf(0xabc))
     await page.getByRole("button", { name: "Find my payment" }).click()
@@ -818,7 +818,7 @@ describe.concurrent("a page that waits", () => {
       method === "eth_sendTransaction" ? asked[n++]?.promise : undefined,
     )
     // A hash that the server knows, and that is refused.
-    await page.getByRole("tab", { name: "By hand" }).click()
+    await page.getByRole("tab", { name: "Manually" }).click()
     await page.getByText("I have sent it").click()
     await page.getByLabel("Transaction hash").fill(hashOf(0xabcd))
     await press("Find my payment")

@@ -54,7 +54,7 @@ for (const button of document.querySelectorAll<HTMLButtonElement>("button[data-d
       // The server renders the page again, for the new session.
       location.reload()
     } catch (error) {
-      show(error instanceof Error && error.message ? error.message : "Something went wrong. Try again.")
+      show(error instanceof Error && error.message ? error.message : "That did not work. Try again.")
       button.disabled = false
     }
   })
