@@ -260,8 +260,7 @@ async function redeem(
   if (!retry || payment === "unreadable" || !isSame)
     return answer(400, {
       error: "INVALID_RETRY_TOKEN",
-      message:
-        "Sluice-Retry-Token is not valid for this request: send it with its original request, within 24 hours.",
+      message: "Sluice-Retry-Token is not valid for this request: send it with its original request, within 24 hours.",
     })
   const terms = termsFor(payment.version, now.terms2, now.sold) ?? now.terms2
   const earlier = await seller.answers.find(retry.key)

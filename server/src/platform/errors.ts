@@ -72,7 +72,8 @@ export const errorTable = {
   },
   expired_token: {
     status: 400,
-    message: "No sign-in is waiting for this device code. The code is older than ten minutes, or its key was already delivered.",
+    message:
+      "No sign-in is waiting for this device code. The code is older than ten minutes, or its key was already delivered.",
     help: "Start again with `POST /api/device`. If the key was delivered and then lost, revoke it in the console.",
   },
   INVALID_TX_HASH: {
@@ -165,7 +166,8 @@ export const errorTable = {
   },
   SIGNUP_CLOSED: {
     status: 403,
-    message: "The token is valid, but this service accepts new merchants by invitation only. Ask the operator for an invitation.",
+    message:
+      "The token is valid, but this service accepts new merchants by invitation only. Ask the operator for an invitation.",
     help: "The operator can invite the token's subject, or open sign-up with `SIGNUP=open`.",
   },
   NOT_FOUND: {

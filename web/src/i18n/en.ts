@@ -318,7 +318,8 @@ export const en = {
   moneyOwner: "The merchant",
   moneyShare: "Gets {percent}",
   moneyApprover: "Signs for returns",
-  moneyBackWallet: "A payment can also be sent back to an address that the wallet under “Signs for returns” approves with its signature.",
+  moneyBackWallet:
+    "A payment can also be sent back to an address that the wallet under “Signs for returns” approves with its signature.",
   moneyBackService: "A payment can also be sent back to an address that the operator of this service chooses.",
   moneyAfter: "After {time}, anyone can send the rest to the merchant.",
   moneyData: "Data to check this yourself",

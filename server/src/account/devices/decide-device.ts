@@ -15,7 +15,8 @@ import { hashOf } from "../sessions/session.ts"
 import { GUESSES_PER_HOUR, GUESSES_PER_SESSION, typedCode } from "./device.ts"
 import { lockByUserCode, reachedLimit } from "./queries.ts"
 
-const UNKNOWN = "No device is waiting with this code. Type it as the device shows it; a code is valid once, for ten minutes."
+const UNKNOWN =
+  "No device is waiting with this code. Type it as the device shows it; a code is valid once, for ten minutes."
 const REACHED = {
   session: `You typed ${GUESSES_PER_SESSION} wrong codes. Sign out and in again before you try another code.`,
   hour: `You typed ${GUESSES_PER_HOUR} wrong codes in an hour. Try again later.`,

@@ -8,10 +8,7 @@ const Scopes = Type.Array(Type.Unsafe<Scope>({ type: "string", enum: SCOPES }), 
 
 export const DeviceBegin = Strict(
   {
-    host: Matching(
-      "^[\\w.-]{1,64}$",
-      "The machine's name, shown to the person: 1 to 64 letters, digits, ., _ and -",
-    ),
+    host: Matching("^[\\w.-]{1,64}$", "The machine's name, shown to the person: 1 to 64 letters, digits, ., _ and -"),
     scopes: Type.Optional(
       Described(
         Scopes,

@@ -53,5 +53,7 @@ export const RequestId = Type.Object({
 })
 export const RequestList = Type.Object({ data: Type.Array(request), ...ListEnd })
 export const RequestsFound = Type.Object({
-  data: Type.Array(request, { description: "Newest first, at most 100, because a caller can give many requests the same id" }),
+  data: Type.Array(request, {
+    description: "Newest first, at most 100, because a caller can give many requests the same id",
+  }),
 })

@@ -20,7 +20,9 @@ export const ConsoleConfig = Type.Object({
         "`provider`: open `/console/sign-in`. `wallet`: sign the message of `POST /api/auth/nonce`. `sandbox`: choose one of `merchants`. Send the last two to `POST /api/console/session`",
     }),
     provider: Nullable(Type.String({ description: "The identity provider's host", examples: ["id.example"] })),
-    merchants: Type.Array(Type.Object({ id: Text, name: Text }), { description: "The sandbox's merchants; otherwise empty" }),
+    merchants: Type.Array(Type.Object({ id: Text, name: Text }), {
+      description: "The sandbox's merchants; otherwise empty",
+    }),
   }),
   networks: Type.Array(
     Type.Object({
@@ -39,7 +41,10 @@ export const SessionBegin = Strict(
     message: Type.Optional(Described(SignedMessage, "What the wallet signed, as for `POST /api/auth/verify`")),
     signature: Type.Optional(Signature),
     merchantId: Type.Optional(
-      Type.String({ maxLength: 64, description: "Only in the sandbox, instead of a signature: the merchant to sign in as" }),
+      Type.String({
+        maxLength: 64,
+        description: "Only in the sandbox, instead of a signature: the merchant to sign in as",
+      }),
     ),
   },
   signedExample,

@@ -72,9 +72,7 @@ export const MemberId = Type.Object({
 export const MemberChange = Strict(
   {
     role: RoleName,
-    moneyPerDay: Type.Optional(
-      Described(MoneyPerDay, "Only with the role support; unchanged if left out, 0 at first"),
-    ),
+    moneyPerDay: Type.Optional(Described(MoneyPerDay, "Only with the role support; unchanged if left out, 0 at first")),
   },
   { role: "support", moneyPerDay: 100 },
 )

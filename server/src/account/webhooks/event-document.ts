@@ -8,8 +8,7 @@ import { type EventType, eventTypes, isUnconditional, namedEvents, reversalEvent
 const summaries: Record<EventType, string> = {
   "checkout.session.completed":
     "A payment was verified on chain; sent again as a new event if the payment was reversed and came back",
-  "payment.refunded":
-    "A full or partial refund of an escrow payment succeeded; sent once per refund, when it is mined",
+  "payment.refunded": "A full or partial refund of an escrow payment succeeded; sent once per refund, when it is mined",
   "subscription.renewal.created": "The invoice and checkout session of a renewal were created",
   "payment.exception":
     "A payment waits for a decision. It is too small, too large, late, a duplicate, in another token, from a sanctioned sender, or minted straight to a paywall, so without a sender. Sent again if the reason or the amount changes, if a reorg removed the payment and it came back (possibly with another id), and if its return failed or was cancelled. If more than twenty payments of one session or paywall start waiting at the same time, the event is sent only for the largest ones",

@@ -349,5 +349,9 @@ async function probe(
   // An answer that never ends still shows that there is a receiver.
   const reached = status !== null && !isNoReceiver(status) && (error === null || error === `answered ${status}`)
   if (!reached)
-    throw new ApiError("URL_UNREACHABLE", undefined, `The service could not reach the webhook's URL: ${error ?? status}.`)
+    throw new ApiError(
+      "URL_UNREACHABLE",
+      undefined,
+      `The service could not reach the webhook's URL: ${error ?? status}.`,
+    )
 }

@@ -84,9 +84,7 @@ describe("POST /api/console/webhooks", () => {
       const { status, headers } = await post(base, { url, events: ["*"] })
       expect(status).toBe(201)
       expect(headers["cache-control"]).toBe("no-store")
-      expect(headers["x-webhook-notice"]).toBe(
-        "points to a private address that only WEBHOOK_ALLOW_CIDRS allows",
-      )
+      expect(headers["x-webhook-notice"]).toBe("points to a private address that only WEBHOOK_ALLOW_CIDRS allows")
     }
   })
 

@@ -104,7 +104,10 @@ export const AccountSecretRolled = Type.Object({
 export const WebhookTest = Strict(
   {
     event: Type.Optional(
-      Words(eventTypes, "The event whose example is sent, as `GET /api/console/event-types` shows it; a `ping` if left out"),
+      Words(
+        eventTypes,
+        "The event whose example is sent, as `GET /api/console/event-types` shows it; a `ping` if left out",
+      ),
     ),
   },
   { event: "checkout.session.completed" },
@@ -212,7 +215,10 @@ export const DeliveryFilters = Type.Object({
     ),
   ),
   destination: Type.Optional(
-    Words(["webhook", "callback"] as const, "Only deliveries to registered endpoints, or only deliveries to `callbackUrl`s"),
+    Words(
+      ["webhook", "callback"] as const,
+      "Only deliveries to registered endpoints, or only deliveries to `callbackUrl`s",
+    ),
   ),
   since: Type.Optional(Described(Since, "Only deliveries created at this time or later, in ISO 8601")),
   until: Type.Optional(Described(Since, "Only deliveries created before this time, in ISO 8601")),

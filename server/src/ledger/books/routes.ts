@@ -39,9 +39,7 @@ const Entry = Type.Object({
   ),
   paymentStatus: Nullable(Type.String(text("As in the transactions; null without a payment"))),
   exception: Nullable(Type.String()),
-  amountIn: Nullable(
-    Described(Money, "In base units if the token is not the network's settlement token"),
-  ),
+  amountIn: Nullable(Described(Money, "In base units if the token is not the network's settlement token")),
   amountOut: Nullable(Money),
   balance: Nullable(
     Described(

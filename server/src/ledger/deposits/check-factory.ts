@@ -107,7 +107,9 @@ async function operatorBy(
   const operator = parseAddress(`0x${textOf(saidOperator)?.slice(26)}`)
   if (answer === undefined || !operator) return undefined
   if (!/^0x[0-9a-f]{64}$/i.test(answer) || addressIn(answer) !== address)
-    throw mismatch(`the deposit factory ${checksummed(factory)} computes different addresses from this version of Sluice`)
+    throw mismatch(
+      `the deposit factory ${checksummed(factory)} computes different addresses from this version of Sluice`,
+    )
   return operator
 }
 

@@ -20,8 +20,7 @@ const NUMBER = /^\d{1,9}(\.\d{1,9})?$/
  */
 export function parseEcb(file: string): EcbDay[] {
   const days = file.trimStart().startsWith("<") ? parseXml(file) : parseCsv(file)
-  if (days.length === 0)
-    throw new Error("The file is neither the XML nor the CSV of the ECB's euro reference rates.")
+  if (days.length === 0) throw new Error("The file is neither the XML nor the CSV of the ECB's euro reference rates.")
   const faulty = days.find(day => !isPositive(day.perEuro.USD))
   if (faulty) throw new Error(`The file's rates of ${faulty.date} do not include the US dollar.`)
   return days.toSorted((a, b) => (a.date < b.date ? -1 : 1))

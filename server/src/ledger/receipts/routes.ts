@@ -24,7 +24,8 @@ export function receiptRoutes(app: Server, ctx: Context): void {
       schema: {
         operationId: "readReceiptBatch",
         summary: "The sealed receipts with this Merkle root",
-        description: "Nobody can read them without their keys. The root is computed as in 0G, so the bytes prove themselves.",
+        description:
+          "Nobody can read them without their keys. The root is computed as in 0G, so the bytes prove themselves.",
         tags,
         params: Type.Object({ root: Root }),
         response: { 200: { content: { "application/octet-stream": { schema: Type.String() } } } },

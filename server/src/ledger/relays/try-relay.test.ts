@@ -637,7 +637,8 @@ describe("what relays may cost", () => {
       // A relay reserves several times what it costs in the end.
       settings.gasBudget = limit
       const other = await on.start()
-      const words = "The service relays no more payments for this merchant today. Send a transfer from your wallet instead."
+      const words =
+        "The service relays no more payments for this merchant today. Send a transfer from your wallet instead."
       expect(await refusal(other, await on.buyer())).toEqual([503, "RELAY_UNAVAILABLE", words])
       settings.gasBudget = 0n
       expect((await on.submit(other, await on.sign(await on.buyer(), other))).status).toBe(200)

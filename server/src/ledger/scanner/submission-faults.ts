@@ -118,5 +118,6 @@ export const statusMessage = {
   granted: "The payment is confirmed and access is granted.",
   unsubmitted: "The payment was seen. Submit its hash to verify it now; otherwise it is settled after ten minutes.",
   returned: "The payment was too small, late or in another token, and the merchant has sent it back.",
-  reversed: "A reorg of the network removed the payment, so access was withdrawn. If the payment is mined again, access returns.",
+  reversed:
+    "A reorg of the network removed the payment, so access was withdrawn. If the payment is mined again, access returns.",
 }

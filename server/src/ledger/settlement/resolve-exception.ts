@@ -141,7 +141,10 @@ export async function returnPayment(
   const named = (await namedAddress(ctx, payment))?.address
   const address = to.address ?? named
   if (!address)
-    throw invalid("address", "is required, because the payer named no address and the sender may be an exchange's wallet")
+    throw invalid(
+      "address",
+      "is required, because the payer named no address and the sender may be an exchange's wallet",
+    )
   if (named && named !== address && !to.confirm)
     throw new ApiError(
       "INVALID_OPERATION",

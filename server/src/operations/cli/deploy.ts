@@ -99,7 +99,10 @@ export async function deploy(args: string[], { env, say, ask, patienceMs }: Surr
     facts: [`Network   ${name} (chain ${network.chainId})`, ...contract.facts],
     confirm: async question => {
       if (flags.yes) return true
-      if (!ask) throw new Error("There is no terminal to ask in: run this command in a terminal, or with --yes. Nothing was sent.")
+      if (!ask)
+        throw new Error(
+          "There is no terminal to ask in: run this command in a terminal, or with --yes. Nothing was sent.",
+        )
       return /^y(es)?$/i.test((await ask(`${question} [y/N] `)).trim())
     },
   })

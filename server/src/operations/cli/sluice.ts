@@ -13,7 +13,10 @@ interface Command {
 const commands: Record<string, Command> = {
   start: { does: "starts the service, or one role of it", load: () => import("../../main.ts") },
   migrate: { does: "brings the database to this version's schema", load: () => import("./migrate.ts") },
-  doctor: { does: "checks every setting and every part, and says what to do about problems", load: () => import("./doctor.ts") },
+  doctor: {
+    does: "checks every setting and every part, and says what to do about problems",
+    load: () => import("./doctor.ts"),
+  },
   deploy: { does: "deploys the contracts that the service needs on a network", load: () => import("./deploy.ts") },
   backup: { does: "copies the database to a file, while the service runs", load: () => import("./backup.ts") },
   invite: { does: "invites a person to become a merchant", load: () => import("./invite.ts") },

@@ -139,5 +139,9 @@ const answers: [answer: RegExp, words: string, todo: string][] = [
     "REDIS_URL leads to a replica, which accepts no writes",
     "Name the primary, or the sentinels or the cluster that know it.",
   ],
-  [/OOM/, "Redis is full", "Give it more memory (maxmemory). Until then each process enforces its share of the limits."],
+  [
+    /OOM/,
+    "Redis is full",
+    "Give it more memory (maxmemory). Until then each process enforces its share of the limits.",
+  ],
 ]

@@ -25,7 +25,12 @@ export async function checkSecretKey(
   if (fit !== "new") return [{ part, check, level: isRunning ? "alarm" : "fault", ...KEY_FAULTS[fit] }]
   if (!isRunning)
     return [
-      { part, check, level: "note", message: "SECRET_KEY is new: after the next start it encrypts everything that is written" },
+      {
+        part,
+        check,
+        level: "note",
+        message: "SECRET_KEY is new: after the next start it encrypts everything that is written",
+      },
     ]
   return [
     {

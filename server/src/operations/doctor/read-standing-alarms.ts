@@ -54,7 +54,8 @@ export function standingAlarms(ctx: Context, isServing: boolean): StandingAlarms
   }
   const checkSafely = () =>
     check().catch(error => {
-      if (!signal.aborted) ctx.log.error({ err: error }, "the installation could not be checked; the check will be retried")
+      if (!signal.aborted)
+        ctx.log.error({ err: error }, "the installation could not be checked; the check will be retried")
     })
   return {
     check: checkSafely,

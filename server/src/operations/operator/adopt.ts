@@ -300,7 +300,8 @@ async function payoutOf(
   // A payout that was cancelled after an old backup was restored stays cancelled; the transaction on chain gets a new
   // one.
   if (itself && !(itself.state === "cancelled" && lost?.sessionId)) {
-    if (named !== undefined && named !== id) throw refused(`By its calldata, the transaction belongs to the payout ${id}.`)
+    if (named !== undefined && named !== id)
+      throw refused(`By its calldata, the transaction belongs to the payout ${id}.`)
     if (!paysTheSame(transaction, itself))
       throw refused(`The transaction contains the id of the payout ${id}, but pays something else.`)
     return itself

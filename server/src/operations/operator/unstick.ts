@@ -84,8 +84,7 @@ async function replacement(
     throw refused("The wallet is halted, so nothing would be sent. Resume it first: `sluice wallet resume`.")
   const last = await lowestUnmined(ctx, wallet)
   if (!last) throw refused("The wallet has nothing in flight: no nonce is stuck.")
-  if (last.nonce !== nonce)
-    throw refused(`Only the lowest unmined nonce can be replaced, which is ${last.nonce}.`)
+  if (last.nonce !== nonce) throw refused(`Only the lowest unmined nonce can be replaced, which is ${last.nonce}.`)
   if (latest > last.nonce)
     throw refused(
       `The nonce ${last.nonce} has been used on the chain in the meantime. It will be confirmed in a moment: check again.`,

@@ -113,7 +113,9 @@ function readFacts(settings: NetworkSettings, [chainId, genesis, ...rest]: reado
     return decodeFunctionResult({ abi: tokenAbi, functionName, data })
   }) as [string, string, string, number, Hex]
   if (separator !== domainSeparator(name, version, settings))
-    throw mismatch(`the EIP-712 domain of the token ${checksummed(settings.token)} does not match the token's name and version`)
+    throw mismatch(
+      `the EIP-712 domain of the token ${checksummed(settings.token)} does not match the token's name and version`,
+    )
   const genesisHash = value<{ hash: Hash }>(genesis, "the genesis block").hash
   return { token: { address: settings.token, symbol, decimals, name, version }, genesisHash }
 

@@ -115,7 +115,8 @@ function faultOf(from: Address, signature: Hex, verdict: "refused" | "undeployed
     return `is of ${name}, which is not deployed yet (ERC-6492). Its contract must accept this on chain: deploy the wallet first, or use another wallet`
   const words = `is not the signature of ${name} for this`
   const bytes = size(signature)
-  if (bytes === 0) return `${words}: it is empty, and there is no contract wallet that approved this on chain (ERC-1271)`
+  if (bytes === 0)
+    return `${words}: it is empty, and there is no contract wallet that approved this on chain (ERC-1271)`
   if (bytes !== 64 && bytes !== 65)
     return `${words}: it has ${bytes} bytes instead of 64 or 65, and there is no contract wallet that accepts it (ERC-1271)`
   if (bytes === 65 && !(lastByte(signature) in V_OF_BYTE))

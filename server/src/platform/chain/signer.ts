@@ -95,9 +95,12 @@ export async function signTransaction(
     const raw = serializeTransaction({ type: "eip1559", ...transaction }, signature)
     return { raw, hash: keccak(raw) }
   }
-  throw new SignerError(`answered with something that is not a signature of the wallet ${checksummed(signer.address)}`, {
-    isWrong: true,
-  })
+  throw new SignerError(
+    `answered with something that is not a signature of the wallet ${checksummed(signer.address)}`,
+    {
+      isWrong: true,
+    },
+  )
 }
 
 /**

@@ -133,9 +133,7 @@ function networkRules({ networks }: Settings): Rule[] {
 export function liveWarnings({ sanctionsFile, networks, redisUrl }: Settings, role: string): string[] {
   const screened = sanctionsFile !== undefined || networks.some(({ sanctionsOracle }) => sanctionsOracle !== undefined)
   return [
-    ...(screened
-      ? []
-      : ["No buyer is screened: SANCTIONS_FILE is not set, and no network has a sanctions oracle"]),
+    ...(screened ? [] : ["No buyer is screened: SANCTIONS_FILE is not set, and no network has a sanctions oracle"]),
     ...(redisUrl === undefined && role !== "worker"
       ? ["Rate limits are not shared: without REDIS_URL each process applies the full limits on its own"]
       : []),

@@ -130,8 +130,7 @@ function unknownIn(env: Record<string, string | undefined>, networks: readonly N
 function secretKeysIn({ read, required, faults }: SettingReader, mode: Mode): SecretKeys {
   const first = read("SECRET_KEY") ?? (mode === "test" ? required("SECRET_KEY") : undefined)
   const other = read("SECRET_KEY_OTHER")
-  if (other && first && Buffer.from(first).equals(other))
-    faults.push("SECRET_KEY_OTHER must differ from SECRET_KEY")
+  if (other && first && Buffer.from(first).equals(other)) faults.push("SECRET_KEY_OTHER must differ from SECRET_KEY")
   return [first, other].filter(key => key !== undefined)
 }
 

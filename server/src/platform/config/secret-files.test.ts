@@ -160,8 +160,6 @@ describe("a process without the wallets' keys", () => {
       `PAYOUT_WALLET is another wallet than that of the key, ${livePayoutWallet()}`,
     ])
     expect(faultsOf({ PAYOUT_WALLET: livePayoutWallet() })).toEqual([])
-    expect(faultsOf({ SECRET_KEY_OTHER: liveEnv.SECRET_KEY })).toEqual([
-      "SECRET_KEY_OTHER must differ from SECRET_KEY",
-    ])
+    expect(faultsOf({ SECRET_KEY_OTHER: liveEnv.SECRET_KEY })).toEqual(["SECRET_KEY_OTHER must differ from SECRET_KEY"])
   })
 })

@@ -77,9 +77,7 @@ function keysTogether(
     return endpoint
       ? ["KMS_ENDPOINT can't be set with keys of two providers: each provider would receive the other's credentials"]
       : []
-  return payout.name === relay.name
-    ? ["RELAY_SIGNER must differ from PAYOUT_SIGNER: each wallet has its own key"]
-    : []
+  return payout.name === relay.name ? ["RELAY_SIGNER must differ from PAYOUT_SIGNER: each wallet has its own key"] : []
 }
 
 const FILES_WITH_SECRETS = [

@@ -19,7 +19,9 @@ export async function claimInstallation(db: Db, mode: Mode, networks: readonly N
         mode === "sandbox"
           ? "Start with --reset to create a new sandbox."
           : `Check RPC_${name.toUpperCase().replaceAll("-", "_")}.`
-      throw new Error(`The chain of ${name} is not the one that this database knows: its genesis block differs. ${cure}`)
+      throw new Error(
+        `The chain of ${name} is not the one that this database knows: its genesis block differs. ${cure}`,
+      )
     }
     // With wrong decimals everything would be sold for nothing. If one of two endpoints does not respond, the other
     // reports them alone.

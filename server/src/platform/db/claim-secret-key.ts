@@ -47,8 +47,7 @@ export type Fit =
 /** Why a process with such keys refuses to start, and what to do. */
 export const KEY_FAULTS: Record<"partial" | "wrong", { message: string; todo: string }> = {
   wrong: {
-    message:
-      "SECRET_KEY is not this installation's key: it can't decrypt what the database keeps encrypted",
+    message: "SECRET_KEY is not this installation's key: it can't decrypt what the database keeps encrypted",
     todo: "Set the key that the other processes have. docs/operators/operations.md (SECRET_KEY) says how to change it, and what to do if it is lost.",
   },
   partial: {

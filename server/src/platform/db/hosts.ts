@@ -87,7 +87,10 @@ export function admit(name: string, client: pg.Client, { cluster, timeline }: Pr
   for (const earlier of known?.clients ?? []) {
     void earlier.end().catch(() => {})
     // A pool drops an idle connection only after an error.
-    earlier.emit("error", new NotPrimary("another primary was found, so this connection to the earlier primary was closed"))
+    earlier.emit(
+      "error",
+      new NotPrimary("another primary was found, so this connection to the earlier primary was closed"),
+    )
   }
 }
 

@@ -98,9 +98,7 @@ async function applyMissing(
   const [baseline] = migrations
   if (baseline && isBeforeBaseline(applied)) {
     await adoptBaseline(session, applied, baseline)
-    report(
-      `The schema matches ${baseline.name}, which replaces the ${applied.size} migrations that made it.`,
-    )
+    report(`The schema matches ${baseline.name}, which replaces the ${applied.size} migrations that made it.`)
     applied.clear()
     applied.set(baseline.name, baseline.checksum)
   }

@@ -55,7 +55,12 @@ it("has the right time again when it has asked, after a sleep of the machine tha
 it.each([
   ["agrees with Postgres", 61_000, 2_000, "; by the newest block, the clock of this machine is wrong"],
   ["agrees with this machine", 61_000, -59_000, "; by the newest block, the clock of Postgres is wrong"],
-  ["agrees with this machine, which is behind", -61_000, 63_000, "; by the newest block, the clock of Postgres is wrong"],
+  [
+    "agrees with this machine, which is behind",
+    -61_000,
+    63_000,
+    "; by the newest block, the clock of Postgres is wrong",
+  ],
   ["is old by both", 61_000, 600_000, ""],
   ["is half way between", 61_000, -30_500, ""],
 ])("names the clock that is wrong where the newest block %s", async (_what, aheadMs, ageMs, verdict) => {

@@ -98,7 +98,9 @@ export async function watchClock(clock: DatabaseClock, log: Logger, signal: Abor
     // Only once: the wording changes as an endpoint comes and goes.
     if (trouble !== undefined && !wasWrong)
       log.error(
-        { todo: "Synchronize both clocks with NTP (chrony, systemd-timesyncd). The process then recovers automatically." },
+        {
+          todo: "Synchronize both clocks with NTP (chrony, systemd-timesyncd). The process then recovers automatically.",
+        },
         `${trouble}: this process runs no jobs and is not ready`,
       )
     if (trouble === undefined && wasWrong) log.info("the clocks of this machine and of Postgres agree again")

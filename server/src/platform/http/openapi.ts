@@ -38,12 +38,18 @@ const tags = [
   { name: "receipts", description: "Proofs of payments that can be verified without this service" },
   { name: "checkouts", description: "Checkout sessions, one for each payment; for a merchant's server and console" },
   { name: "payers", description: "What a payer's page reads about a checkout; without credentials" },
-  { name: "subscribers", description: "What a wallet has subscribed to; with a token that the wallet's signature gets" },
+  {
+    name: "subscribers",
+    description: "What a wallet has subscribed to; with a token that the wallet's signature gets",
+  },
   { name: "subscriptions", description: "Subscriptions to products that are billed every period, and their invoices" },
   { name: "products", description: "What checkouts sell, with a price" },
   { name: "payment links", description: "Links that start a checkout for anyone who opens them" },
   { name: "bundles", description: "APIs with a price for each route, to which the service forwards calls" },
-  { name: "transactions", description: "The payments that a merchant received, and payments that wait for its decision" },
+  {
+    name: "transactions",
+    description: "The payments that a merchant received, and payments that wait for its decision",
+  },
   {
     name: "overview",
     description: "A merchant's figures: what came in and went out in a period, and what needs a decision",

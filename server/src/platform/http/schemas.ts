@@ -75,9 +75,7 @@ export const SearchText = Matching("^\\S(.{0,198}\\S)?$", "1 to 200 characters, 
 /** The filters of catalog lists. */
 export const catalogFilters = {
   active: Type.Optional(Type.Boolean({ description: "`true`: only active objects; `false`: only inactive objects" })),
-  q: Type.Optional(
-    Described(SearchText, "An id, a slug, or the start of a name; upper and lower case are equal"),
-  ),
+  q: Type.Optional(Described(SearchText, "An id, a slug, or the start of a name; upper and lower case are equal")),
 }
 /** Rows of a page if the caller names no limit. */
 export const DEFAULT_LIMIT = 100

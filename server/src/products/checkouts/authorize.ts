@@ -237,7 +237,11 @@ async function assertPayable(ctx: TxContext, found: Authorizable, asked: Authori
   if ((await failingPayers(ctx, [authorization.from])).size > 0)
     throw stop(`Too many of this wallet's authorizations failed today. ${otherWay}`)
   if (found.open >= MAX_OPEN)
-    throw new ApiError("RATE_LIMITED", undefined, `${MAX_OPEN} authorizations of this wallet are already waiting. ${otherWay}`)
+    throw new ApiError(
+      "RATE_LIMITED",
+      undefined,
+      `${MAX_OPEN} authorizations of this wallet are already waiting. ${otherWay}`,
+    )
 
   assertExact(ctx, found, asked)
   const validMs = authorization.validBefore * 1_000n

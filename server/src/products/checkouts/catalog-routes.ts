@@ -245,8 +245,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
       schema: {
         ...link,
         operationId: "deletePaymentLink",
-        summary:
-          "Deactivates a payment link; checkouts already started can still be paid",
+        summary: "Deactivates a payment link; checkouts already started can still be paid",
         params: LinkId,
         response: { 200: Deleted },
       },

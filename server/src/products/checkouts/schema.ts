@@ -228,10 +228,7 @@ export const PayStatus = Type.Object({
   sessionId: Type.String(),
   ...shown,
   payTo: Type.Optional(
-    Described(
-      AddressText,
-      "Left out while payments are paused, after the time to pay, and for escrow payments",
-    ),
+    Described(AddressText, "Left out while payments are paused, after the time to pay, and for escrow payments"),
   ),
   capture: Capture,
   ...escrowStatus,
@@ -241,7 +238,8 @@ export const PayStatus = Type.Object({
   requiredConfirmations: Type.Integer(),
   submission: Type.Unsafe<null | { txHash: string; status: string; reason: string | null; message: string }>({
     type: ["object", "null"],
-    description: "The result for the submitted hash that `txHash` names, otherwise for the newest; null without a submission",
+    description:
+      "The result for the submitted hash that `txHash` names, otherwise for the newest; null without a submission",
     properties: {
       txHash: HashText,
       status: Type.String({ description: "verifying, granted (its money counts), failed or reversed" }),

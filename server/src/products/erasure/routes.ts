@@ -90,9 +90,7 @@ export function erasureRoutes(app: Server, ctx: Context): void {
         const blockedBy = await stillNeeded(ctx, found)
         const due = await pendingDeliveries(ctx, found)
         if (pending === "wait" && due.pending > 0)
-          blockedBy.push(
-            `Deliveries not sent yet: ${due.pending}. Wait, or send \`pendingDeliveries: "drop"\`.`,
-          )
+          blockedBy.push(`Deliveries not sent yet: ${due.pending}. Wait, or send \`pendingDeliveries: "drop"\`.`)
         else if (due.sending > 0) blockedBy.push("A delivery is being sent right now. Try again in a minute.")
         if (!dryRun && blockedBy.length > 0) throw new ApiError("ERASURE_REFUSED", undefined, blockedBy.join(" "))
         const isFound = [found.checkouts, found.subscriptions, found.payments].some(each => each.length > 0)

@@ -327,8 +327,7 @@ function rowOf(ctx: TxContext, { session, escrow, calls, folded }: CurrentEscrow
 function failureOf(calls: CurrentEscrow["calls"]): string | null {
   const last = ofKind(calls, "reserve").at(-1)
   if (last?.state === "cancelled" && last.held_detail === OTHER_WALLET) return OTHER_WALLET
-  if (last?.state === "cancelled")
-    return `${last.held_detail ?? "It was not executed."} Nothing was paid: sign again.`
+  if (last?.state === "cancelled") return `${last.held_detail ?? "It was not executed."} Nothing was paid: sign again.`
   if (last?.state === "reverted") return "The signed payment failed on chain. Nothing was paid: sign again."
   return null
 }

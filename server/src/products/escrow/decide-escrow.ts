@@ -69,8 +69,7 @@ function amountOf(ctx: TxContext, standing: CurrentEscrow, order: CaptureOrder):
  */
 export async function voidEscrow(ctx: TxContext, merchantId: string, sessionId: string): Promise<Decided> {
   const found = await heldOf(ctx, merchantId, sessionId)
-  if (found.folded.open.void > 0)
-    throw stop(`The rest of this payment is already being released.${heldMessage(found)}`)
+  if (found.folded.open.void > 0) throw stop(`The rest of this payment is already being released.${heldMessage(found)}`)
   const standing = await withoutHeld(ctx, found, "capture", "The merchant released it instead.")
   const { folded } = standing
   if (folded.open.capture > 0) throw stop("A capture of this payment is in progress; wait for its result.")

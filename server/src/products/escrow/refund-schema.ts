@@ -55,10 +55,7 @@ export const Refund = Type.Object({
   chain: Type.String(),
   status: Status,
   reason: Described(Nullable(Type.String()), "As it was given"),
-  message: Described(
-    Nullable(Type.String()),
-    "Why it waits or failed, as sentences; null if there is nothing to say",
-  ),
+  message: Described(Nullable(Type.String()), "Why it waits or failed, as sentences; null if there is nothing to say"),
   recipient: Described(AddressText, "The payer, who gets the money"),
   txHash: Described(Nullable(HashText), "Once it is mined"),
   approval: Approval,

@@ -54,8 +54,7 @@ export const OpenCalls = Type.Array(
     ),
   }),
   {
-    description:
-      "Captures and voids of an escrow payment that are not mined yet; only when a single session is read",
+    description: "Captures and voids of an escrow payment that are not mined yet; only when a single session is read",
   },
 )
 
@@ -102,10 +101,7 @@ const example = "cs_q7w2hc9n4m1xk8t5r3v6b0zd"
 const decided = {
   sessionId: Type.String(),
   amount: Money,
-  status: Described(
-    Type.Literal("pending"),
-    "It is in progress; the checkout shows when its transaction is confirmed",
-  ),
+  status: Described(Type.Literal("pending"), "It is in progress; the checkout shows when its transaction is confirmed"),
   txHash: Nullable(HashText),
 }
 

@@ -124,9 +124,7 @@ function pendingStanding({
     word: missing ? "Partly paid" : "Waiting",
     why: why + paused,
     next: [
-      wait(
-        isPaused ? "Ask the operator of this service when payments resume." : `Send the payer this page: ${url}`,
-      ),
+      wait(isPaused ? "Ask the operator of this service when payments resume." : `Send the payer this page: ${url}`),
       act("Close it, so nobody can pay it any more.", "DELETE", `checkouts/${id}`),
     ],
   }

@@ -26,7 +26,9 @@ const Payer = Type.Object({
 })
 
 const PayerWhole = Type.Object({
-  wallets: Type.Array(Payer, { description: "The address, or the addresses that paid with this e-mail address; at most 100" }),
+  wallets: Type.Array(Payer, {
+    description: "The address, or the addresses that paid with this e-mail address; at most 100",
+  }),
   refunded: Type.Array(
     Type.Object({ chain: Type.String(), currency: Type.String(), captured: Type.String(), refunded: Type.String() }),
     { description: "For escrow payments, the newest 100" },

@@ -67,9 +67,7 @@ export async function readHealth(ctx: TxContext, merchantId: string) {
       : `Your endpoint ${url} has failed since ${failing_since?.toISOString()}. See its answers in its deliveries.`,
   )
   const holds =
-    held > 0
-      ? [`${held} of your payouts ${held === 1 ? "is" : "are"} on hold. See the reason on each payout.`]
-      : []
+    held > 0 ? [`${held} of your payouts ${held === 1 ? "is" : "are"} on hold. See the reason on each payout.`] : []
   return {
     networks,
     queue: {

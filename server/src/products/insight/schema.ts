@@ -188,19 +188,14 @@ export const PayoutStory = Type.Object({
       signedAt: Timestamp,
       sentAt: Nullable(Timestamp),
       sends: Type.Integer(),
-      result: Nullable(
-        Type.String({ description: "The node's last answer: sent, look, wait, bump, alarm, unknown" }),
-      ),
+      result: Nullable(Type.String({ description: "The node's last answer: sent, look, wait, bump, alarm, unknown" })),
     }),
     { description: "Each transaction signed for it, oldest first, at most 200" },
   ),
 })
 
 export const PayoutPart = Type.Object({
-  paymentId: Described(
-    Nullable(Type.String()),
-    "Null for a capture, or if a reorg has since removed the payment",
-  ),
+  paymentId: Described(Nullable(Type.String()), "Null for a capture, or if a reorg has since removed the payment"),
   status: Described(Nullable(Type.String()), "The payment's"),
   ...amountFields,
   baseUnits: Type.String({ description: "Its part of the payout, exact. All parts add up to the payout" }),

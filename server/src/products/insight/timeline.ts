@@ -145,9 +145,7 @@ function paymentEntries(payment: Row<"payments">, { money, surpluses }: StoryRow
     ...(status === "reversed"
       ? [entry(updated_at, "gone", `A reorg reversed the payment of ${amount}.`, id, tx_hash)]
       : []),
-    ...(sweep_at
-      ? [entry(sweep_at, "due", `Its money is paid out by ${timeText(sweep_at)} at the latest.`, id)]
-      : []),
+    ...(sweep_at ? [entry(sweep_at, "due", `Its money is paid out by ${timeText(sweep_at)} at the latest.`, id)] : []),
   ]
 }
 

@@ -41,8 +41,7 @@ export const PaymentId = Type.Object({ ...Id.properties, txHash: Described(HashT
 const SubscriptionProduct = Nullable(
   Type.String({
     maxLength: 64,
-    description:
-      "One of your products with a `billingInterval`, on the paywall's network; its subscribers have access",
+    description: "One of your products with a `billingInterval`, on the paywall's network; its subscribers have access",
     examples: ["prod_tz4a98xxat96iws9zmbrgj3a"],
   }),
 )
@@ -136,9 +135,7 @@ export const GrantList = Type.Object({
       txHash: HashText,
       amount: Money,
       accessDuration: Nullable(Type.Integer()),
-      calls: Nullable(
-        Type.Integer({ description: "Paid calls; null means no limit while the access lasts" }),
-      ),
+      calls: Nullable(Type.Integer({ description: "Paid calls; null means no limit while the access lasts" })),
       callsUsed: Type.Integer(),
       grantedAt: Timestamp,
       revokedAt: Nullable(Timestamp),

@@ -22,7 +22,8 @@ export async function productToSubscribe(
 export async function startSubscription(ctx: Context, paywall: Row<"paywalls">): Promise<Row<"checkout_sessions">> {
   return await inTransaction(ctx, async ctx => {
     const product = await productToSubscribe(ctx, paywall)
-    if (!product) throw new ApiError("INVALID_OPERATION", undefined, "Subscriptions to this paywall are currently not sold.")
+    if (!product)
+      throw new ApiError("INVALID_OPERATION", undefined, "Subscriptions to this paywall are currently not sold.")
     const redirectUrl = `${ctx.settings.baseUrl}/paywall/${paywall.id}`
     return (await createSession(ctx, paywall.merchant_id, { productId: product.id, redirectUrl })).session
   })

@@ -66,7 +66,8 @@ export function headerFaults(given: Readonly<Record<string, string | null>>): Er
     if (!TOKEN.test(name) || name.includes("_"))
       return [{ path, message: "must be the name of a header: letters, digits and hyphens" }]
     if (isReservedHeader(lower)) return [{ path, message: "is set by the service or by HTTP itself: leave it out" }]
-    if (names.indexOf(lower) !== names.lastIndexOf(lower)) return [{ path, message: "appears twice, in different case" }]
+    if (names.indexOf(lower) !== names.lastIndexOf(lower))
+      return [{ path, message: "appears twice, in different case" }]
     if (value !== null && (!isHeaderValue(value) || value.trim() === ""))
       return [{ path, message: "must have a value of visible ASCII characters, or null to remove it" }]
     return []

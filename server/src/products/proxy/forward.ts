@@ -219,7 +219,11 @@ async function exchange(
       return { failure: shown, shown, wasSent }
     }
     if (signal.aborted)
-      return { failure: "did not get the whole request: the caller left", shown: "did not get the whole request", wasSent }
+      return {
+        failure: "did not get the whole request: the caller left",
+        shown: "did not get the whole request",
+        wasSent,
+      }
     if (error instanceof ApiError) return { failure: UNENDED, shown: UNENDED, wasSent }
     if (isUnaskedContinue(error)) return { failure: UNASKED_CONTINUE, shown: "answered 100", wasSent }
     return { failure: `could not be reached: ${wordsOf(error as Error, null)}`, shown: "could not be reached", wasSent }

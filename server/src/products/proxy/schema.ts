@@ -105,10 +105,7 @@ export const BundleChange = Strict(
   {
     name: Type.Optional(Name),
     originUrl: Type.Optional(
-      Described(
-        OriginUrl,
-        "Where requests are sent. A new host gets none of the headers given for the old host",
-      ),
+      Described(OriginUrl, "Where requests are sent. A new host gets none of the headers given for the old host"),
     ),
     originHeaders: Type.Optional(
       Described(OriginHeaders, "Headers to add or replace; null removes a header, and the rest stay"),
@@ -170,7 +167,10 @@ export const FailureList = Type.Object({
       reason: Type.String({ description: "What the origin did in the last attempt" }),
       attempts: Type.Integer(),
       failedAt: Timestamp,
-      servedAt: Described(Nullable(Timestamp), "When a repeated request was answered; null while the payer has no answer"),
+      servedAt: Described(
+        Nullable(Timestamp),
+        "When a repeated request was answered; null while the payer has no answer",
+      ),
     }),
   ),
   ...ListEnd,

@@ -23,8 +23,7 @@ interface Size {
 /** Reads the image of a `data:` URL, or returns its fault in words that complete "must be …". */
 export function readLogo(url: string): Logo | string {
   const [, type, text] = /^data:(image\/(?:png|jpeg|webp));base64,([A-Za-z0-9+/]+={0,2})$/.exec(url) ?? []
-  if (type === undefined || text === undefined)
-    return "must be a PNG, JPEG or WebP image as a data: URL in base64"
+  if (type === undefined || text === undefined) return "must be a PNG, JPEG or WebP image as a data: URL in base64"
   const bytes = Buffer.from(text, "base64")
   if (bytes.length > MAX_BYTES) return "must be an image of at most 64 KB"
   const reader = readers[type as Logo["type"]]

@@ -152,8 +152,7 @@ function askRoutes(app: Server, ctx: Context): void {
       schema: {
         operationId: "cancelSubscription",
         summary: "Cancels a subscription, immediately or at the end of its period",
-        description:
-          "`period_end` can be undone until then with `resume`. A canceled subscription can't be resumed.",
+        description: "`period_end` can be undone until then with `resume`. A canceled subscription can't be resumed.",
         tags,
         params: SubscriptionId,
         body: SubscriptionCancel,

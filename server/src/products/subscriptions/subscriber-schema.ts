@@ -52,7 +52,9 @@ export const SubscriberSubscription = Type.Object({
       description: "When the next payment is due; null while an invoice is open, or if none follows",
     }),
   ),
-  endsAt: Nullable(Type.String({ format: "date-time", description: "When it ends automatically; null if it continues" })),
+  endsAt: Nullable(
+    Type.String({ format: "date-time", description: "When it ends automatically; null if it continues" }),
+  ),
   openInvoice: Type.Union([Type.Object(invoice), Type.Null()]),
 })
 export const SubscriberSubscriptions = Type.Object({

@@ -165,8 +165,7 @@ export const SettleQuery = Type.Object({
     minimum: 1,
     maximum: 1_000,
     default: 1,
-    description:
-      "How many blocks to wait for, including the transfer's own; at most the network's `CONFIRMATIONS`",
+    description: "How many blocks to wait for, including the transfer's own; at most the network's `CONFIRMATIONS`",
   }),
 })
 
@@ -179,8 +178,7 @@ export const Supported = Type.Object({
       extra: Type.Object(
         { asset: AddressText, decimals: Type.Integer(), name: Type.String(), version: Type.String() },
         {
-          description:
-            "The token settled there, with its decimals and the name and version of its EIP-712 domain",
+          description: "The token settled there, with its decimals and the name and version of its EIP-712 domain",
         },
       ),
     }),
