@@ -19,7 +19,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "apiKeys",
     "getLimits"
    ],
-   "does": "How much all API keys together may send back in a day",
+   "does": "How much all API keys together may send back per day",
    "ids": []
   }
  },
@@ -87,7 +87,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "subscriptionProductId": {
      "type": "text",
-     "does": "One of your products with a billingInterval, on the paywall's network: whoever subscribes to it has…",
+     "does": "One of your products with a billingInterval, on the paywall's network",
      "nullable": true
     },
     "chain": {
@@ -117,15 +117,15 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "after": {
      "type": "text",
-     "does": "The next of the page before"
+     "does": "The next of the previous page"
     },
     "active": {
      "type": "boolean",
-     "does": "Only what is switched on, or only what is not"
+     "does": "true: only active objects"
     },
     "q": {
      "type": "text",
-     "does": "An id, a slug, or the beginning of a name"
+     "does": "An id, a slug, or the start of a name"
     }
    }
   },
@@ -197,7 +197,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "subscriptionProductId": {
      "type": "text",
-     "does": "One of your products with a billingInterval, on the paywall's network: whoever subscribes to it has…",
+     "does": "One of your products with a billingInterval, on the paywall's network",
      "nullable": true
     },
     "accessDuration": {
@@ -235,7 +235,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "after": {
      "type": "text",
-     "does": "The next of the page before"
+     "does": "The next of the previous page"
     }
    }
   },
@@ -244,7 +244,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "paywalls",
     "revokeGrant"
    ],
-   "does": "Revokes a grant: exactly the time it added is taken away",
+   "does": "Revokes a grant, removing exactly the time that it added",
    "ids": [
     "id",
     "grantId"
@@ -270,7 +270,7 @@ export const operations: Record<string, Record<string, Operation>> = {
    "fields": {
     "address": {
      "type": "text",
-     "does": "The wallet in question",
+     "does": "The wallet to check",
      "required": true
     }
    }
@@ -280,7 +280,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "paywalls",
     "consume"
    ],
-   "does": "Uses up one call that an address paid for",
+   "does": "Uses up one paid call of an address",
    "ids": [
     "id"
    ],
@@ -365,15 +365,15 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "capture": {
      "type": "text",
-     "does": "direct: the merchant owns what is paid"
+     "does": "direct: the merchant owns the money as soon as it is paid"
     },
     "captureWithin": {
      "type": "number",
-     "does": "Escrow only: seconds after the checkout's end until the payer can take back what is not captured"
+     "does": "Escrow only: seconds after the checkout's end until the payer can withdraw money that is not captur…"
     },
     "refundWithin": {
      "type": "number",
-     "does": "Escrow only: seconds after that in which what was captured can be refunded"
+     "does": "Escrow only: seconds after that in which captured money can be refunded"
     }
    }
   },
@@ -393,7 +393,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "after": {
      "type": "text",
-     "does": "The next of the page before"
+     "does": "The next of the previous page"
     },
     "status": {
      "type": "text",
@@ -437,7 +437,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "metadata": {
      "type": "json",
-     "does": "Fields of the metadata, such as metadata[order]=1001: all of them must be there"
+     "does": "Fields of the metadata, such as metadata[order]=1001"
     }
    }
   },
@@ -484,7 +484,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "checkouts",
     "close"
    ],
-   "does": "Ends a checkout that nobody has started to pay",
+   "does": "Ends a checkout that has no payment in progress",
    "ids": [
     "id"
    ]
@@ -541,11 +541,11 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "metadata": {
      "type": "json",
-     "does": "Fields of the metadata, such as metadata[order]=1001: all of them must be there"
+     "does": "Fields of the metadata, such as metadata[order]=1001"
     },
     "bom": {
      "type": "text",
-     "does": "Begins the file with a byte-order mark, without which Excel on Windows reads names as another text"
+     "does": "Starts the file with a byte-order mark"
     }
    }
   }
@@ -591,7 +591,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "billingInterval": {
      "type": "text",
-     "does": "Makes it a subscription, which is billed again after so long"
+     "does": "Makes it a subscription, billed again after each interval"
     },
     "billingCount": {
      "type": "number",
@@ -599,7 +599,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "trialDays": {
      "type": "number",
-     "does": "Subscriptions only: days that are added to the first period of each wallet's first subscription to …"
+     "does": "Subscriptions only: free days added to the first period of each wallet's first subscription to the …"
     },
     "maxPeriods": {
      "type": "number",
@@ -624,15 +624,15 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "after": {
      "type": "text",
-     "does": "The next of the page before"
+     "does": "The next of the previous page"
     },
     "active": {
      "type": "boolean",
-     "does": "Only what is switched on, or only what is not"
+     "does": "true: only active objects"
     },
     "q": {
      "type": "text",
-     "does": "An id, a slug, or the beginning of a name"
+     "does": "An id, a slug, or the start of a name"
     }
    }
   },
@@ -681,15 +681,15 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "billingInterval": {
      "type": "text",
-     "does": "As it is: how long a period is can't be changed"
+     "does": "Unchanged: the length of a period can't be changed"
     },
     "billingCount": {
      "type": "number",
-     "does": "As it is: how long a period is can't be changed"
+     "does": "Unchanged: the length of a period can't be changed"
     },
     "trialDays": {
      "type": "number",
-     "does": "Subscriptions only: days that are added to the first period of each wallet's first subscription to …"
+     "does": "Subscriptions only: free days added to the first period of each wallet's first subscription to the …"
     },
     "maxPeriods": {
      "type": "number",
@@ -788,15 +788,15 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "after": {
      "type": "text",
-     "does": "The next of the page before"
+     "does": "The next of the previous page"
     },
     "active": {
      "type": "boolean",
-     "does": "Only what is switched on, or only what is not"
+     "does": "true: only active objects"
     },
     "q": {
      "type": "text",
-     "does": "An id, a slug, or the beginning of a name"
+     "does": "An id, a slug, or the start of a name"
     }
    }
   },
@@ -873,7 +873,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "subscriptions",
     "list"
    ],
-   "does": "All subscriptions that have begun, newest first",
+   "does": "All subscriptions that have started, newest first",
    "ids": [],
    "query": true,
    "pages": true,
@@ -884,7 +884,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "after": {
      "type": "text",
-     "does": "The next of the page before"
+     "does": "The next of the previous page"
     },
     "status": {
      "type": "text",
@@ -924,7 +924,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "bom": {
      "type": "text",
-     "does": "Begins the file with a byte-order mark, without which Excel on Windows reads names as another text"
+     "does": "Starts the file with a byte-order mark"
     }
    }
   },
@@ -943,7 +943,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "subscriptions",
     "update"
    ],
-   "does": "Moves a subscription to another product, from its next invoice on",
+   "does": "Moves a subscription to another product, starting with its next invoice",
    "ids": [
     "id"
    ],
@@ -972,7 +972,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "subscriptions",
     "resume"
    ],
-   "does": "Resumes a paused subscription, or keeps one that was to end with its period",
+   "does": "Resumes a paused subscription, or keeps a subscription that would end with its period",
    "ids": [
     "id"
    ],
@@ -983,7 +983,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "subscriptions",
     "cancel"
    ],
-   "does": "Cancels a subscription, at once or at its period's end",
+   "does": "Cancels a subscription, immediately or at the end of its period",
    "ids": [
     "id"
    ],
@@ -992,7 +992,7 @@ export const operations: Record<string, Record<string, Operation>> = {
    "fields": {
     "at": {
      "type": "text",
-     "does": "now ends access at once",
+     "does": "now ends access immediately",
      "required": true
     }
    }
@@ -1015,7 +1015,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "after": {
      "type": "text",
-     "does": "The next of the page before"
+     "does": "The next of the previous page"
     },
     "status": {
      "type": "text",
@@ -1047,7 +1047,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "bom": {
      "type": "text",
-     "does": "Begins the file with a byte-order mark, without which Excel on Windows reads names as another text"
+     "does": "Starts the file with a byte-order mark"
     }
    }
   },
@@ -1079,11 +1079,11 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "after": {
      "type": "text",
-     "does": "The next of the page before"
+     "does": "The next of the previous page"
     },
     "type": {
      "type": "text",
-     "does": "payment is incoming"
+     "does": "Incoming: payment, and agent (paid by an agent with x402, here or through the facilitator to anothe…"
     },
     "status": {
      "type": "text",
@@ -1119,7 +1119,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "metadata": {
      "type": "json",
-     "does": "Fields of the metadata, such as metadata[order]=1001: all of them must be there"
+     "does": "Fields of the metadata, such as metadata[order]=1001"
     },
     "q": {
      "type": "text",
@@ -1139,7 +1139,7 @@ export const operations: Record<string, Record<string, Operation>> = {
    "fields": {
     "type": {
      "type": "text",
-     "does": "payment is incoming"
+     "does": "Incoming: payment, and agent (paid by an agent with x402, here or through the facilitator to anothe…"
     },
     "status": {
      "type": "text",
@@ -1175,7 +1175,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "metadata": {
      "type": "json",
-     "does": "Fields of the metadata, such as metadata[order]=1001: all of them must be there"
+     "does": "Fields of the metadata, such as metadata[order]=1001"
     },
     "q": {
      "type": "text",
@@ -1183,7 +1183,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "bom": {
      "type": "text",
-     "does": "Begins the file with a byte-order mark, without which Excel on Windows reads names as another text"
+     "does": "Starts the file with a byte-order mark"
     }
    }
   }
@@ -1205,7 +1205,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "after": {
      "type": "text",
-     "does": "The next of the page before"
+     "does": "The next of the previous page"
     },
     "exception": {
      "type": "text",
@@ -1260,7 +1260,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "payments",
     "returnMany"
    ],
-   "does": "Sends up to 50 open payments back, each as by itself",
+   "does": "Sends up to 50 open payments back, each independently",
    "ids": [],
    "body": true,
    "key": true,
@@ -1277,7 +1277,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "payments",
     "capture"
    ],
-   "does": "Captures reserved money, all of it or a part",
+   "does": "Captures all or part of the reserved money",
    "ids": [],
    "body": true,
    "key": true,
@@ -1289,7 +1289,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "amount": {
      "type": "text",
-     "does": "By default all that is left"
+     "does": "The whole rest by default"
     }
    }
   },
@@ -1298,7 +1298,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "payments",
     "void"
    ],
-   "does": "Releases what is left of reserved money to its payer",
+   "does": "Releases the rest of the reserved money to its payer",
    "ids": [],
    "body": true,
    "key": true,
@@ -1337,7 +1337,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "refunds",
     "create"
    ],
-   "does": "Refunds a captured payment through escrow, in full or in part",
+   "does": "Refunds a captured escrow payment, in full or in part",
    "ids": [],
    "body": true,
    "key": true,
@@ -1349,7 +1349,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "amount": {
      "type": "text",
-     "does": "Without it, all that is left"
+     "does": "The whole rest if left out"
     },
     "reason": {
      "type": "text",
@@ -1373,7 +1373,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "after": {
      "type": "text",
-     "does": "The next of the page before"
+     "does": "The next of the previous page"
     },
     "sessionId": {
      "type": "text",
@@ -1439,7 +1439,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "webhooks",
     "list"
    ],
-   "does": "All endpoints, including paused ones",
+   "does": "All endpoints, including paused endpoints",
    "ids": [],
    "query": true,
    "pages": true,
@@ -1450,7 +1450,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "after": {
      "type": "text",
-     "does": "The next of the page before"
+     "does": "The next of the previous page"
     }
    }
   },
@@ -1499,7 +1499,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "webhooks",
     "delete"
    ],
-   "does": "Removes an endpoint, and notifies it of that with settings.webhook_changed",
+   "does": "Removes an endpoint, and notifies it with settings.webhook_changed",
    "ids": [
     "id"
    ]
@@ -1518,7 +1518,7 @@ export const operations: Record<string, Record<string, Operation>> = {
    "fields": {
     "event": {
      "type": "text",
-     "does": "Whose example is sent, as GET /api/console/event-types shows it"
+     "does": "The event whose example is sent, as GET /api/console/event-types shows it"
     }
    }
   },
@@ -1570,7 +1570,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "after": {
      "type": "text",
-     "does": "The next of the page before"
+     "does": "The next of the previous page"
     },
     "status": {
      "type": "text",
@@ -1595,7 +1595,7 @@ export const operations: Record<string, Record<string, Operation>> = {
    "fields": {
     "by": {
      "type": "text",
-     "does": "hour, which is the default, for the last 48 hours"
+     "does": "hour (the default) for the last 48 hours"
     }
    }
   }
@@ -1617,7 +1617,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "after": {
      "type": "text",
-     "does": "The next of the page before"
+     "does": "The next of the previous page"
     },
     "status": {
      "type": "text",
@@ -1641,15 +1641,15 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "destination": {
      "type": "text",
-     "does": "Only deliveries to registered endpoints, or only those to callbackUrls"
+     "does": "Only deliveries to registered endpoints, or only deliveries to callbackUrls"
     },
     "since": {
      "type": "text",
-     "does": "Only those created at this time or later, in ISO 8601"
+     "does": "Only deliveries created at this time or later, in ISO 8601"
     },
     "until": {
      "type": "text",
-     "does": "Only those created before this time, in ISO 8601"
+     "does": "Only deliveries created before this time, in ISO 8601"
     }
    }
   },
@@ -1681,7 +1681,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "events",
     "listTypes"
    ],
-   "does": "Every event: when it is sent and to whom, the JSON Schema of its body, and an example",
+   "does": "Every event: when and to whom it is sent, the JSON Schema of its body, and an example",
    "ids": []
   },
   "list": {
@@ -1700,7 +1700,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "after": {
      "type": "text",
-     "does": "The next of the page before"
+     "does": "The next of the previous page"
     },
     "type": {
      "type": "text",
@@ -1740,12 +1740,12 @@ export const operations: Record<string, Record<string, Operation>> = {
    "fields": {
     "events": {
      "type": "json",
-     "does": "The events to deliver, each by its name",
+     "does": "The names of the events to deliver",
      "required": true
     },
     "callbacks": {
      "type": "boolean",
-     "does": "Also delivers a copy of everything that is sent to a callbackUrl, which still gets it"
+     "does": "Also delivers a copy of everything sent to a callbackUrl, which still gets the original"
     },
     "description": {
      "type": "text",
@@ -1770,7 +1770,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "after": {
      "type": "text",
-     "does": "The next of the page before"
+     "does": "The next of the previous page"
     }
    }
   },
@@ -1789,7 +1789,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "listeners",
     "pull"
    ],
-   "does": "Takes deliveries that are due, as a stream or a long poll",
+   "does": "Pulls the deliveries that are due, as a stream or a long poll",
    "ids": [
     "id"
    ],
@@ -1797,7 +1797,7 @@ export const operations: Record<string, Record<string, Operation>> = {
    "fields": {
     "wait": {
      "type": "number",
-     "does": "Answers with JSON, after this many seconds where nothing is due before"
+     "does": "Answers with JSON, after at most this many seconds if nothing is due earlier"
     }
    }
   },
@@ -1806,7 +1806,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "listeners",
     "report"
    ],
-   "does": "Reports what receivers answered to deliveries that were pulled",
+   "does": "Reports what receivers answered to pulled deliveries",
    "ids": [
     "id"
    ],
@@ -1819,7 +1819,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "splits",
     "create"
    ],
-   "does": "Creates a split: 2 to 50 recipients whose percentages add up to exactly 100",
+   "does": "Creates a split: 2 to 50 recipients whose percentages total exactly 100",
    "ids": [],
    "body": true,
    "key": true,
@@ -1857,7 +1857,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "after": {
      "type": "text",
-     "does": "The next of the page before"
+     "does": "The next of the previous page"
     }
    }
   },
@@ -1902,7 +1902,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "splits",
     "delete"
    ],
-   "does": "Deletes a split for ever",
+   "does": "Deletes a split permanently",
    "ids": [
     "id"
    ]
@@ -1925,7 +1925,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "after": {
      "type": "text",
-     "does": "The next of the page before"
+     "does": "The next of the previous page"
     },
     "from": {
      "type": "text",
@@ -1981,7 +1981,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "bom": {
      "type": "text",
-     "does": "Begins the file with a byte-order mark, without which Excel on Windows reads names as another text"
+     "does": "Starts the file with a byte-order mark"
     }
    }
   }
@@ -2007,7 +2007,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "bom": {
      "type": "text",
-     "does": "Begins the file with a byte-order mark, without which Excel on Windows reads names as another text"
+     "does": "Starts the file with a byte-order mark"
     }
    }
   },
@@ -2031,7 +2031,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "bom": {
      "type": "text",
-     "does": "Begins the file with a byte-order mark, without which Excel on Windows reads names as another text"
+     "does": "Starts the file with a byte-order mark"
     }
    }
   },
@@ -2040,7 +2040,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "reports",
     "balance"
    ],
-   "does": "What was held, came in and went out, by network and token, as CSV",
+   "does": "Opening and closing balance, and what came in and went out, by network and token, as CSV",
    "ids": [],
    "query": true,
    "csv": true,
@@ -2055,7 +2055,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "bom": {
      "type": "text",
-     "does": "Begins the file with a byte-order mark, without which Excel on Windows reads names as another text"
+     "does": "Starts the file with a byte-order mark"
     }
    }
   },
@@ -2083,7 +2083,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "bom": {
      "type": "text",
-     "does": "Begins the file with a byte-order mark, without which Excel on Windows reads names as another text"
+     "does": "Starts the file with a byte-order mark"
     }
    }
   }
@@ -2105,7 +2105,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "after": {
      "type": "text",
-     "does": "The next of the page before"
+     "does": "The next of the previous page"
     },
     "type": {
      "type": "text",
@@ -2126,7 +2126,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "receipts",
     "export"
    ],
-   "does": "Receipts with their keys, in their order, as a file that proves itself",
+   "does": "Receipts with their keys, in order, as a file that proves itself",
    "ids": [],
    "query": true,
    "fields": {
@@ -2151,13 +2151,13 @@ export const operations: Record<string, Record<string, Operation>> = {
     "overview",
     "get"
    ],
-   "does": "The figures of a time in periods, those of the time before it, and what needs you",
+   "does": "Figures by period, the figures of the time before, and what needs you",
    "ids": [],
    "query": true,
    "fields": {
     "from": {
      "type": "text",
-     "does": "The answer begins with the period that contains it"
+     "does": "The answer starts with the period that contains it"
     },
     "to": {
      "type": "text",
@@ -2165,7 +2165,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "interval": {
      "type": "text",
-     "does": "How long a period is, by the clocks of tz"
+     "does": "The length of a period, by the clocks of tz"
     },
     "tz": {
      "type": "text",
@@ -2182,7 +2182,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "overview",
     "getBalances"
    ],
-   "does": "What is at your receiving addresses and in the escrow by the books, by network and token",
+   "does": "Balances of your receiving addresses and in the escrow according to the books, by network and token",
    "ids": []
   }
  },
@@ -2203,7 +2203,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "after": {
      "type": "text",
-     "does": "The next of the page before"
+     "does": "The next of the previous page"
     }
    }
   },
@@ -2219,7 +2219,7 @@ export const operations: Record<string, Record<string, Operation>> = {
    "fields": {
     "bom": {
      "type": "text",
-     "does": "Begins the file with a byte-order mark, without which Excel on Windows reads names as another text"
+     "does": "Starts the file with a byte-order mark"
     }
    }
   }
@@ -2230,7 +2230,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "foreignTokens",
     "list"
    ],
-   "does": "Tokens at your receiving addresses that you sell nothing for, newest first",
+   "does": "Tokens at your receiving addresses that you do not accept, newest first",
    "ids": [],
    "query": true,
    "pages": true,
@@ -2241,7 +2241,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "after": {
      "type": "text",
-     "does": "The next of the page before"
+     "does": "The next of the previous page"
     }
    }
   }
@@ -2264,12 +2264,12 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "originUrl": {
      "type": "text",
-     "does": "Where requests are sent: an https address that is publicly reachable, with the beginning of every p…",
+     "does": "Where requests are sent: a publicly reachable https address, with the start of every path but no qu…",
      "required": true
     },
     "routes": {
      "type": "json",
-     "does": "What can be called, at which price",
+     "does": "What can be called, and at what price",
      "required": true
     },
     "slug": {
@@ -2283,7 +2283,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "originHeaders": {
      "type": "json",
-     "does": "Headers that are added to each request to the origin, such as its credential: at most 20"
+     "does": "Headers added to each request to the origin, such as its credential: at most 20"
     },
     "listed": {
      "type": "boolean",
@@ -2330,15 +2330,15 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "after": {
      "type": "text",
-     "does": "The next of the page before"
+     "does": "The next of the previous page"
     },
     "active": {
      "type": "boolean",
-     "does": "Only what is switched on, or only what is not"
+     "does": "true: only active objects"
     },
     "q": {
      "type": "text",
-     "does": "An id, a slug, or the beginning of a name"
+     "does": "An id, a slug, or the start of a name"
     }
    }
   },
@@ -2347,7 +2347,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "bundles",
     "get"
    ],
-   "does": "One bundle with its routes",
+   "does": "One bundle with its routes, and only the names of its secret headers",
    "ids": [
     "id"
    ]
@@ -2428,7 +2428,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "bundles",
     "listFailures"
    ],
-   "does": "Calls that were paid for and that the origin failed, the latest first",
+   "does": "Paid calls that the origin failed, latest first",
    "ids": [
     "id"
    ],
@@ -2441,7 +2441,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "after": {
      "type": "text",
-     "does": "The next of the page before"
+     "does": "The next of the previous page"
     }
    }
   }
@@ -2467,7 +2467,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "paymentRequirements": {
      "type": "json",
-     "does": "The entry of accepts that is paid, in the payload's version",
+     "does": "The paid entry of accepts, in the payload's version",
      "required": true
     }
    }
@@ -2477,7 +2477,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "facilitator",
     "settle"
    ],
-   "does": "Carries a buyer's payment out, once",
+   "does": "Settles a buyer's payment, once",
    "ids": [],
    "body": true,
    "fields": {
@@ -2492,7 +2492,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "paymentRequirements": {
      "type": "json",
-     "does": "The entry of accepts that is paid, in the payload's version",
+     "does": "The paid entry of accepts, in the payload's version",
      "required": true
     }
    }
@@ -2502,7 +2502,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "facilitator",
     "getSettlement"
    ],
-   "does": "How a settlement stands that one of the merchant's servers asked for",
+   "does": "The state of a settlement that one of the merchant's servers requested",
    "ids": [
     "from",
     "nonce"
@@ -2526,7 +2526,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "after": {
      "type": "text",
-     "does": "The next of the page before"
+     "does": "The next of the previous page"
     },
     "actor": {
      "type": "text",
@@ -2538,11 +2538,11 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "action": {
      "type": "text",
-     "does": "The kind of thing, and what became of it"
+     "does": "The kind of object, and what happened to it"
     },
     "object": {
      "type": "text",
-     "does": "The id of what was changed: 1 to 100 letters, digits and signs of ids"
+     "does": "The id of the changed object: 1 to 100 letters, digits and characters of ids"
     },
     "from": {
      "type": "text",
@@ -2574,11 +2574,11 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "action": {
      "type": "text",
-     "does": "The kind of thing, and what became of it"
+     "does": "The kind of object, and what happened to it"
     },
     "object": {
      "type": "text",
-     "does": "The id of what was changed: 1 to 100 letters, digits and signs of ids"
+     "does": "The id of the changed object: 1 to 100 letters, digits and characters of ids"
     },
     "from": {
      "type": "text",
@@ -2590,7 +2590,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "bom": {
      "type": "text",
-     "does": "Begins the file with a byte-order mark, without which Excel on Windows reads names as another text"
+     "does": "Starts the file with a byte-order mark"
     }
    }
   }
@@ -2612,7 +2612,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "after": {
      "type": "text",
-     "does": "The next of the page before"
+     "does": "The next of the previous page"
     },
     "status": {
      "type": "text",
@@ -2620,23 +2620,23 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "key": {
      "type": "text",
-     "does": "Only those of this API key"
+     "does": "Only requests of this API key"
     },
     "person": {
      "type": "text",
-     "does": "Only those of this person"
+     "does": "Only requests of this person"
     },
     "route": {
      "type": "text",
-     "does": "Only those of this route"
+     "does": "Only requests to this route"
     },
     "from": {
      "type": "text",
-     "does": "Only those answered at this time or later, in ISO 8601"
+     "does": "Only requests answered at this time or later, in ISO 8601"
     },
     "to": {
      "type": "text",
-     "does": "Only those answered before this time, in ISO 8601"
+     "does": "Only requests answered before this time, in ISO 8601"
     }
    }
   },
@@ -2657,7 +2657,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "timeline",
     "get"
    ],
-   "does": "What happened to anything, why it stands as it does, and what can be done now",
+   "does": "What happened to any object, why it is in its state, and what you can do now",
    "ids": [
     "id"
    ]
@@ -2669,7 +2669,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "payouts",
     "list"
    ],
-   "does": "What left for your wallet, for recipients of splits and back to payers, newest first",
+   "does": "Money sent to your wallet, to recipients of splits and back to payers, newest first",
    "ids": [],
    "query": true,
    "pages": true,
@@ -2680,11 +2680,11 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "after": {
      "type": "text",
-     "does": "The next of the page before"
+     "does": "The next of the previous page"
     },
     "kind": {
      "type": "text",
-     "does": "sweep: to your payout address, of many payments"
+     "does": "sweep: to your payout address, from many payments"
     },
     "state": {
      "type": "text",
@@ -2716,7 +2716,7 @@ export const operations: Record<string, Record<string, Operation>> = {
    "fields": {
     "kind": {
      "type": "text",
-     "does": "sweep: to your payout address, of many payments"
+     "does": "sweep: to your payout address, from many payments"
     },
     "state": {
      "type": "text",
@@ -2736,7 +2736,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "bom": {
      "type": "text",
-     "does": "Begins the file with a byte-order mark, without which Excel on Windows reads names as another text"
+     "does": "Starts the file with a byte-order mark"
     }
    }
   },
@@ -2745,7 +2745,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "payouts",
     "get"
    ],
-   "does": "One payout with its gas and attempts, and why it stands as it does",
+   "does": "One payout with its gas, its attempts and the reason for its state",
    "ids": [
     "id"
    ]
@@ -2755,7 +2755,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "payouts",
     "listPayments"
    ],
-   "does": "Which payments a payout carries, and how much of each",
+   "does": "The payments in a payout, and how much of each",
    "ids": [
     "id"
    ],
@@ -2768,7 +2768,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "after": {
      "type": "text",
-     "does": "The next of the page before"
+     "does": "The next of the previous page"
     }
    }
   }
@@ -2785,7 +2785,7 @@ export const operations: Record<string, Record<string, Operation>> = {
    "fields": {
     "q": {
      "type": "text",
-     "does": "An id, a transaction hash, an address, an e-mail address, a slug, the beginning of a name, an amoun…",
+     "does": "An id, a transaction hash, an address, an e-mail address, a slug, the start of a name, an amount, a…",
      "required": true
     }
    }
@@ -2797,7 +2797,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "payers",
     "list"
    ],
-   "does": "Who paid, each with what they paid, those who paid last first",
+   "does": "Payers and what they paid",
    "ids": [],
    "query": true,
    "pages": true,
@@ -2808,7 +2808,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "after": {
      "type": "text",
-     "does": "The next of the page before"
+     "does": "The next of the previous page"
     },
     "q": {
      "type": "text",
@@ -2833,7 +2833,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "health",
     "get"
    ],
-   "does": "Each network, what of yours waits, and what is wrong, in words",
+   "does": "The state of each network, what is waiting, and what is wrong, as text",
    "ids": []
   }
  },
@@ -2843,7 +2843,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "changes",
     "list"
    ],
-   "does": "What changed in your lists, in the order of commits",
+   "does": "Changes in your lists, in the order of commits",
    "ids": [],
    "query": true,
    "pages": true,
@@ -2854,7 +2854,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "wait": {
      "type": "number",
-     "does": "For so many seconds the answer waits for the first change"
+     "does": "Seconds that the answer waits for the first change"
     }
    }
   }

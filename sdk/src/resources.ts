@@ -297,87 +297,87 @@ export const table = {
 /** The operations of the service, by what they are about. */
 export interface Resources {
   auth: {
-    /** Issues the nonce of one sign-in, valid for ten minutes, and the message to sign */
+    /** Issues the nonce for one sign-in, valid for ten minutes, and the message to sign */
     nonce(body?: Body<"createSignInNonce">, options?: RequestOptions): Promise<api.SignInMessage>
-    /** Signs a wallet in, for an hour. The message (EIP-4361) names the domain of `BASE_URL`, the URI `<BASE_URL>/api/auth/verify`, a network of this service, the nonce, and the single resource `urn:sluice:sign-in`. Contract wallets can sign too (ERC-1271), also before they are deployed (ERC-6492). A person is identified by wallet and network. This makes no merchant: the first request to the console does, or `POST /api/console/merchants`. */
+    /** Signs a wallet in, for an hour. The message (EIP-4361) names the domain of `BASE_URL`, the URI `<BASE_URL>/api/auth/verify`, a network of this service, the nonce, and the single resource `urn:sluice:sign-in`. Contract wallets can sign too (ERC-1271), even before they are deployed (ERC-6492). A person is identified by wallet and network. Signing in creates no merchant; the first request to the console does, or `POST /api/console/merchants`. */
     verify(body: Body<"signIn">, options?: RequestOptions): Promise<api.SignIn>
   }
   console: {
-    /** What a console has to know before anyone is signed in */
+    /** What a console needs before anyone is signed in */
     config(options?: RequestOptions): Promise<api.ConsoleConfig>
   }
   sessions: {
-    /** Signs a browser in to the console, by a wallet's signature. For the console's own page (`Origin` is that of `CONSOLE_URL`). The message is that of `POST /api/auth/nonce`, as for `POST /api/auth/verify`; where the console has a host of its own, the message names that host. Sets the session's cookie, and ends the session that the browser had. Signing in makes no merchant. */
+    /** Signs a browser in to the console with a wallet's signature. Only for the console's own page (`Origin` must be that of `CONSOLE_URL`). The message comes from `POST /api/auth/nonce`, as for `POST /api/auth/verify`. If the console has its own host, the message names that host. Sets the session's cookie, and ends the browser's previous session. Signing in creates no merchant. */
     begin(body: Body<"beginSession">, options?: RequestOptions): Promise<api.SessionBegun>
-    /** Signs this browser out. Ends the session of the cookie, and removes the cookie. Without one it does nothing. */
+    /** Signs this browser out. Ends the cookie's session and removes the cookie. Without a cookie it does nothing. */
     end(options?: RequestOptions): Promise<api.SignedOut>
     /** The browsers in which you are signed in, newest first */
     list(options?: RequestOptions): Promise<At<api.SessionList, "data">>
-    /** Signs one of your browsers out, at once */
+    /** Signs one of your browsers out immediately */
     revoke(id: string, options?: RequestOptions): Promise<api.Deleted>
   }
   devices: {
-    /** Begins the sign-in of a program that has no browser. Show the person `user_code` and `verification_uri`, and ask with `POST /api/device/token` every `interval` seconds. The person opens the page, signs in, types the code, sees the machine's name, its IP address and the scopes, and approves or denies. There is no address that contains the code: a person who types it has it from the own machine. */
+    /** Starts the sign-in of a program that has no browser. Show the person `user_code` and `verification_uri`, and poll `POST /api/device/token` every `interval` seconds. The person opens the page, signs in and types the code. The page shows the machine's name, its IP address and the scopes, and the person approves or denies. No URL contains the code, so a person who types it read it on their own machine. */
     begin(body: Body<"beginDeviceSignIn">, options?: RequestOptions): Promise<api.DeviceBegun>
-    /** Asks for the key of a program that signs in, which is answered once. Until the person has decided, it is answered 400 `authorization_pending`. The key is named `CLI, HOST, PERSON`, lasts 90 days, and ends at once when the person leaves the merchant or gets a role that may not give its scopes. It can be renamed and revoked, but not changed or rolled. */
+    /** Polls for the key of a program that signs in; the key is answered only once. Until the person has decided, the answer is 400 `authorization_pending`. The key is named `CLI, HOST, PERSON` and lasts 90 days. It ends immediately when the person leaves the merchant, or gets a role that may not grant its scopes. It can be renamed and revoked, but not changed or rolled. */
     ask(body: Body<"askForDeviceKey">, options?: RequestOptions): Promise<api.DeviceKey>
   }
   settings: {
     /** The merchant's settings */
     get(options?: RequestOptions): Promise<api.Settings>
-    /** Changes the given settings. In live mode a new payout address takes effect after 24 hours, and is shown until then. While the wallet lock is on, the change needs the payout wallet's signature: that of the payout address which has been in effect longest. Signed by the very address that it replaces, it takes effect at once. Switching the lock on needs the signature of every payout address, also of one on a network that is not served now. A new payout address or `approver` gives every paywall a new receiving address: what reaches the old one more than an hour later is an exception. */
+    /** Changes the given settings. In live mode a new payout address takes effect after 24 hours, and is shown until then. While the wallet lock is on, the change needs the signature of the payout address that has been in effect longest. If the replaced address itself signs, the change takes effect immediately. Switching the lock on needs the signature of every payout address, even on networks that are not served now. A new payout address or `approver` gives every paywall a new receiving address; money that reaches the old one more than an hour later is an exception. */
     update(body: Body<"changeSettings">, options?: RequestOptions): Promise<api.Settings>
-    /** Creates a new secret for callback URLs and shows it only this once. It signs what is sent to the `callbackUrl` of a session. For 24 hours the previous secret signs too. `settings.webhook_changed` notifies every endpoint. */
+    /** Creates a new secret for callback URLs and shows it only this once. It signs events sent to the `callbackUrl` of a session. For 24 hours the previous secret signs too. `settings.webhook_changed` notifies every endpoint. */
     rollWebhookSecret(options?: RequestOptions & { idempotencyKey?: string }): Promise<At<api.AccountSecretRolled, "data">>
-    /** Shows the secret for callback URLs, once. Every account starts with a secret, which can be read here once. After that, and after a roll (whose answer shows the new secret), the answer is 409. */
+    /** Shows the secret for callback URLs, once. Every account starts with a secret, which can be read here only once. Afterwards, and after a roll (whose answer shows the new secret), the answer is 409. */
     revealWebhookSecret(options?: RequestOptions & { idempotencyKey?: string }): Promise<At<api.AccountSecret, "data">>
   }
   apiKeys: {
-    /** Creates an API key, and shows it only this once. A member gives only scopes that open what the member's own role may do: `console`, which opens splits too, is an owner's to give. A key with `catalog` can't set `splitId` or `originUrl`. */
+    /** Creates an API key, and shows it only this once. Members can grant only scopes within their own role. Only an owner can grant `console`, because it includes splits. A key with `catalog` can't set `splitId` or `originUrl`. */
     create(body: Body<"createApiKey">, options?: RequestOptions & { idempotencyKey?: string }): Promise<api.ApiKeyCreated>
     /** The API keys, without the secrets */
     list(query?: Query<"listApiKeys">, options?: RequestOptions): Pages<Item<"listApiKeys", "data">, api.ApiKeyList>
-    /** Changes the given fields of a key, from its next request on. Null takes an end, addresses or a limit away. Whoever changes more than the name must have the rights of all scopes that the key then has. With the wallet lock on, a key that then has `money` or `console` needs the payout wallet's signature. */
+    /** Changes the given fields of a key, starting with its next request. Null removes an expiry, the addresses or a limit. To change more than the name, you must have the rights of all scopes that the key will have. With the wallet lock on, a key that will have `money` or `console` needs the payout wallet's signature. */
     update(id: string, body: Body<"changeApiKey">, options?: RequestOptions): Promise<api.ApiKeyChanged>
-    /** Revokes an API key at once */
+    /** Revokes an API key immediately */
     revoke(id: string, options?: RequestOptions): Promise<api.Deleted>
-    /** Gives a key a new secret, and shows it only this once. The key keeps its id, so its limits and its entries in the audit log go on. For `graceSeconds` the secret before works too, until `previousExpiresAt`. Whoever rolls a key must have the rights of all its scopes. With the wallet lock on, a key with `money` or `console` needs the payout wallet's signature. */
+    /** Gives a key a new secret, and shows it only this once. The key keeps its id, its limits and its entries in the audit log. For `graceSeconds`, until `previousExpiresAt`, the previous secret works too. To roll a key, you must have the rights of all its scopes. With the wallet lock on, a key with `money` or `console` needs the payout wallet's signature. */
     roll(id: string, body: Body<"rollApiKey">, options?: RequestOptions & { idempotencyKey?: string }): Promise<api.ApiKeyCreated>
-    /** Lets a key go on whose maker may no longer give it. Such a key has `ending`: why and when it ends. Whoever adopts it must have the rights of all its scopes, and is its maker from then on. The maker before may still know its secret, so roll it too. With the wallet lock on, a key with `money` or `console` needs the payout wallet's signature. */
+    /** Keeps a key whose creator may no longer grant it. Such a key has `ending`: why and when it ends. To adopt it, you must have the rights of all its scopes; you then count as its creator. The previous creator may still know the secret, so roll the key too. With the wallet lock on, a key with `money` or `console` needs the payout wallet's signature. */
     adopt(id: string, body?: Body<"adoptApiKey">, options?: RequestOptions): Promise<api.ApiKeyChanged>
-    /** How much all API keys together may send back in a day */
+    /** How much all API keys together may send back per day */
     getLimits(options?: RequestOptions): Promise<api.KeyLimits>
-    /** Changes the given limits, from the next refund or return of a key on. Each key may have limits of its own, too. What persons refund and return does not count. With the wallet lock on, a higher limit, or none, needs the payout wallet's signature. */
+    /** Changes the given limits, starting with the next refund or return by a key. Each key can have its own limits too. Refunds and returns by people do not count. With the wallet lock on, raising or removing a limit needs the payout wallet's signature. */
     updateLimits(body: Body<"changeKeyLimits">, options?: RequestOptions): Promise<api.KeyLimits>
   }
   me: {
-    /** Who is signed in, and the merchants of which this person is a member */
+    /** Who is signed in, and the merchants that this person is a member of */
     get(options?: RequestOptions): Promise<api.Me>
   }
   merchants: {
-    /** Makes a merchant, whose owner is who makes it. Where sign-up is by invitation, each invited person can make one. The first request to the console with a bearer token of a person who was never a member of a merchant makes one too. */
+    /** Creates a merchant, owned by the person who creates it. If sign-up is by invitation, each invited person can create one merchant. The first request to the console with the bearer token of a person who was never a member also creates one. */
     create(body: Body<"createMerchant">, options?: RequestOptions): Promise<api.Membership>
   }
   team: {
-    /** Makes the person who is signed in a member, by the token of an invitation. The invitation counts only for whom it names: the person whose identity provider has verified the e-mail address (`email_verified`), or the wallet. It counts once, for seven days, and while its maker may still invite. */
+    /** Makes the signed-in person a member, with the token of an invitation. Only the invited wallet can accept, or the person whose identity provider has verified the invited e-mail address (`email_verified`). The invitation works once, for seven days, while the member who sent it may still invite. */
     accept(body: Body<"acceptInvitation">, options?: RequestOptions): Promise<api.Membership>
     /** The members of the merchant and their roles */
     list(query?: Query<"listMembers">, options?: RequestOptions): Pages<Item<"listMembers", "data">, api.TeamMemberList>
-    /** Changes a member's role, from the member's next request on. The last owner can't be lowered. A member with the role support accepts, returns, refunds, captures and voids up to `moneyPerDay`, and nothing while it is 0. API keys that the member could not give any more end in seven days, unless another member adopts them; keys of devices end at once. While the wallet lock is on, a raise to owner, admin or finance, or of `moneyPerDay`, needs the payout wallet's signature. */
+    /** Changes a member's role, starting with the member's next request. The last owner's role can't change. A member with the role support accepts, returns, refunds, captures and voids up to `moneyPerDay`, and nothing while it is 0. API keys that the member may no longer grant end in seven days, unless another member adopts them. Device keys end immediately. While the wallet lock is on, a change to owner, admin or finance, or a higher `moneyPerDay`, needs the payout wallet's signature. */
     update(id: string, body: Body<"changeMember">, options?: RequestOptions): Promise<api.TeamMember>
-    /** Removes a member, from the member's next request on; each member may leave. The last owner can neither leave nor be removed. The member's API keys end in seven days, unless another member adopts them; keys of devices end at once. */
+    /** Removes a member, starting with the member's next request; any member may leave. The last owner can't leave or be removed. The member's API keys end in seven days, unless another member adopts them; device keys end immediately. */
     remove(id: string, options?: RequestOptions): Promise<api.Deleted>
-    /** Invites a person by e-mail address or wallet, and shows the token only this once. It counts once, for seven days, for the person whose identity provider has verified the address, or for the wallet. While the wallet lock is on, an invitation as owner, admin or finance needs the payout wallet's signature. */
+    /** Invites a person by e-mail address or wallet, and shows the token only this once. The invitation works once, for seven days, for the invited wallet or for the person whose identity provider has verified the address. While the wallet lock is on, an invitation as owner, admin or finance needs the payout wallet's signature. */
     invite(body: Body<"inviteMember">, options?: RequestOptions): Promise<api.TeamInvitationCreated>
     /** The invitations that can still be accepted, without the tokens */
     listInvitations(query?: Query<"listInvitations">, options?: RequestOptions): Pages<Item<"listInvitations", "data">, api.TeamInvitationList>
-    /** Revokes an invitation at once */
+    /** Revokes an invitation immediately */
     revokeInvitation(id: string, options?: RequestOptions): Promise<api.Deleted>
   }
   notifications: {
-    /** What you are notified of by mail, at this merchant */
+    /** The notices that you get by mail at this merchant */
     get(options?: RequestOptions): Promise<At<api.Notifications, "data">>
-    /** Switches notices by mail on and off, for you alone. Notices of changed payout addresses, approvers, wallet locks, contact addresses and owners can't be switched off, nor those of your own sign-ins and memberships. At most 20 mails an hour are sent to you; what is beyond comes as one digest. */
+    /** Switches your own mail notices on and off. You can't switch off notices of changed payout addresses, approvers, wallet locks, contact addresses and owners, or of your own sign-ins and memberships. You get at most 20 mails an hour; further notices arrive as one digest. */
     update(body: Body<"changeNotifications">, options?: RequestOptions): Promise<At<api.Notifications, "data">>
   }
   paywalls: {
@@ -389,45 +389,45 @@ export interface Resources {
     get(id: string, options?: RequestOptions): Promise<api.Paywall>
     /** Changes the given fields. Buyers who paid before the change, or within an hour after it, may have paid the old price. */
     update(id: string, body: Body<"changePaywall">, options?: RequestOptions): Promise<api.PaywallChanged>
-    /** Deactivates a paywall; access already granted stays */
+    /** Deactivates a paywall; granted access stays */
     delete(id: string, options?: RequestOptions): Promise<api.Deleted>
     /** The access that a paywall has granted */
     listGrants(id: string, query?: Query<"listGrants">, options?: RequestOptions): Pages<Item<"listGrants", "data">, api.GrantList>
-    /** Revokes a grant: exactly the time it added is taken away */
+    /** Revokes a grant, removing exactly the time that it added */
     revokeGrant(id: string, grantId: string, body?: Body<"revokeGrant">, options?: RequestOptions): Promise<api.Deleted>
     /** What a buyer needs in order to pay */
     show(id: string, options?: RequestOptions): Promise<api.PaywallOffer>
-    /** Whether an address has access now. Reports what an address has paid for, not who sends the request. Where the paywall has a `subscriptionProductId`, a subscription of that product opens it until its grace is over, and `txHash` is its last payment. A request with an API key counts against the key's rate limit. */
+    /** Whether an address has access now. Reports what an address has paid for, not who sends the request. If the paywall has a `subscriptionProductId`, a subscription to that product gives access until its grace period ends, and `txHash` is its last payment. A request with an API key counts against the key's rate limit. */
     verifyAccess(id: string, query: Query<"verifyAccess">, options?: RequestOptions): Promise<api.PaywallAccess>
-    /** Starts a checkout of the subscription that opens a paywall. For a paywall with a `subscriptionProductId`. The checkout is the first period of a subscription that belongs to the wallet that pays it, and leads back to the paywall's page. */
+    /** Starts a checkout of the subscription that opens a paywall. For a paywall with a `subscriptionProductId`. The checkout pays the first period of a subscription, which belongs to the paying wallet, and leads back to the paywall's page. */
     subscribe(id: string, body?: Body<"subscribeToPaywall">, options?: RequestOptions): Promise<api.PaywallPurchase>
-    /** Submits the transaction hash of a payment. A hint that finds the payment sooner. Submitting it again while it is verified is a no-op. */
+    /** Submits the transaction hash of a payment. A hint to find the payment sooner. Submitting it again during verification is a no-op. */
     pay(id: string, body: Body<"submitPayment">, options?: RequestOptions): Promise<api.PaymentSubmitted>
-    /** The status of a submitted payment. With `wait`, the answer comes as soon as the payment is no longer `verifying`, and at once where too many requests wait; the request counts once against the rate limit. */
+    /** The status of a submitted payment. With `wait`, the answer comes as soon as the payment is no longer `verifying`, or immediately if too many requests wait. The request counts once against the rate limit. */
     getPayment(id: string, txHash: string, query: Query<"readPayment">, options?: RequestOptions): Promise<api.PaywallPayment>
-    /** Issues the nonce of one proof, valid for ten minutes, and the message to sign */
+    /** Issues the nonce for one proof, valid for ten minutes, and the message to sign */
     createAccessNonce(id: string, body?: Body<"createAccessNonce">, options?: RequestOptions): Promise<api.SignInMessage>
-    /** Issues an access token to whoever proves to own an address that has access. The message (EIP-4361) names the domain of `BASE_URL`, the URI `<BASE_URL>/api/paywalls/<id>/access`, the paywall's network, the nonce, and the single resource `urn:sluice:paywall:<id>`. The token is valid for at most five minutes, and never longer than the access. It does not use up a call of a `per_call` grant; `consume` does. */
+    /** Issues an access token to a caller who proves that they own an address with access. The message (EIP-4361) names the domain of `BASE_URL`, the URI `<BASE_URL>/api/paywalls/<id>/access`, the paywall's network, the nonce, and the single resource `urn:sluice:paywall:<id>`. The token is valid for at most five minutes, and never longer than the access. It uses up no call of a `per_call` grant; `consume` does. */
     proveAccess(id: string, body: Body<"proveAccess">, options?: RequestOptions): Promise<api.Access>
-    /** Uses up one call that an address paid for. For a `per_call` paywall, each payment is one call. For others, calls are not counted: all are allowed while the access lasts, and `remaining` is null. Access by a subscription has no number of calls, and uses up none that were paid for. */
+    /** Uses up one paid call of an address. For a `per_call` paywall, each payment is one call. Other paywalls don't count calls: all are allowed while the access lasts, and `remaining` is null. Access through a subscription has unlimited calls, and uses up no paid calls. */
     consume(id: string, body: Body<"consumeCall">, options?: RequestOptions & { idempotencyKey?: string }): Promise<api.CallConsumed>
   }
   checkouts: {
     /** Starts a checkout with its own receiving address */
     create(body: Body<"createCheckout">, options?: RequestOptions & { idempotencyKey?: string }): Promise<api.Checkout>
-    /** All checkouts, newest first. Without unpaid checkouts that ended more than 30 days ago. These are read by their id, as before, and are listed again for a day after that. */
+    /** All checkouts, newest first. Leaves out unpaid checkouts that ended more than 30 days ago. You can still read them by id; a checkout that is read is listed again for a day. */
     list(query?: Query<"listCheckouts">, options?: RequestOptions): Pages<Item<"listCheckouts", "data">, api.CheckoutList>
     /** One checkout with every field */
     get(id: string, options?: RequestOptions): Promise<api.Checkout>
-    /** Changes the given fields; the payer still pays what was asked before */
+    /** Changes the given fields; the payer's price stays the same */
     update(id: string, body: Body<"changeCheckout">, options?: RequestOptions): Promise<api.Checkout>
-    /** Ends a checkout that nobody has started to pay. It expires now. Money that arrives afterwards counts as late, and is still found. */
+    /** Ends a checkout that has no payment in progress. The checkout expires immediately. Money that arrives later is still found, and counts as late. */
     close(id: string, options?: RequestOptions): Promise<api.Deleted>
   }
   consoleCheckouts: {
     /** Starts a checkout with its own receiving address */
     create(body: Body<"createCheckoutInConsole">, options?: RequestOptions & { idempotencyKey?: string }): Promise<api.Checkout>
-    /** All checkouts, newest first. Without unpaid checkouts that ended more than 30 days ago. These are read by their id, as before, and are listed again for a day after that. */
+    /** All checkouts, newest first. Leaves out unpaid checkouts that ended more than 30 days ago. You can still read them by id; a checkout that is read is listed again for a day. */
     list(query?: Query<"listCheckoutsInConsole">, options?: RequestOptions): Pages<Item<"listCheckoutsInConsole", "data">, api.CheckoutList>
     /** One checkout with every field */
     get(id: string, options?: RequestOptions): Promise<api.Checkout>
@@ -437,17 +437,17 @@ export interface Resources {
   pay: {
     /** Starts a checkout from a payment link */
     start(body: Body<"startLinkCheckout">, options?: RequestOptions): Promise<api.LinkCheckout>
-    /** The status of a checkout, and what is needed to pay it. With `wait`, the answer comes as soon as the checkout is no longer `pending` or `verifying`, and at once where too many requests wait; the request counts once against the rate limit. With `txHash`, it also comes when that submission is refused: anyone may submit a hash, so a refused one does not change the checkout. While less than the amount has arrived, the checkout is `verifying` and `message` names the missing amount. After `expiresAt`, or once the merchant has deleted it, `message` asks for no money and `payTo` is left out; the status stays until all blocks up to then are read, mostly for less than a minute. Then it becomes `expired` with the exception `underpaid`, and the money that arrived waits for the merchant, who accepts or returns it. */
+    /** The status of a checkout, and everything needed to pay it. With `wait`, the answer comes as soon as the checkout is no longer `pending` or `verifying`, or immediately if too many requests wait. The request counts once against the rate limit. With `txHash`, the answer also comes when that submission is refused. Anyone may submit a hash, so a refused hash does not change the checkout. While less than the amount has arrived, the checkout is `verifying` and `message` names the missing amount. After `expiresAt`, or after the merchant deletes the checkout, `message` asks for no money and `payTo` is left out. The status stays until all blocks up to then are read, usually for less than a minute. It then becomes `expired` with the exception `underpaid`, and the money that arrived waits for the merchant to accept or return it. */
     status(id: string, query?: Query<"readPayStatus">, options?: RequestOptions): Promise<api.PayStatus>
-    /** Submits the transaction hash of a checkout's payment. A hint that finds the transfer sooner; the checkout would be confirmed without it. `GET /api/pay/status/:id?txHash=` returns the result for the hash. A wrong hash leaves the checkout payable and emits no event. A checkout that runs out of time ends as `failed` if only refused hashes were submitted, and as `expired` if none was. */
+    /** Submits the transaction hash of a checkout's payment. A hint to find the transfer sooner; the checkout would be confirmed without it. `GET /api/pay/status/:id?txHash=` returns the result for the hash. A wrong hash leaves the checkout payable and emits no event. When its time runs out, a checkout ends as `failed` if only refused hashes were submitted, and as `expired` if none was submitted. */
     confirm(body: Body<"confirmPayment">, options?: RequestOptions): Promise<api.PaymentConfirmed>
-    /** Stores the payer's answers before the payment. For payments that are not submitted as a hash: `POST /api/pay/confirm` takes the same answers beside one. The newest answers count, until the checkout is confirmed. */
+    /** Stores the payer's answers before the payment. For payments that are not submitted as a hash; with a hash, send the answers to `POST /api/pay/confirm`. The newest answers count, until the checkout is confirmed. */
     answer(body: Body<"answerPayerFields">, options?: RequestOptions): Promise<api.PayerFieldsAnswered>
-    /** Pays a checkout by a signed authorization; the service pays the gas. The payer signs `TransferWithAuthorization` (EIP-3009) in the token's EIP-712 domain, to `payTo` and for exactly the missing amount; the service relays it. Sending the same authorization again returns the same answer and never makes a second transfer. `validBefore` is at most two hours after the checkout ends; the checkout's end is a good choice. `GET /api/pay/status/:id` returns the result. An authorization whose transaction failed is public, and anyone can submit it until `validBefore`. So that nobody pays twice, the next one must have the same `from` and `nonce`, unless the failed one was cancelled on chain or has expired. A checkout with `capture` other than `direct` takes `ReceiveWithAuthorization` with the fields that its status answer lists, and only this service can carry it out. */
+    /** Pays a checkout with a signed authorization; the service pays the gas. The payer signs `TransferWithAuthorization` (EIP-3009) in the token's EIP-712 domain, to `payTo` and for exactly the missing amount; the service relays it. Sending the same authorization again returns the same answer and never makes a second transfer. `validBefore` is at most two hours after the checkout ends; the checkout's end is a good choice. `GET /api/pay/status/:id` returns the result. A failed authorization is public, and anyone can submit it until `validBefore`. To prevent a double payment, the next authorization must have the same `from` and `nonce`, unless the failed one was cancelled on chain or has expired. A checkout with `capture` other than `direct` needs a `ReceiveWithAuthorization` with the fields that its status answer lists, and only this service can execute it. */
     authorize(body: Body<"authorizePayment">, options?: RequestOptions): Promise<api.PaymentAuthorized>
-    /** Issues the nonce of one signature, valid for ten minutes */
+    /** Issues the nonce for one signature, valid for ten minutes */
     createReturnNonce(body: Body<"createReturnNonce">, options?: RequestOptions): Promise<api.ReturnAddressMessage>
-    /** Names the address to which open money is to be returned. The wallet that sent the money signs a message (EIP-4361; contract wallets by ERC-1271) that names the domain of `BASE_URL`, the URI `<BASE_URL>/api/pay/return-address`, the network, the nonce, and the single resource `urn:sluice:return:<id>:<address in lower case>`. The merchant decides whether the money is returned. The newest signature counts. A payer who paid from an exchange can't sign for the exchange's wallet, and has to ask the merchant. */
+    /** Names the address to which open money should be returned. The wallet that sent the money signs a message (EIP-4361; contract wallets by ERC-1271) that names the domain of `BASE_URL`, the URI `<BASE_URL>/api/pay/return-address`, the network, the nonce, and the single resource `urn:sluice:return:<id>:<address in lower case>`. The merchant decides whether the money is returned. The newest signature counts. A payer who paid from an exchange can't sign for its wallet, and must ask the merchant. */
     nameReturnAddress(body: Body<"nameReturnAddress">, options?: RequestOptions): Promise<api.ReturnAddress>
   }
   products: {
@@ -459,7 +459,7 @@ export interface Resources {
     get(id: string, options?: RequestOptions): Promise<api.Product>
     /** Changes the given fields; checkouts already started keep their price */
     update(id: string, body: Body<"changeProduct">, options?: RequestOptions): Promise<api.Product>
-    /** Deactivates a product; one that is already inactive stays so. No checkout of it can be created any more. A payment link has the price of its creation, and goes on selling: switch it off too. The links of a product with `billingInterval` end with it. */
+    /** Deactivates a product; has no effect on an inactive product. No new checkout of the product can be created. Payment links keep the price from their creation and continue to sell, so switch them off too. The links of a product with `billingInterval` end with the product. */
     delete(id: string, options?: RequestOptions): Promise<api.Deleted>
   }
   paymentLinks: {
@@ -471,23 +471,23 @@ export interface Resources {
     get(id: string, options?: RequestOptions): Promise<api.PaymentLink>
     /** Changes the given fields; checkouts already started stay unchanged */
     update(id: string, body: Body<"changePaymentLink">, options?: RequestOptions): Promise<api.PaymentLink>
-    /** Deactivates a payment link; checkouts already started can still be paid, and an inactive link stays so */
+    /** Deactivates a payment link; checkouts already started can still be paid */
     delete(id: string, options?: RequestOptions): Promise<api.Deleted>
   }
   subscriptions: {
-    /** All subscriptions that have begun, newest first */
+    /** All subscriptions that have started, newest first */
     list(query?: Query<"listSubscriptions">, options?: RequestOptions): Pages<Item<"listSubscriptions", "data">, api.SubscriptionList>
     /** All subscriptions that match the filter, as CSV */
     export(query?: Query<"exportSubscriptions">, options?: RequestOptions): Promise<string>
     /** One subscription with its invoices */
     get(id: string, options?: RequestOptions): Promise<api.SubscriptionWithInvoices>
-    /** Moves a subscription to another product, from its next invoice on */
+    /** Moves a subscription to another product, starting with its next invoice */
     update(id: string, body: Body<"changeSubscription">, options?: RequestOptions): Promise<api.Subscription>
-    /** Pauses a subscription. Its open invoice is closed, and none is made until it is resumed. What is paid stays open to the subscriber. */
+    /** Pauses a subscription. Its open invoice is closed, and no invoice is created until it is resumed. The subscriber keeps paid access. */
     pause(id: string, options?: RequestOptions & { idempotencyKey?: string }): Promise<api.Subscription>
-    /** Resumes a paused subscription, or keeps one that was to end with its period. After the paid time is over, periods are counted from now: time that nobody had is not billed. */
+    /** Resumes a paused subscription, or keeps a subscription that would end with its period. If the paid time has ended, periods count from now: time without access is not billed. */
     resume(id: string, options?: RequestOptions & { idempotencyKey?: string }): Promise<api.Subscription>
-    /** Cancels a subscription, at once or at its period's end. `period_end` can be taken back until then with `resume`. A subscription that is canceled can't be resumed. */
+    /** Cancels a subscription, immediately or at the end of its period. `period_end` can be undone until then with `resume`. A canceled subscription can't be resumed. */
     cancel(id: string, body: Body<"cancelSubscription">, options?: RequestOptions & { idempotencyKey?: string }): Promise<api.Subscription>
   }
   invoices: {
@@ -505,53 +505,53 @@ export interface Resources {
     export(query?: Query<"exportTransactions">, options?: RequestOptions): Promise<string>
   }
   payments: {
-    /** Payments that need a decision or got one, newest first. Payments that were too small, too large, late, made twice, in another token or from a sender on a sanctions list. An `open` one waits for you: accept it, or return it. So does the `surplus` of a granted one. */
+    /** Payments that need a decision or got one, newest first. Payments that were too small, too large, late, duplicate, in another token or from a sender on a sanctions list. An `open` payment waits for you to accept or return it, and so does the `surplus` of a granted payment. */
     list(query?: Query<"listExceptionalPayments">, options?: RequestOptions): Pages<Item<"listExceptionalPayments", "data">, api.PaymentList>
-    /** Accepts an open payment, so that it counts as paid. Grants access or confirms the checkout, with the usual events. Where the checkout is already confirmed, the money is yours in addition, and no event is sent twice. The money is divided or swept like any other, in its own token. The surplus of a granted payment buys nothing more: it is divided or swept as the rest was. */
+    /** Accepts an open payment, so that it counts as paid. Grants access or confirms the checkout, with the usual events. If the checkout is already confirmed, you get the money in addition, and no event is sent twice. The money is divided or swept like any other, in its own token. The surplus of a granted payment buys nothing more; it is divided or swept like the rest. */
     accept(id: string, body?: Body<"acceptPayment">, options?: RequestOptions & { idempotencyKey?: string }): Promise<api.Payment>
-    /** Sends an open payment back, once. Sends all of it, or the surplus alone where the payment is granted, in its own token, to `address`. Without `address` it goes to the address that the payer named by signature (`returnAddress`); it never goes to its sender by default, which may be an exchange. To send it to an address other than the one the payer named, set `confirm: true`. Where the receiving address names a wallet as `approver`, it needs that wallet's signature: the first request is answered with `RETURN_APPROVAL_REQUIRED` and the data to sign. */
+    /** Sends an open payment back, once. Sends the whole payment, or only the surplus of a granted payment, to `address` in its own token. Without `address`, it goes to the address that the payer named by signature (`returnAddress`). It never goes to the sender by default, because that may be an exchange. To use an address other than the one the payer named, set `confirm: true`. If the receiving address has a wallet as `approver`, the return needs that wallet's signature: the first request gets `RETURN_APPROVAL_REQUIRED` with the data to sign. */
     return(id: string, body: Body<"returnPayment">, options?: RequestOptions & { idempotencyKey?: string }): Promise<api.Payment>
-    /** Sends up to 50 open payments back, each as by itself. Each is returned or refused by itself, so send the whole list first without `approval`, sign what is asked for, and send it again with another `Idempotency-Key`. One that was returned before is refused, and nothing is sent twice. */
+    /** Sends up to 50 open payments back, each independently. Each payment is returned or refused independently. Send the whole list without `approval` first, sign what the answer asks for, and send it again with another `Idempotency-Key`. A payment that was already returned is refused, so nothing is sent twice. */
     returnMany(body: Body<"returnPayments">, options?: RequestOptions & { idempotencyKey?: string }): Promise<At<api.PaymentsReturned, "data">>
-    /** Captures reserved money, all of it or a part. The amount is on its way to your payout address; the checkout's `escrow.captured` has it once its transaction is confirmed, and the first capture confirms the checkout. Captures add up. What is not captured before `escrow.captureBefore` goes back to the payer. */
+    /** Captures all or part of the reserved money. The amount goes to your payout address. The checkout's `escrow.captured` includes it once its transaction is confirmed, and the first capture confirms the checkout. Captures add up. Money not captured before `escrow.captureBefore` goes back to the payer. */
     capture(body: Body<"capturePayment">, options?: RequestOptions & { idempotencyKey?: string }): Promise<api.Capture>
-    /** Releases what is left of reserved money to its payer */
+    /** Releases the rest of the reserved money to its payer */
     void(body: Body<"voidPayment">, options?: RequestOptions & { idempotencyKey?: string }): Promise<api.Void>
-    /** The shares of a payment, in the order of its split; none without one */
+    /** The shares of a payment, in the order of its split; empty without a split */
     listShares(id: string, options?: RequestOptions): Promise<At<api.ShareList, "data">>
-    /** A payment with its transfers, address, payouts, events and timeline. Takes any id that `GET /api/console/timeline/:id` takes: that of a checkout, say, for all payments of it. */
+    /** A payment with its transfers, address, payouts, events and timeline. Accepts any id that `GET /api/console/timeline/:id` accepts, such as a checkout's id for all its payments. */
     get(id: string, options?: RequestOptions): Promise<api.PaymentStory>
   }
   refunds: {
-    /** Refunds a captured payment through escrow, in full or in part. The money comes out of the payout wallet that got the payment, which allows it once for all of its open refunds: `approval.call` is what it signs. The refund then continues, and `payment.refunded` is sent when it is mined. Open refunds count against what is left. Only one refund of a wallet is under way at a time. */
+    /** Refunds a captured escrow payment, in full or in part. The money comes from the payout wallet that got the payment. This wallet must sign `approval.call`, one allowance for all its open refunds. The refund then continues, and `payment.refunded` is sent when it is mined. Open refunds reduce the refundable rest. Only one refund per wallet is in progress at a time. */
     create(body: Body<"refundPayment">, options?: RequestOptions & { idempotencyKey?: string }): Promise<api.Refund>
     /** All refunds, newest first */
     list(query?: Query<"listRefunds">, options?: RequestOptions): Pages<Item<"listRefunds", "data">, api.RefundList>
     /** One refund */
     get(id: string, options?: RequestOptions): Promise<api.Refund>
-    /** Withdraws a refund that is not signed yet. The refund is `failed` then and keeps its id; its amount can be refunded again. One that waits for your wallet's approval can always be withdrawn. What the wallet has approved by then stays approved: withdraw that there. */
+    /** Withdraws a refund that is not signed yet. The refund becomes `failed` and keeps its id; its amount can be refunded again. A refund that waits for your wallet's approval can always be withdrawn. An allowance that the wallet already gave stays: revoke it in the wallet. */
     withdraw(id: string, options?: RequestOptions): Promise<api.Refund>
   }
   webhooks: {
     /** Registers an endpoint, and shows its secret only this once. The service first sends a signed `ping` to the address. Any answer is accepted except a redirect, 404, 410, 502, 503 and 504: a receiver may refuse a `ping` because it does not have the secret yet. `X-Webhook-Notice` says when the address can be reached only because of WEBHOOK_ALLOW_CIDRS. */
     create(body: Body<"createWebhook">, options?: RequestOptions & { idempotencyKey?: string }): Promise<At<api.WebhookCreated, "data">>
-    /** All endpoints, including paused ones */
+    /** All endpoints, including paused endpoints */
     list(query?: Query<"listWebhooks">, options?: RequestOptions): Pages<Item<"listWebhooks", "data.webhooks">, api.WebhookList>
     /** One endpoint with every field except its secret */
     get(id: string, options?: RequestOptions): Promise<At<api.WebhookAnswer, "data">>
-    /** Changes the given fields; pauses and resumes the endpoint. A new `url` is tried first, as at registration. Events emitted while the endpoint is paused can be sent later. `settings.webhook_changed` notifies every endpoint that this one was moved or paused, or gets other events, and this one at its old `url`. */
+    /** Changes the given fields; pauses and resumes the endpoint. A new `url` is first tried, as at registration. Events emitted while the endpoint is paused can be sent later. If the endpoint is moved or paused, or its events change, `settings.webhook_changed` notifies every endpoint, and this one at its old `url`. */
     update(id: string, body: Body<"changeWebhook">, options?: RequestOptions): Promise<At<api.WebhookAnswer, "data">>
-    /** Removes an endpoint, and notifies it of that with `settings.webhook_changed`. Nothing else is sent to it afterwards, but for what a process took to send in the second before. Its deliveries can still be read. */
+    /** Removes an endpoint, and notifies it with `settings.webhook_changed`. Nothing else is sent to it afterwards, except deliveries that a process had already picked up within the last second. Its deliveries can still be read. */
     delete(id: string, options?: RequestOptions): Promise<At<api.WebhookDeleted, "data">>
-    /** Sends a `ping`, or the example of another event, the same way as any event. An example is marked: its body has `test: true` beside `event`, and its ids belong to nothing. A receiver must not act on it. A paused endpoint gets it too. Read the delivery for the result. */
+    /** Sends a `ping`, or the example of another event, the same way as any event. An example is marked: its body has `test: true` next to `event`, and its ids belong to nothing. A receiver must not act on it. A paused endpoint gets it too. Read the delivery for the result. */
     test(id: string, body?: Body<"testWebhook">, options?: RequestOptions & { idempotencyKey?: string }): Promise<At<api.DeliveryAnswer, "data">>
-    /** Creates a new secret and shows it only this once. For 24 hours both secrets sign: `Service-Signature` has a `v1` for each, the newest first. Every endpoint is notified with `settings.webhook_changed`. */
+    /** Creates a new secret and shows it only this once. For 24 hours both secrets sign: `Service-Signature` has a `v1` for each, newest first. `settings.webhook_changed` notifies every endpoint. */
     rollSecret(id: string, options?: RequestOptions & { idempotencyKey?: string }): Promise<At<api.WebhookSecretRolled, "data">>
     /** Sends again every delivery that failed or was skipped since a given time */
     recover(id: string, body: Body<"recoverWebhook">, options?: RequestOptions & { idempotencyKey?: string }): Promise<At<api.Recovered, "data">>
     /** The deliveries to one endpoint, sent and pending */
     listDeliveries(id: string, query?: Query<"listDeliveries">, options?: RequestOptions): Pages<Item<"listDeliveries", "data">, api.DeliveryList>
-    /** How many deliveries to an endpoint arrived, and how long its answers took. A delivery counts in the period in which it was made, with all its attempts. */
+    /** How many deliveries to an endpoint arrived, and how long its answers took. A delivery, with all its attempts, counts in the period in which it was created. */
     stats(id: string, query?: Query<"readWebhookStats">, options?: RequestOptions): Promise<At<api.WebhookStats, "data">>
   }
   deliveries: {
@@ -559,11 +559,11 @@ export interface Resources {
     list(query?: Query<"listAllDeliveries">, options?: RequestOptions): Pages<Item<"listAllDeliveries", "data">, api.DeliveryList>
     /** One delivery with every attempt */
     get(id: string, options?: RequestOptions): Promise<At<api.DeliveryWithAttemptsAnswer, "data">>
-    /** Sends a delivery again now. Works in every state. It replaces a planned retry, and starts the count of attempts again. To a paused endpoint it is sent once. */
+    /** Sends a delivery again now. Works in every state. It replaces a planned retry and restarts the count of attempts. A paused endpoint gets it once. */
     resend(id: string, options?: RequestOptions & { idempotencyKey?: string }): Promise<At<api.DeliveryAnswer, "data">>
   }
   events: {
-    /** Every event: when it is sent and to whom, the JSON Schema of its body, and an example */
+    /** Every event: when and to whom it is sent, the JSON Schema of its body, and an example */
     listTypes(options?: RequestOptions): Promise<At<api.EventTypeList, "data">>
     /** Events, exactly as they are sent */
     list(query?: Query<"listEvents">, options?: RequestOptions): Pages<Item<"listEvents", "data">, api.EventList>
@@ -577,21 +577,21 @@ export interface Resources {
     list(query?: Query<"listListeners">, options?: RequestOptions): Pages<Item<"listListeners", "data">, api.ListenerList>
     /** Ends a listener; what is still due of it is skipped */
     delete(id: string, options?: RequestOptions): Promise<api.Deleted>
-    /** Takes deliveries that are due, as a stream or a long poll. For a caller that accepts `text/event-stream`, and without `wait`, the answer is a stream of server-sent events: `delivery` for each, with the JSON of one in `data`, and `over` when the listener has ended. At most ten are taken that have no result yet; report each with `POST …/results`. One without a result is given again when its lease ends, 30 seconds after WEBHOOK_TIMEOUT, with the same `deliveryId`. Several callers may pull one listener: they share its deliveries, and no two get the same one. */
+    /** Pulls the deliveries that are due, as a stream or a long poll. If you accept `text/event-stream` and send no `wait`, the answer is a stream of server-sent events. Each `delivery` event has the JSON of one delivery in `data`; `over` says that the listener has ended. At most ten deliveries without a result are out at a time; report each with `POST …/results`. A delivery without a result comes again, with the same `deliveryId`, when its lease ends 30 seconds after WEBHOOK_TIMEOUT. Several callers can pull one listener: they share its deliveries, and no two get the same delivery. */
     pull(id: string, query?: Query<"pullDeliveries">, options?: RequestOptions): Promise<At<api.PulledDeliveryList, "data">>
-    /** Reports what receivers answered to deliveries that were pulled. A status from 200 to 299 without an `error` delivers it; after any other result it is retried like a delivery to a URL. The log of the delivery has what was reported. A repeated report changes nothing. */
+    /** Reports what receivers answered to pulled deliveries. A status from 200 to 299 without an `error` marks the delivery as delivered. After any other result it is retried like a delivery to a URL. The delivery's log shows the report. A repeated report changes nothing. */
     report(id: string, body?: Body<"reportResults">, options?: RequestOptions): Promise<api.ResultsRecorded>
   }
   splits: {
-    /** Creates a split: 2 to 50 recipients whose percentages add up to exactly 100 */
+    /** Creates a split: 2 to 50 recipients whose percentages total exactly 100 */
     create(body: Body<"createSplit">, options?: RequestOptions & { idempotencyKey?: string }): Promise<api.Split>
     /** All splits, newest first */
     list(query?: Query<"listSplits">, options?: RequestOptions): Pages<Item<"listSplits", "data">, api.SplitList>
     /** One split with every field */
     get(id: string, options?: RequestOptions): Promise<api.Split>
-    /** Changes the given fields; the list of recipients is replaced as a whole. Applies to receiving addresses from now on: each address says itself who shares what it gets, so every paywall with this split gets a new one. What reaches an old address within the hour, or was paid before, is paid to the recipients of that address; what comes later waits for you as an exception (`late`), and is paid to them if you accept it. Checkouts keep their addresses. */
+    /** Changes the given fields; a list of recipients replaces the whole list. Applies to new receiving addresses. Each address fixes its recipients, so every paywall with this split gets a new address. Money that was paid before, or that reaches an old address within the hour, goes to the recipients of that address. Later money waits for you as an exception (`late`), and goes to them if you accept it. Checkouts keep their addresses. */
     update(id: string, body: Body<"changeSplit">, options?: RequestOptions): Promise<api.SplitChanged>
-    /** Deletes a split for ever; payments already made keep its recipients */
+    /** Deletes a split permanently; payments already made keep its recipients */
     delete(id: string, options?: RequestOptions): Promise<api.Deleted>
   }
   books: {
@@ -603,29 +603,29 @@ export interface Resources {
   reports: {
     /** Every transfer with its reason and value, as CSV. The books of the period, newest first. */
     books(query?: Query<"reportBooks">, options?: RequestOptions): Promise<string>
-    /** Every payout with the payments inside it, as CSV. One line for each payment inside each payout that was mined in the period: sweeps and captures to you, and shares to the recipients of your splits. The lines of a payout add up to its amount, to the base unit. `valueReceived` is by the rate at the payment's time, `valuePaid` by the rate at the payout's. */
+    /** Every payout with the payments inside it, as CSV. One line for each payment in each payout that was mined in the period: sweeps and captures to you, and shares to the recipients of your splits. The lines of a payout add up exactly to its amount. `valueReceived` uses the rate at the payment's time, `valuePaid` the rate at the payout's time. */
     payouts(query?: Query<"reportPayouts">, options?: RequestOptions): Promise<string>
-    /** What was held, came in and went out, by network and token, as CSV. For each network and token: what your receiving addresses and escrows held at the start of the period, what came in and went out by reason, and what they held at its end. */
+    /** Opening and closing balance, and what came in and went out, by network and token, as CSV. For each network and token: what your receiving addresses and escrows held at the start and the end of the period, and what came in and went out in between, by reason. */
     balance(query?: Query<"reportBalance">, options?: RequestOptions): Promise<string>
-    /** What was received and given back by month, with its value, as CSV. For each month of the time zone `tz`, network and token: received for payments, returned and refunded to payers, and the difference. Values are those of the single transfers, each by the rate at its time, added up. `unvalued` counts transfers without a known rate: they are in the amounts and not in the values. */
+    /** What was received and given back by month, with its value, as CSV. For each month of the time zone `tz`, network and token: what was received for payments, what was returned and refunded to payers, and the difference. Each transfer is valued at the rate at its time, and the values are added up. `unvalued` counts transfers without a known rate; they are in the amounts but not in the values. */
     tax(query?: Query<"reportTax">, options?: RequestOptions): Promise<string>
   }
   receipts: {
-    /** Receipts of payments, refunds, captures, releases and reversals, newest first. A list has no keys: nobody can read a receipt with it. The file has them. */
+    /** Receipts of payments, refunds, captures, releases and reversals, newest first. The list contains no keys, so nobody can read a receipt with it. The file contains them. */
     list(query?: Query<"listReceipts">, options?: RequestOptions): Pages<Item<"listReceipts", "data">, api.ReceiptEntryList>
-    /** Receipts with their keys, in their order, as a file that proves itself. A line of JSON for each receipt, and a last one that says how many there are. `npx @sluice/verify FILE` shows that none is changed, and that none is left out. Keep it as you keep your books: with it anyone can read these receipts. */
+    /** Receipts with their keys, in order, as a file that proves itself. One line of JSON for each receipt, and a last line with their number. `npx @sluice/verify FILE` proves that no receipt is changed or left out. Keep the file as safe as your books: anyone who has it can read these receipts. */
     export(query?: Query<"exportReceipts">, options?: RequestOptions): Promise<Answer<"exportReceipts">>
   }
   erasures: {
-    /** Erases the personal data of one customer. Name the customer by exactly one of `customerEmail`, `payer` and `checkoutId`. Of their checkouts, subscriptions and refunds it erases e-mail addresses, what payers entered, metadata, descriptions, addresses of pages and reasons; of events the data; of deliveries what servers answered. Try it with `dryRun` first. It can't be undone. */
+    /** Erases the personal data of one customer. Name the customer by exactly one of `customerEmail`, `payer` and `checkoutId`. In their checkouts, subscriptions and refunds, this erases e-mail addresses, what payers entered, metadata, descriptions, page addresses and reasons. It also erases the data of events and the answers to deliveries. Try it with `dryRun` first. It can't be undone. */
     create(body: Body<"eraseCustomer">, options?: RequestOptions): Promise<api.ErasureResult>
-    /** Erasures of customers' data, newest first; not whose it was */
+    /** Erasures of customers' data, newest first, without the customers' names */
     list(query?: Query<"listErasures">, options?: RequestOptions): Pages<Item<"listErasures", "data">, api.ErasureList>
   }
   overview: {
-    /** The figures of a time in periods, those of the time before it, and what needs you. A figure has the time of its entry in the books: the block of a transfer, or when a payout was first seen in a block. So a refund, or a payment that is reversed, subtracts in the period in which that happens, and the period of the payment stays as it was. The books of the same time have the same sums, but for reversed payments: the books leave them out, and here they are in `received` and in `reversed`. Nothing is added across tokens or networks. */
+    /** Figures by period, the figures of the time before, and what needs you. A figure has the time of its entry in the books: the block of a transfer, or when a payout was first seen in a block. A refund or a reversed payment therefore subtracts in the period in which it happens, and the payment's own period stays unchanged. The books of the same time have the same sums, except for reversed payments: the books leave them out, while here they are in both `received` and `reversed`. Nothing is added across tokens or networks. */
     get(query?: Query<"readOverview">, options?: RequestOptions): Promise<api.Overview>
-    /** What is at your receiving addresses and in the escrow by the books, by network and token */
+    /** Balances of your receiving addresses and in the escrow according to the books, by network and token */
     getBalances(options?: RequestOptions): Promise<At<api.Balances, "data">>
   }
   deposits: {
@@ -633,11 +633,11 @@ export interface Resources {
     list(query?: Query<"listDeposits">, options?: RequestOptions): Pages<Item<"listDeposits", "data">, api.DepositList>
     /** All receiving addresses and their terms, as CSV: everything needed to recover their money without the service */
     export(query?: Query<"exportDeposits">, options?: RequestOptions): Promise<string>
-    /** What a receiving address commits to: who can ever get its money. `keccak256(abi.encode(salt, owner, approver, payeesHash, openAfter))` is the CREATE2 salt of a plain ERC-1167 clone, so the address can be computed from the answer. `sluice verify-address` does so offline. */
+    /** The terms that a receiving address commits to: who can ever get its money. `keccak256(abi.encode(salt, owner, approver, payeesHash, openAfter))` is the CREATE2 salt of a plain ERC-1167 clone, so the address can be computed from the answer. `sluice verify-address` does so offline. */
     terms(address: string, options?: RequestOptions): Promise<api.DepositTerms>
   }
   foreignTokens: {
-    /** Tokens at your receiving addresses that you sell nothing for, newest first. Tokens that somebody sent to a receiving address by mistake, found in final blocks without a submitted hash while the address was watched, usually half an hour later. Nothing here counts as a payment. Tokens whose contract says that the address holds nothing are left out, and of one address at most 20 are listed. Ether leaves no log, so it is never listed; it can be recovered at any time. */
+    /** Tokens at your receiving addresses that you do not accept, newest first. Tokens sent to a receiving address by mistake. The service finds them in final blocks without a submitted hash, while it watches the address, usually after half an hour. Nothing here counts as a payment. Tokens whose contract reports a zero balance are left out, and at most 20 are listed per address. Ether leaves no log, so it is never listed; it can be recovered at any time. */
     list(query?: Query<"listForeignTokens">, options?: RequestOptions): Pages<Item<"listForeignTokens", "data">, api.ForeignTokenList>
   }
   bundles: {
@@ -645,91 +645,91 @@ export interface Resources {
     create(body: Body<"createBundle">, options?: RequestOptions & { idempotencyKey?: string }): Promise<api.Bundle>
     /** All bundles, including inactive ones */
     list(query?: Query<"listBundles">, options?: RequestOptions): Pages<Item<"listBundles", "data">, api.BundleList>
-    /** One bundle with its routes; of the secret headers the names */
+    /** One bundle with its routes, and only the names of its secret headers */
     get(id: string, options?: RequestOptions): Promise<api.Bundle>
-    /** Changes the given fields; calls that are being served end as they began */
+    /** Changes the given fields; calls in progress keep the old ones */
     update(id: string, body: Body<"changeBundle">, options?: RequestOptions): Promise<api.Bundle>
-    /** Deactivates a bundle; one that is already inactive stays so */
+    /** Deactivates a bundle; has no effect on an inactive bundle */
     delete(id: string, options?: RequestOptions): Promise<api.Deleted>
-    /** Calls that were paid for and that the origin failed, the latest first */
+    /** Paid calls that the origin failed, latest first */
     listFailures(id: string, query?: Query<"listBundleFailures">, options?: RequestOptions): Pages<Item<"listBundleFailures", "data">, api.BundleFailureList>
   }
   agents: {
-    /** Buys what a slug names: a paywall's content, or a payment link; or describes a bundle of calls. Without a payment it answers 402 with what to pay, in versions 1 and 2 of x402. With one in `PAYMENT-SIGNATURE` (or `X-PAYMENT`) it settles the payment and answers once. The answer has the result in `PAYMENT-RESPONSE` (or `X-PAYMENT-RESPONSE`) and a `Sluice-Retry-Token`, which repeats the answer for a day without another payment. */
+    /** Buys what a slug names, a paywall's content or a payment link, or describes a bundle of calls. Without a payment it answers 402 and says what to pay, in versions 1 and 2 of x402. With a payment in `PAYMENT-SIGNATURE` (or `X-PAYMENT`) it settles the payment and answers once. The answer has the result in `PAYMENT-RESPONSE` (or `X-PAYMENT-RESPONSE`), and a `Sluice-Retry-Token` that repeats the answer for a day without another payment. */
     buyBySlug(slug: string, query?: Query<"buyBySlug">, options?: RequestOptions): Promise<api.SlugAnswer>
-    /** Buys a paywall's content. Without a payment it answers 402 with what to pay, in versions 1 and 2 of x402. With one in `PAYMENT-SIGNATURE` (or `X-PAYMENT`) it settles the payment and answers once. The answer has the result in `PAYMENT-RESPONSE` (or `X-PAYMENT-RESPONSE`) and a `Sluice-Retry-Token`, which repeats the answer for a day without another payment. */
+    /** Buys a paywall's content. Without a payment it answers 402 and says what to pay, in versions 1 and 2 of x402. With a payment in `PAYMENT-SIGNATURE` (or `X-PAYMENT`) it settles the payment and answers once. The answer has the result in `PAYMENT-RESPONSE` (or `X-PAYMENT-RESPONSE`), and a `Sluice-Retry-Token` that repeats the answer for a day without another payment. */
     buyPaywall(id: string, body?: Body<"buyPaywall">, options?: RequestOptions): Promise<api.AgentPurchase>
-    /** How an agent's payment stands. For the `statusUrl` of a 202. Once it is settled, repeat the request with its `Sluice-Retry-Token`. */
+    /** The state of an agent's payment. For the `statusUrl` of a 202. When the payment is settled, repeat the request with its `Sluice-Retry-Token`. */
     getPayment(id: string, options?: RequestOptions): Promise<api.AgentPayment>
-    /** What this installation sells to agents, where its merchants listed it */
+    /** What this installation sells to agents, as far as its merchants listed it */
     discover(options?: RequestOptions): Promise<api.Offers>
   }
   facilitator: {
-    /** What the facilitator settles: versions, schemes and networks */
+    /** The versions, schemes and networks that the facilitator settles */
     supported(options?: RequestOptions): Promise<api.X402Supported>
-    /** Whether a buyer's payment can be settled; nothing is written */
+    /** Whether a buyer's payment can be settled; writes nothing */
     verify(body: Body<"verifyX402Payment">, options?: RequestOptions): Promise<api.X402Verified>
-    /** Carries a buyer's payment out, once. Answers `success: true` once for a payment, when its transfer is in a block. The same payment again is answered `duplicate_settlement` with its `transaction`, or, with the `Idempotency-Key` of the first call, the first answer. One that takes longer than `maxTimeoutSeconds` is answered `settlement_pending`, and goes on. */
+    /** Settles a buyer's payment, once. Answers `success: true` once for a payment, when its transfer is in a block. A repeated payment gets `duplicate_settlement` with its `transaction`, or the first answer if you send the `Idempotency-Key` of the first call. If settling takes longer than `maxTimeoutSeconds`, the answer is `settlement_pending`, and settling continues. */
     settle(body: Body<"settleX402Payment">, options?: RequestOptions): Promise<api.X402Settled>
-    /** How a settlement stands that one of the merchant's servers asked for */
+    /** The state of a settlement that one of the merchant's servers requested */
     getSettlement(from: string, nonce: string, options?: RequestOptions): Promise<api.X402Settlement>
   }
   subscriber: {
-    /** Issues the nonce of one sign-in, valid for ten minutes, and the message to sign */
+    /** Issues the nonce for one sign-in, valid for ten minutes, and the message to sign */
     createNonce(body: Body<"createSubscriberNonce">, options?: RequestOptions): Promise<api.SignInMessage>
-    /** Signs a wallet in to see and cancel its subscriptions, for a quarter of an hour. The message (EIP-4361) names the domain of `BASE_URL`, the URI `<BASE_URL>/api/subscriptions/token`, a network of this service, the nonce, and the single resource `urn:sluice:subscriptions`. A wallet that signs with the key of its address sees its subscriptions on every network; a contract wallet (ERC-1271) those of the network that the message names, as a contract at one address can have another owner on each. */
+    /** Signs a wallet in to see and cancel its subscriptions, for a quarter of an hour. The message (EIP-4361) names the domain of `BASE_URL`, the URI `<BASE_URL>/api/subscriptions/token`, a network of this service, the nonce, and the single resource `urn:sluice:subscriptions`. A wallet with a key sees its subscriptions on every network. A contract wallet (ERC-1271) sees only those on the network that the message names, because a contract at one address can have a different owner on each network. */
     signIn(body: Body<"signInSubscriber">, options?: RequestOptions): Promise<api.SubscriberSignIn>
-    /** What the wallet has subscribed to, with the invoice that can be paid. Those that it began: whoever pays later, a subscription is of the wallet that paid first. */
+    /** The wallet's subscriptions, with the invoice that can be paid. A subscription belongs to the wallet that paid first, whoever pays later. */
     listSubscriptions(query?: Query<"listOwnSubscriptions">, options?: RequestOptions): Pages<Item<"listOwnSubscriptions", "data">, api.OwnSubscriptionList>
     /** The invoices of one of the wallet's subscriptions, with their receipts */
     listInvoices(id: string, query?: Query<"listOwnInvoices">, options?: RequestOptions): Pages<Item<"listOwnInvoices", "data">, api.OwnInvoiceList>
-    /** Cancels a subscription with the time that is paid. Until then it can be taken back with `resume`. An open invoice is closed, unless somebody has begun to pay it. Where the paid time is over, the subscription ends at once. */
+    /** Cancels a subscription at the end of the paid time. Until then `resume` can undo it. An open invoice is closed, unless its payment is in progress. If the paid time has ended, the cancellation takes effect immediately. */
     cancel(id: string, body?: Body<"cancelOwnSubscription">, options?: RequestOptions): Promise<api.OwnSubscription>
-    /** Keeps a subscription that was to end with the time that is paid. One that its merchant has paused, its merchant resumes. */
+    /** Keeps a subscription that would end with the paid time. If the merchant paused a subscription, only the merchant can resume it. */
     resume(id: string, body?: Body<"resumeOwnSubscription">, options?: RequestOptions): Promise<api.OwnSubscription>
   }
   audit: {
-    /** Who changed what, when and from where, newest first. An entry for each change of your configuration and each decision about money, written together with it: whatever was refused left none. Entries are kept for ever, and never changed, but for texts about a customer whose data was erased. They have the addresses that requests came from, and an API key with the scope `console` reads them too. */
+    /** Who changed what, when and from where, newest first. Each change of your configuration and each decision about money has an entry, written in the same transaction. A refused request leaves no entry. Entries are kept forever and never changed, except to erase a customer's data. They include the IP addresses of requests. An API key with the scope `console` can read them too. */
     list(query?: Query<"listAuditEntries">, options?: RequestOptions): Pages<Item<"listAuditEntries", "data">, api.AuditEntryList>
-    /** All entries that match the filter, as CSV. `before` and `after` are JSON. A text that a spreadsheet would run as a formula begins with an apostrophe. */
+    /** All entries that match the filter, as CSV. `before` and `after` are JSON. A text that a spreadsheet would run as a formula starts with an apostrophe. */
     export(query?: Query<"exportAuditEntries">, options?: RequestOptions): Promise<string>
   }
   requests: {
-    /** The requests of your people and API keys in the last 30 days, newest first. An entry is written within a second after the answer. It has no body of a request, and of a path only its pattern. A call of an assistant's tool is `/mcp/` with the tool's name, beside the requests that the tool makes. What payers and strangers ask for is not here. Under load some are dropped and counted, so a request that is not here may have been made: changes are in the audit log, none missing. */
+    /** The requests of your people and API keys in the last 30 days, newest first. An entry is written within a second after the answer. It has no request body, and only the pattern of the path. A call of an assistant's tool is `/mcp/` with the tool's name, next to the requests that the tool makes. Requests of payers and strangers are not logged. Under load, entries can be dropped (and are counted), so a missing entry does not prove that no request was made. The audit log has every change. */
     list(query?: Query<"listRequests">, options?: RequestOptions): Pages<Item<"listRequests", "data">, api.LoggedRequestList>
-    /** The requests with an `X-Request-Id`. A list, as a caller can choose the id, and use it again. */
+    /** The requests with an `X-Request-Id`. This is a list, because callers can choose the id and reuse it. */
     find(id: string, options?: RequestOptions): Promise<At<api.LoggedRequestsFound, "data">>
   }
   timeline: {
-    /** What happened to anything, why it stands as it does, and what can be done now */
+    /** What happened to any object, why it is in its state, and what you can do now */
     get(id: string, options?: RequestOptions): Promise<api.Timeline>
   }
   payouts: {
-    /** What left for your wallet, for recipients of splits and back to payers, newest first */
+    /** Money sent to your wallet, to recipients of splits and back to payers, newest first */
     list(query?: Query<"listPayouts">, options?: RequestOptions): Pages<Item<"listPayouts", "data">, api.PayoutList>
     /** All payouts that match the filter, as CSV */
     export(query?: Query<"exportPayouts">, options?: RequestOptions): Promise<string>
-    /** One payout with its gas and attempts, and why it stands as it does */
+    /** One payout with its gas, its attempts and the reason for its state */
     get(id: string, options?: RequestOptions): Promise<api.PayoutStory>
-    /** Which payments a payout carries, and how much of each. Each transfer that a sweep took a part of, newest first; of a share, return or capture the one payment. The parts add up to the payout, to the base unit, also after the network has taken a payment back. */
+    /** The payments in a payout, and how much of each. For a sweep, each transfer that it took a part of, newest first. For a share, return or capture, its one payment. The parts add up exactly to the payout, even after a reorg removes a payment. */
     listPayments(id: string, query?: Query<"listPayoutPayments">, options?: RequestOptions): Pages<Item<"listPayoutPayments", "data">, api.PayoutPartList>
   }
   search: {
-    /** Finds anything by its id, hash, address, e-mail address, slug, name, amount or metadata. Text is compared as a whole, in any case; of a name its beginning is enough. Metadata is found by text, numbers and booleans at its top level, in at most 50 fields of a checkout. */
+    /** Finds anything by its id, hash, address, e-mail address, slug, name, amount or metadata. Texts are compared as a whole, ignoring case; for a name, its start is enough. Metadata is found by top-level texts, numbers and booleans, in up to 50 fields of a checkout. */
     find(query: Query<"search">, options?: RequestOptions): Promise<At<api.Matches, "data">>
   }
   payers: {
-    /** Who paid, each with what they paid, those who paid last first */
+    /** Payers and what they paid; latest payers first */
     list(query?: Query<"listPayers">, options?: RequestOptions): Pages<Item<"listPayers", "data">, api.PayerList>
     /** A payer by address or e-mail address: paid, refunded, subscriptions and access */
     get(payer: string, options?: RequestOptions): Promise<api.PayerWhole>
   }
   health: {
-    /** Each network, what of yours waits, and what is wrong, in words. What only the operator of the service can see and mend, such as an endpoint of a network that lies, is in `/readyz` and the metrics. */
+    /** The state of each network, what is waiting, and what is wrong, as text. Problems that only the operator can see and fix, such as a network endpoint that lies, are in `/readyz` and the metrics. */
     get(options?: RequestOptions): Promise<api.ServiceHealth>
   }
   changes: {
-    /** What changed in your lists, in the order of commits. Ask once without `after` for the position now, read your lists, then ask with `after` again and again. Changes are kept for 24 hours. Each comes at least once. `GET /api/console/stream` sends the same as server-sent events. */
+    /** Changes in your lists, in the order of commits. Request once without `after` to get the current position, read your lists, then poll with `after`. Changes are kept for 24 hours. Each change arrives at least once. `GET /api/console/stream` sends the same changes as server-sent events. */
     list(query?: Query<"listChanges">, options?: RequestOptions): Pages<Item<"listChanges", "undefined">, api.ChangeList>
   }
 }
