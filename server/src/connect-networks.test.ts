@@ -81,7 +81,7 @@ it("ends the process when the network is another one than it was", async () => {
     method === "eth_getBlockByNumber" ? { ...(result as object), hash: `0x${"9".repeat(64)}` } : result
   proxy.broken = undefined
   await until("it fails", () => failures.length > 0)
-  expect(failures[0]?.message).toContain("base-sepolia is not as the last start found it")
+  expect(failures[0]?.message).toContain("base-sepolia is no longer as the last start found it")
 })
 
 it("serves nothing unchecked for other settings than those that were checked", async () => {

@@ -124,7 +124,7 @@ const forms: Record<string, Form> = {
   "65 bytes that end in 37": {
     wallet: "key",
     write: async (wallet, hash) => endingIn(await sign(wallet, hash), 37),
-    ...both(/is not the signature of .*: it ends in 37, a key's ends in 0, 1, 27 or 28/),
+    ...both(/is not the signature of .*: it ends in 37 instead of 0, 1, 27 or 28/),
   },
   "65 bytes with the higher s": {
     wallet: "key",
@@ -139,7 +139,7 @@ const forms: Record<string, Form> = {
   "66 bytes of a key": {
     wallet: "key",
     write: async (wallet, hash) => concat([await sign(wallet, hash), "0x00"]),
-    ...both(/is not the signature of .*: it has 66 bytes, a key's has 64 or 65/),
+    ...both(/is not the signature of .*: it has 66 bytes instead of 64 or 65/),
   },
   "a key's, wrapped (ERC-6492)": {
     wallet: "key",
@@ -167,7 +167,7 @@ const forms: Record<string, Form> = {
   "no bytes, of a contract that approved nothing": {
     wallet: "deployed",
     write: async () => "0x",
-    ...both(/is not the signature of .*: it is empty, and no contract wallet there approved/),
+    ...both(/is not the signature of .*: it is empty, and there is no contract wallet that approved/),
   },
   "no bytes, wrapped in a call that would approve on chain": {
     wallet: "deployed",
@@ -175,7 +175,7 @@ const forms: Record<string, Form> = {
       const data = encodeFunctionData({ abi: contractWalletAbi, functionName: "approve", args: [hash] })
       return wrapped({ to: address, data }, "0x")
     },
-    ...both(/is not the signature of .*: it is empty, and no contract wallet there approved/),
+    ...both(/is not the signature of .*: it is empty, and there is no contract wallet that approved/),
   },
   "another key's, of a deployed contract, wrapped": {
     wallet: "deployed",
@@ -200,7 +200,7 @@ const forms: Record<string, Form> = {
   "the end of a wrapper without the rest": {
     wallet: "that accepts all",
     write: async () => concat([`0x${"5f".repeat(64)}`, WRAPPED]),
-    ...both(/is not in the form of ERC-6492 though it ends so/),
+    ...both(/ends like an ERC-6492 signature, but does not contain/),
   },
 
   "an undeployed contract's, wrapped (ERC-6492)": {

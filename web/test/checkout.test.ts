@@ -535,7 +535,7 @@ describe("after its time", () => {
     await latePage.getByRole("link", { name: "Say where to send it back" }).click()
     await latePage.waitForURL(/\/return\/pay_/)
     await button(latePage, "Sign with the test wallet").waitFor()
-    await latePage.getByText("has to decide what happens to 19.90 USDC.").waitFor()
+    await latePage.getByText("must decide what happens to 19.90 USDC.").waitFor()
   })
 
   it("a subscription's next invoice is paid on its page, and the wallet that pays it cancels it", async () => {

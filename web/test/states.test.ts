@@ -494,7 +494,7 @@ describe.concurrent("a page that waits", () => {
   it("leads the payer of money that waits to its return, and each where there are several", async () => {
     const page = await open(`/pay/${await late(PAYER)}`)
     await page.getByRole("link", { name: "Say where to send it back" }).click()
-    await page.getByText("Blue Bottle Books has to decide what happens to 19.90 USDC.").waitFor()
+    await page.getByText("Blue Bottle Books must decide what happens to 19.90 USDC.").waitFor()
     expect(page.url()).toMatch(/\/return\/pay_[a-z0-9]+\?lang=en$/)
 
     const several = await late(PAYER, OTHER)

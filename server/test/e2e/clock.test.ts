@@ -123,7 +123,7 @@ describe.runIf(postgresBinaries())("a machine whose clock is a day ahead, beside
       expect.stringMatching(/^Not ready: the clocks of this machine and of Postgres differ by more than a minute[.;]/),
     ])
     expect((await ask(`${wrong.url}/healthz`)).status).toBe(200)
-    const lines = () => wrong.log().match(/this process works on nothing and is not ready/g)
+    const lines = () => wrong.log().match(/this process runs no jobs and is not ready/g)
     await until("it says so in its log", () => lines() !== null)
     const wrongApi = await start("api", -DAY_MS)
     expect((await wrongApi.ready()).status).toBe(503)

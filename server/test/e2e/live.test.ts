@@ -102,7 +102,7 @@ describe("MODE=live", () => {
       chmodSync(keys.RELAY_KEYSTORE_PASSWORD_FILE, 0o644)
       const again = place.spawn()
       expect(await again.ended).toEqual({ code: 1, signal: null })
-      expect(again.output()).toContain("RELAY_KEYSTORE_PASSWORD_FILE can be read by users other than its owner")
+      expect(again.output()).toContain("RELAY_KEYSTORE_PASSWORD_FILE is readable by users other than its owner")
     } finally {
       rmSync(dir, { recursive: true })
     }

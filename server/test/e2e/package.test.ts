@@ -238,7 +238,7 @@ describe.runIf(postgresBinaries())("the package, installed as the document says"
       expect(statSync(at(`etc/secrets/${name}`)).mode & 0o777).toBe(0o600)
     expect(statSync(at("etc/secrets")).mode & 0o777).toBe(0o700)
     expect(readFileSync(at("etc/env"), "utf8")).not.toMatch(/\b(0x)?[0-9a-f]{64}\b|postgres:|rpc\./)
-    expect(await step(2)).toMatchObject({ code: 0, out: expect.stringContaining("this version's schema now") })
+    expect(await step(2)).toMatchObject({ code: 0, out: expect.stringContaining("now has this version's schema") })
     const before = await step(3)
     expect([before.code, before.out]).toEqual([1, expect.stringContaining("DEPOSIT_FACTORY_BASE must be set")])
     const wallets = [...before.out.replace(/\s+/g, " ").matchAll(/Send ether to (0x[0-9a-fA-F]{40})/g)]
@@ -297,6 +297,6 @@ describe.runIf(postgresBinaries())("the package, installed as the document says"
   it("says that the sandbox is not part of it", async () => {
     const env = { ...settings, DATA_DIR: at("sandbox") }
     const error = await promisify(execFile)("sluice", ["start"], { env }).catch(reason => reason)
-    expect([error.code, error.stderr]).toEqual([1, expect.stringContaining("this installation has none")])
+    expect([error.code, error.stderr]).toEqual([1, expect.stringContaining("this installation has no sandbox")])
   })
 })

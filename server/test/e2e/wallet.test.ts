@@ -161,7 +161,7 @@ describe("script/wallet", () => {
     const [{ nonce, payout }] = await flying()
     expect(await wallet(["unstick", "payout", `${Number(nonce) + 1}`, "--reason", "x"])).toMatchObject({
       code: 1,
-      err: `Only the lowest nonce that is not mined can be replaced, which is ${nonce}.\n`,
+      err: `Only the lowest unmined nonce can be replaced, which is ${nonce}.\n`,
     })
     const done = await wallet(["unstick", "payout", nonce, "--reason", "too large for a block", "--max-fee", "900"])
     expect(done).toMatchObject({ code: 0, out: expect.stringContaining("replaced by an empty transfer") })

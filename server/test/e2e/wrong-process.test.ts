@@ -131,7 +131,7 @@ describe.runIf(postgresBinaries())("an installation of several processes", () =>
     for (const role of ["api", "worker"] as const)
       expect(await refused(role, { SECRET_KEY: WRONG })).toEqual([
         1,
-        expect.stringMatching(/^Sluice can't run\. SECRET_KEY is not the one of this installation.*Set the one that/),
+        expect.stringMatching(/^Sluice can't run\. SECRET_KEY is not this installation's key.*Set the key that/),
       ])
     expect(await refused("worker", { PAYOUT_PRIVATE_KEY: "" })).toEqual([
       1,
@@ -163,7 +163,7 @@ describe.runIf(postgresBinaries())("an installation of several processes", () =>
     }
     await replace({ SECRET_KEY: OLD, SECRET_KEY_OTHER: NEW })
     await replace({ SECRET_KEY: NEW, SECRET_KEY_OTHER: OLD })
-    const partial = /SECRET_KEY of this installation is being changed, and this process has only one/
+    const partial = /This installation's SECRET_KEY is being changed, and this process has only one/
     for (const SECRET_KEY of [OLD, NEW])
       expect(await refused("api", { SECRET_KEY })).toEqual([1, expect.stringMatching(partial)])
     expect(await run(["reencrypt"], { SECRET_KEY: NEW })).toMatchObject({

@@ -109,7 +109,7 @@ describe("a payment that is reserved first", () => {
       "captured in part, and the rest not released in time",
       withAmounts("confirmed", { captured: "12.00", left: "7.90", phase: "reclaimable", reclaim }),
       "paid",
-      "Payment complete|Blue Bottle Books took 12.00 of 19.90 USDC. 7.90 USDC could not be released in time. Take it back",
+      "Payment complete|Blue Bottle Books took 12.00 of 19.90 USDC. 7.90 USDC could not be released in time. You can withdraw it",
     ],
     [
       "reserved, to be captured at once",

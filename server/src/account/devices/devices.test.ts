@@ -145,7 +145,7 @@ describe("a device", () => {
     const visitor = await signedIn()
     expect((await post(visitor, { code: user_code, does: "deny" })).text).toContain("The device is denied")
     for (let i = 0; i < 2; i++) expect((await ask(device_code)).body.error).toBe("access_denied")
-    expect((await approve(visitor, user_code)).text).toContain("No device waits with this code")
+    expect((await approve(visitor, user_code)).text).toContain("No device is waiting with this code")
     expect((await actions()).map(({ action }) => action)).toEqual(["device_sign_in.denied"])
     expect(await keys()).toEqual([])
   })
@@ -157,7 +157,7 @@ describe("a device", () => {
     await approve(visitor, approved.user_code)
     await service.ctx.db.updateTable("device_sign_ins").set({ expires_at: new Date() }).execute()
     for (const { device_code } of [waiting, approved]) expect((await ask(device_code)).body.error).toBe("expired_token")
-    expect((await approve(visitor, waiting.user_code)).text).toContain("No device waits with this code")
+    expect((await approve(visitor, waiting.user_code)).text).toContain("No device is waiting with this code")
     const kept = await begin()
     const old = { person_id: personIdOf(shop), session_id: "s", created_at: new Date(Date.now() - 43_200_000) }
     await service.ctx.db.insertInto("device_guesses").values(Array(1_000).fill(old)).execute()

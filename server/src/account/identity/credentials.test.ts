@@ -35,7 +35,7 @@ it("an Authorization beside a key decides where only keys are taken, and the ans
     const headers = { authorization, "x-api-key": keys.checkouts }
     const answer = await service.call("GET", "/api/checkouts", undefined, { headers })
     expect(answer).toMatchObject({ status: 401, body: { error: "UNAUTHORIZED" } })
-    expect(answer.body.message).toContain("where both are sent")
+    expect(answer.body.message).toContain("if both are sent")
   }
 })
 

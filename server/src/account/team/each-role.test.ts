@@ -95,7 +95,7 @@ describe.each(memberRoutes.map(each => [each.route.name, each] as const))("%s", 
       expect(answer, what).toMatchObject({ status: 403, body: { error: "ROLE_REQUIRED" } })
       const right = hasRight(role, row.right) ? (parts[name] ?? row.right) : row.right
       for (const other of ROLES)
-        if (hasRight(other, right)) expect(answer.body.message.split(" takes the role ")[1], what).toContain(other)
+        if (hasRight(other, right)) expect(answer.body.message.split(" need the role ")[1], what).toContain(other)
       expect(answer.body.message, what).toContain(`Your role here, ${role},`)
     }
     await expectNothingWritten(name)

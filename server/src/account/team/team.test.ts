@@ -283,7 +283,7 @@ describe("a role", () => {
     const refused = await make()
     expect(refused).toMatchObject({ status: 403, body: { error: "ROLE_REQUIRED" } })
     expect(refused.body.message).toBe(
-      "Your role here, viewer, does not allow this. To make and change paywalls, products, payment links, bundles and checkouts takes the role owner, admin or developer.",
+      "Your role here, viewer, does not allow this. You need the role owner, admin or developer to create and change paywalls, products, payment links, bundles and checkouts.",
     )
     expect((await list("ann")).status).toBe(200)
     expect((await call("shop", "DELETE", `team/${ann}`)).body).toEqual({ deleted: true, id: ann })

@@ -129,10 +129,10 @@ describe("POST /api/console/webhooks", () => {
     service.ctx.settings.webhooks = webhooks
     expect(hanging).toMatchObject({
       error: "URL_UNREACHABLE",
-      message: "The webhook's URL could not be reached: no answer within 1 s.",
+      message: "The service could not reach the webhook's URL: no answer within 1 s.",
     })
     const { body } = await post(base, { url: "http://127.0.0.1:1/", events: ["*"] })
-    expect(body.message).toBe("The webhook's URL could not be reached: the connection was refused.")
+    expect(body.message).toBe("The service could not reach the webhook's URL: the connection was refused.")
     expect(await rows()).toBe(0)
   })
 

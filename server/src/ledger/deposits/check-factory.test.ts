@@ -72,7 +72,7 @@ it("refuses a factory with one other byte, and one whose deposits have other cod
   await refused(check({ depositFactory: address }), "is not the deposit factory")
   const other = await deployDepositFactory(anvil.client, wallet(1))
   await anvil.client.setCode({ address: implementationOf(other), bytecode: "0x00" })
-  await refused(check({ depositFactory: other }), "creates deposits with code other")
+  await refused(check({ depositFactory: other }), "creates deposits with other code")
 })
 
 it("believes no endpoint over another, waits where one is silent, and logs only the host", async () => {
@@ -91,5 +91,5 @@ it("believes no endpoint over another, waits where one is silent, and logs only 
 
 it("compares what the factory computes: code alone does not show how its chain derives addresses", async () => {
   proxy.spoil = (method, _params, result) => (method === "eth_call" ? pad(wallet(1)) : result)
-  await refused(check({ urls: [proxy.url] }), "computes other addresses")
+  await refused(check({ urls: [proxy.url] }), "computes different addresses")
 })

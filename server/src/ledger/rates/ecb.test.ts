@@ -42,10 +42,10 @@ describe("a file of the ECB", () => {
     ["", "It has no rates of the ECB"],
     ["<html>Not found</html>", "It has no rates of the ECB"],
     ["id,amount\n1,2\n", "It has no rates of the ECB"],
-    [daily.replace("USD", "GBP"), "Its rates of 2026-11-27 do not include the US dollar"],
-    [daily.replace("1.0800", "0.0000"), "Its rates of 2026-11-27 do not include the US dollar"],
-    [daily.replace("1.0800", "-1"), "Its rates of 2026-11-27 do not include the US dollar"],
-    [daily.replace("1.0800", "1e9"), "Its rates of 2026-11-27 do not include the US dollar"],
+    [daily.replace("USD", "GBP"), "The file's rates of 2026-11-27 do not include the US dollar"],
+    [daily.replace("1.0800", "0.0000"), "The file's rates of 2026-11-27 do not include the US dollar"],
+    [daily.replace("1.0800", "-1"), "The file's rates of 2026-11-27 do not include the US dollar"],
+    [daily.replace("1.0800", "1e9"), "The file's rates of 2026-11-27 do not include the US dollar"],
   ])("%j is refused", (file, message) => {
     expect(() => parseEcb(file)).toThrow(message)
   })

@@ -113,7 +113,7 @@ it("halts for a release that the service did not sign, within two rounds and lon
   await watch()
   const signed = (await wallet()).next_nonce
   expect((await wallet()).halted_reason).toBe(
-    `the chain has ${signed + 1n} transactions of the wallet, and this database signed ${signed}: it was restored from an old backup, or the key is used elsewhere`,
+    `the chain has ${signed + 1n} transactions of the wallet, and this database signed ${signed}: the database was restored from an old backup, or the key is used elsewhere`,
   )
 })
 

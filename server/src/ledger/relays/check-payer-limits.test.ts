@@ -299,7 +299,7 @@ it("no more authorizations of a wallet are taken while 256 wait, and a transfer 
   expect([status, body.error, body.message]).toEqual([
     429,
     "RATE_LIMITED",
-    "256 authorizations of this wallet wait already. Send a transfer from your wallet instead.",
+    "256 authorizations of this wallet are already waiting. Send a transfer from your wallet instead.",
   ])
   await sql`delete from payouts where source_key = 'copy:1'`.execute(ctx.db)
   expect((await on.submit(session, await on.sign(wallet, session))).status).toBe(200)
@@ -317,6 +317,6 @@ it("no more of a wallet's reservations are taken while 256 of its relays wait", 
   expect([status, body.error, body.message]).toEqual([
     429,
     "RATE_LIMITED",
-    expect.stringMatching(/^256 authorizations of this wallet wait already\./),
+    expect.stringMatching(/^256 authorizations of this wallet are already waiting\./),
   ])
 })

@@ -193,7 +193,7 @@ it("of a checkout lets its payer sign again, as often as it was the service's fa
     const { status, message } = await on.status(session.id)
     expect([status, message]).toEqual([
       "pending",
-      expect.stringContaining("before its time was over. Nothing was paid"),
+      expect.stringContaining("before its deadline. It paid nothing"),
     ])
   }
   const answer = await on.submit(session, await on.sign(buyer, session, { validBefore: seconds() + 120n }))

@@ -328,7 +328,7 @@ describe("a relay beside money that the merchant decides about", () => {
 })
 
 describe("a relay that can't be carried out", () => {
-  const advice = "Nothing was paid by it: sign again, or send the payment yourself."
+  const advice = "It paid nothing: sign again, or send the payment yourself."
 
   it("as the wallet was emptied after the submission ends at once: the session is pending, and says why", async () => {
     const { session, buyer, signed } = await submitted()
@@ -396,13 +396,13 @@ describe("a relay that can't be carried out", () => {
       expect(await states()).toEqual(Array(n).fill("reverted"))
       expect(await on.status(session.id)).toMatchObject({
         status: "pending",
-        message: `The transfer that was authorized failed on chain. ${replayCaution(until, "pending")}`,
+        message: `The authorized transfer failed on chain. ${replayCaution(until, "pending")}`,
       })
     }
     await rig.mint(buyer.address.toLowerCase() as Address, 5_000_000n)
     const fourth = await on.submit(session, signed)
     expect([fourth.status, fourth.body.error]).toEqual([409, "INVALID_OPERATION"])
-    expect(fourth.body.message).toContain(`transfer of your own after ${until}`)
+    expect(fourth.body.message).toContain(`a transfer from your wallet after ${until}`)
     await expectMoved(session.payTo, 0)
   })
 
@@ -569,7 +569,7 @@ describe("a relay that can't be carried out", () => {
     await on.look()
     expect(await on.status(session.id)).toMatchObject({
       status: "pending",
-      message: `It was not carried out. ${advice}`,
+      message: `It was not executed. ${advice}`,
     })
   })
 
@@ -587,7 +587,7 @@ describe("a relay that can't be carried out", () => {
     await on.look()
     expect(await on.status(session.id)).toMatchObject({
       status: "pending",
-      message: `It could not be carried out before its time was over. ${advice}`,
+      message: `It could not be executed before its deadline. ${advice}`,
     })
     const refused = await on.submit(session, await on.sign(await on.buyer(), session))
     expect([refused.status, refused.body.error]).toEqual([503, "RELAY_UNAVAILABLE"])

@@ -126,7 +126,7 @@ it("a scan without a round says whether a worker begins rounds, and makes no pro
   await minute()
   const cursor = await service.ctx.db.selectFrom("cursors").select("looked_at").executeTakeFirstOrThrow()
   service.advance(5 * MINUTE + 16_000)
-  const since = `base-sepolia has not been scanned since ${cursor.looked_at?.toISOString()}, and payments are not found`
+  const since = `base-sepolia has not been scanned since ${cursor.looked_at?.toISOString()}, so payments are not found`
   expect(await ready()).toMatchObject({ status: 200, body: { alarms: [`${since}: no worker starts a round`] } })
   expect(await metric("sluice_scan_stopped")).toBe(1)
   for (const node of nodes) node.hook = () => failed("down")

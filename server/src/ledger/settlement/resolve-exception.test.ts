@@ -461,7 +461,7 @@ describe("what is decided", () => {
     expect([status, body.error, body.message]).toEqual([
       409,
       "INVALID_OPERATION",
-      expect.stringContaining("After the recovery time"),
+      expect.stringContaining("after the recovery time"),
     ])
     expect(await db().selectFrom("payouts").select("id").execute()).toEqual([])
   })

@@ -851,7 +851,7 @@ describe("a return that can't be paid", () => {
       address: to,
       state: "held",
       txHash: null,
-      reason: expect.stringContaining("would fail on chain now"),
+      reason: expect.stringContaining("would currently fail on chain"),
     })
     const [waits] = await payouts()
     await cancel(rig.service.ctx, { payout: waits?.id ?? "", reason: "blocked by the issuer", by: "operator" })

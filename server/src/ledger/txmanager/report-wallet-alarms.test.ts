@@ -173,7 +173,7 @@ describe("other alarms", () => {
     await rig.round()
     expect(await metric("sluice_payouts_oldest_queued_seconds")).toBeGreaterThanOrEqual(90)
     expect((await ready()).alarms).toEqual([
-      expect.stringMatching(/^base-sepolia: the payout wallet pays no more than/),
+      expect.stringMatching(/^base-sepolia: the payout wallet can't pay the network's fee/),
     ])
     settings.payoutMaxFee = 20_000_000_000n
     expect(await gain(() => rig.round())).toBe(500_000n)
@@ -271,7 +271,7 @@ describe("other alarms", () => {
       expect(await alarmMessages(ctx, waitingAlarms)).toEqual([])
       rig.service.advance(3_700_000)
       expect(await alarmMessages(ctx, waitingAlarms)).toEqual([
-        expect.stringContaining("of a deposit factory that nothing serves"),
+        expect.stringContaining("of a deposit factory that no process serves"),
       ])
       await reportWaiting(ctx, waitingAlarms)
       await reportWaiting(ctx, waitingAlarms)

@@ -181,7 +181,7 @@ describe("a signer that is down", () => {
     expect((await wallet()).alarms).toEqual(["signer"])
     expect(lines.filter(({ reason }) => reason === "signer").length).toBe(1)
     expect(await alarmMessages(rig.service.ctx, waitingAlarms)).toEqual([
-      expect.stringContaining("something without a signature"),
+      expect.stringContaining("has waited for a signature"),
     ])
     signers.fault = () => undefined
     await settle(fresh())
@@ -376,8 +376,8 @@ describe("a signer that answers twice", () => {
 
 describe("a signer that is not what it should be", () => {
   it.each<[SignerFault, RegExp]>([
-    ["garbage", /answered with something that is no signature$/],
-    ["empty", /answered with something that is no signature$/],
+    ["garbage", /answered with something that is not a signature$/],
+    ["empty", /answered with something that is not a signature$/],
     ["other key", /no signature of the wallet 0x/],
     ["other hash", /no signature of the wallet 0x/],
   ])("and answers %s is not believed, and alarms at once", async (fault, words) => {

@@ -147,7 +147,7 @@ it.each([
 it("a run that was stopped after it signed is continued: the same transaction, once, by another endpoint too", async () => {
   proxy.swallows = true
   const first = await run([], { patienceMs: 0 })
-  expect(first.text).toMatch(/^The transaction 0x[0-9a-f]{64} is in no block yet\. Run this again/)
+  expect(first.text).toMatch(/^The transaction 0x[0-9a-f]{64} is in no block yet\. Run this command again/)
   const bytes = readFileSync(kept(), "utf8")
   expect(await nonceOfPayer()).toBe(0)
   proxy.swallows = false
@@ -242,7 +242,7 @@ it.each<
     () => (proxy.spoil = (method, _params, result) => (method === "eth_call" ? "0x" : result)),
     [],
     {},
-    /^The simulation made the factory at 0x, not at 0x\w+: nothing was sent\.$/,
+    /^The simulation created the factory at 0x, not at 0x\w+\. Nothing was sent\.$/,
   ],
   [
     "an operator that sent something before, as the one who pays",
@@ -252,7 +252,7 @@ it.each<
     },
     [],
     {},
-    /is the operator's wallet and was used before: the service halts/,
+    /is the operator's wallet, which the service has already used\. The service halts/,
   ],
 ])("sends nothing with %s", async (_what, prepare, args, given, words) => {
   const before = proxy.calls.get("eth_sendRawTransaction") ?? 0
@@ -312,6 +312,6 @@ it("takes what it needs from the settings, says what is missing, and never repea
   const half = await bare([...guarded, "--key-file", join(dir, "half")], payout)
   expect(half).toMatch(/does not hold a private key/)
   expect(half).not.toContain(key.slice(2, -1))
-  expect(await bare([...guarded, "--key-file", join(dir, "key")], payout)).toMatch(/^Nobody can be asked here/)
+  expect(await bare([...guarded, "--key-file", join(dir, "key")], payout)).toMatch(/^There is no terminal to ask in/)
   expect(await nonceOfPayer()).toBe(0)
 })

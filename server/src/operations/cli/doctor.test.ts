@@ -119,7 +119,7 @@ describe("a signer", () => {
 
   it.each<[string, () => Record<string, string>, RegExp]>([
     ["refuses", () => bySigner(), /signer does not sign, so .* It answered HTTP 403: .*not authorized/],
-    ["has another key", () => bySigner(), /does not sign for the wallet, so .* It signs for another wallet than 0x/],
+    ["has another key", () => bySigner(), /does not sign for the wallet, so .* It signs for a wallet other than 0x/],
     [
       "is not there",
       () => ({ ...bySigner(), PAYOUT_SIGNER: `web3signer:${nobody}/${payout}` }),
@@ -188,7 +188,7 @@ describe("what the doctor finds", () => {
       "two endpoints of one host",
       () => ({ RPC_BASE_SEPOLIA: `${proxy.url}/a,${proxy.url}/b` }),
       [at("endpoints alarm")],
-      /all RPC endpoints have one host/,
+      /all RPC endpoints have the same host/,
     ],
     [
       "an empty wallet",
@@ -197,7 +197,7 @@ describe("what the doctor finds", () => {
         return {}
       },
       [at("payout_wallet alarm")],
-      new RegExp(`too little for gas.*Send ether to ${payout}, which has 0: 100 usual payouts cost`),
+      new RegExp(`too little for gas.*Send ether to ${payout}, which has 0: 100 typical payouts cost`),
     ],
     [
       "a wallet that will soon be empty",
@@ -286,7 +286,7 @@ describe("what the doctor finds", () => {
       "a BASE_URL of another program, and an issuer that is none",
       () => ({ BASE_URL: `${env.BASE_URL}/other` }),
       ["address base_url alarm", "address oidc_issuer alarm"],
-      /BASE_URL answers with HTTP 200, and not as Sluice/,
+      /BASE_URL answers with HTTP 200, but not as Sluice/,
     ],
     ["a Redis that is down", () => ({ REDIS_URL: "redis://127.0.0.1:1" }), ["address redis alarm"], /Check REDIS_URL/],
     [
@@ -327,7 +327,7 @@ describe("what the doctor finds", () => {
       "settings that are not valid, and the rest beside them",
       () => ({ SECRET_KEY: "short", DEPOSIT_FACTORY_BASE_SEPOLIA: "0x1", RPC_BASE_SEPOLIA: anvil.rpcUrl }),
       ["settings deposit_factory_base_sepolia fault", "settings secret_key fault", at("endpoints alarm")],
-      /deploys one and prints this.*SECRET_KEY must be 32 bytes.*→ Set it to what `openssl.*2 faults and 1 alarm: the service does not start/s,
+      /deploys one and prints this.*SECRET_KEY must be 32 bytes.*→ Set it to the output of `openssl.*2 faults and 1 alarm: the service does not start/s,
     ],
     [
       "a network that does not exist, once and by its name",

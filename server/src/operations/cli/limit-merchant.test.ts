@@ -28,7 +28,7 @@ it("counts at once for the keys of this merchant, until it is taken away", async
   const key = await keyOf("shop")
   const rivals = await keyOf("rival")
   expect((await ask(key)).headers["x-ratelimit-limit"]).toBe("3")
-  expect(await limit(shop, 600)).toBe(`Each API key of ${shop} may make 600 requests a minute in merchant.`)
+  expect(await limit(shop, 600)).toBe(`Each API key of ${shop} may make 600 requests per minute in merchant.`)
   for (let i = 0; i < 5; i++)
     expect(await ask(key)).toMatchObject({ status: 200, headers: { "x-ratelimit-limit": "600" } })
   expect((await ask(rivals)).headers["x-ratelimit-limit"]).toBe("3")

@@ -121,7 +121,7 @@ describe("script/recover", () => {
     const { code, said } = await shell(one)
     expect(code).toBe(1)
     expect(said).toContain(new Date(Number(deposit(0).open_after_s) * 1_000).toISOString())
-    expect(said).toContain("until then it leaves by the service alone")
+    expect(said).toContain("until then only the service can send the money")
     expect(said).not.toMatch(/^\s+at /m)
   })
 
@@ -145,7 +145,7 @@ describe("script/recover", () => {
       "nowhere.csv can't be read: ENOENT.\nRun `sluice recover --help`",
     ],
     ["a file of another kind", "script/recover --rpc https://rpc.example --terms key", "no column address"],
-    ["no key", `script/recover ${TERMS}`, "A key is needed to send: --key-file."],
+    ["no key", `script/recover ${TERMS}`, "Sending needs a key: --key-file."],
     ["a key that is none", `echo secret | script/recover ${TERMS} --key-file -`, "The key is not 0x and 64"],
     ["a file of a key that is none", `script/recover ${TERMS} --key-file no`, "--key-file no can't be read: ENOENT."],
     [
@@ -190,7 +190,7 @@ describe("script/recover", () => {
     )
     await client.setAutomine(true)
     expect(failure).toMatch(
-      /^The transaction 0x[0-9a-f]{64} is in no block after \d+ s. .* run this again is safe, .* 1 more address was not tried.$/,
+      /^The transaction 0x[0-9a-f]{64} is in no block after \d+ s. .* safely run this again, .* 1 more address was not tried.$/,
     )
     const [hash] = /0x[0-9a-f]{64}/.exec(failure ?? "") ?? []
     // The file has the newest first.

@@ -89,7 +89,7 @@ it.each([
 it.each([
   ["start", ["--role", "api"], "Sluice can't run. --role api and"],
   ["migrate", [], "Nothing was migrated. There is no database in"],
-  ["backup", ["new.tar.gz"], "There is no backup. There is no database in"],
+  ["backup", ["new.tar.gz"], "No backup was made. There is no database in"],
   ["invite", ["carol", "https://id.example"], "Nobody was invited. There is no database in"],
   ["signer", ["web3signer:http://127.0.0.1:1"], "The signer can't be reached: "],
 ])("a failure of %s %j is its sentence and exit 1", async (name, args, words) => {

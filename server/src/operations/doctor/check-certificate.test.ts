@@ -48,7 +48,7 @@ it("is an alarm where what renews it should have done so long ago, whatever its 
   expect(await found(long, 0)).toEqual([fine])
   // With a third of its time left it is renewed, as a rule; that may take a while.
   expect(await found(long, 62)).toEqual([fine])
-  expect(await found(long, 77)).toEqual(["alarm: the certificate of BASE_URL ends in 12 days"])
+  expect(await found(long, 77)).toEqual(["alarm: the certificate of BASE_URL expires in 12 days"])
   expect(await found(long, 91)).toEqual(["alarm: the certificate of BASE_URL has expired"])
   const short = await serverOf(6)
   expect(await found(short, 4)).toEqual([fine])

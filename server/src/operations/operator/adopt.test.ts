@@ -235,7 +235,7 @@ describe("an old backup", () => {
     const [hash] = await inExplorer(first)
     await restore()
     await checkWallet(ctx, payoutLane(rig.network, rig.signer))
-    await expectRefused(adopt(hash), /pays no payout that waits here/)
+    await expectRefused(adopt(hash), /pays no waiting payout/)
     for (let i = 0; i < 3; i++) await verifyNow()
     const found = await ctx.db.selectFrom("payments").select(["status", "exception", "amount"]).execute()
     expect(found).toEqual([{ status: "open", exception: "late", amount: 5_000_000n }])
@@ -305,7 +305,7 @@ describe("an old backup", () => {
       await checkWallet(ctx, payoutLane(rig.network, rig.signer))
       const adoptAll = async () => (await operator.ask("/adopt-all", { wallet: "payout" })).body.said
       expect(await adoptAll()).toMatch(
-        /^0 transactions were adopted[\s\S]*pays no payout that waits here[\s\S]*run this again/,
+        /^0 transactions were adopted[\s\S]*pays no waiting payout[\s\S]*run this command again/,
       )
       for (const id of payments) await makePayouts(ctx, id)
       expect(await adoptAll()).toMatch(/^4 transactions were adopted[\s\S]*sluice wallet resume/)
@@ -506,7 +506,7 @@ describe("a foreign transaction", () => {
       await rig.round()
       expect((await operator.wallet()).status).toBe("halted")
       await expectRefused(resume(), /was used by a transaction that this database does not know/)
-      await expectRefused(adopt(hash), /pays no payout that waits here/)
+      await expectRefused(adopt(hash), /pays no waiting payout/)
       const { body } = await adopt(hash, { foreign: true })
       expect(body).toMatchObject({ error: "VALIDATION_ERROR", details: [{ path: "reason" }] })
       expect((await adopt(hash, { foreign: true, reason: "tried the key by hand" })).status).toBe(200)
@@ -757,7 +757,7 @@ describe("calls of an escrow that an older copy of the database lost", () => {
         adopt(hash, { foreign: true, reason: "x" }),
         new RegExp(`of the checkout ${id}.*without --foreign`),
       )
-    await expectRefused(adopt(hashes[1]), /Adopt the one that reserved its payment first/)
+    await expectRefused(adopt(hashes[1]), /First adopt the transaction that reserved its payment/)
     const { body } = await operator.ask("/adopt-all", { wallet: "relay" })
     expect(body.said).toContain("4 transactions were adopted")
     expect((await buys.status(id)).status).toBe("verifying")
@@ -796,7 +796,7 @@ describe("calls of an escrow that an older copy of the database lost", () => {
     expect((await buys.capture(id)).status).toBe(200)
     const payout = (await buys.calls("capture")).at(-1)?.id
     const { body } = await operator.ask("/cancel", { payout, reason: "asked by the merchant" })
-    expect(body.said).toContain("What is reserved stays in the escrow. Its merchant may capture it again")
+    expect(body.said).toContain("The reserved money stays in the escrow. The merchant can capture it again")
   })
 
   it("of a checkout that the copy does not have are foreign, and the operator gets what its payer needs", async () => {

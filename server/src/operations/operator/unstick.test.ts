@@ -267,7 +267,7 @@ describe("an empty transfer", () => {
     // Mined, and not yet confirmed.
     await mineOriginals()
     expect((await unstick(first.nonce, { maxFeeGwei: "900" })).body.message).toContain(
-      "meanwhile been used on the chain",
+      "has been used on the chain in the meantime",
     )
     expect((await operator.attempts()).length).toBe(2)
   })

@@ -47,7 +47,7 @@ it.each([
   [`[${"1,".repeat(100_000)}x]`, "not JSON|values than"],
   [`[${`"${"a".repeat(60)}",`.repeat(5_000)},1]`, "not JSON"],
   [`[${`"${"a".repeat(60)}",`.repeat(5_000)}{"a":1}}`, "not JSON"],
-  ["[".repeat(100), "nests too deep"],
+  ["[".repeat(100), "is nested too deeply"],
   [`[${"{},".repeat(1_000_000)}{}]`, "more values than its size explains"],
   [`[${"0,".repeat(1_000_000)}0]`, "more values than its size explains"],
 ])("refuses %.20j", async (text, words) => {

@@ -75,8 +75,8 @@ describe("live mode", () => {
   })
 
   it("refuses a secret that is the key of a wallet, ours or a well-known one", () => {
-    expectFault({ SECRET_KEY: liveEnv.PAYOUT_PRIVATE_KEY }, /^SECRET_KEY must not be the key of a wallet/)
-    expectFault({ SECRET_KEY: liveEnv.RELAY_PRIVATE_KEY.slice(2) }, /^SECRET_KEY must not be the key of a wallet/)
+    expectFault({ SECRET_KEY: liveEnv.PAYOUT_PRIVATE_KEY }, /^SECRET_KEY must not be a wallet's key/)
+    expectFault({ SECRET_KEY: liveEnv.RELAY_PRIVATE_KEY.slice(2) }, /^SECRET_KEY must not be a wallet's key/)
     expectFault({ SECRET_KEY: anvilKey(0) }, /^SECRET_KEY is a well-known development key/)
   })
 
@@ -94,7 +94,7 @@ describe("live mode", () => {
   })
 
   it("refuses one key for both wallets", () => {
-    expectFault({ RELAY_PRIVATE_KEY: liveEnv.PAYOUT_PRIVATE_KEY }, /^RELAY_PRIVATE_KEY must be another key/)
+    expectFault({ RELAY_PRIVATE_KEY: liveEnv.PAYOUT_PRIVATE_KEY }, /^RELAY_PRIVATE_KEY must differ from/)
   })
 
   it("refuses to be reached, or to send merchants, over http", () => {
@@ -148,7 +148,7 @@ describe("live mode", () => {
     for (const path of ["/sandbox/oidc", "/sandbox"])
       expectFault(
         { OIDC_ISSUER: `https://pay.example.com${path}` },
-        /^OIDC_ISSUER is the identity provider of a sandbox/,
+        /^OIDC_ISSUER is a sandbox's identity provider/,
       )
     expect(faultsOf({ OIDC_ISSUER: "https://sandbox.example.com/realms/sandboxes" })).toEqual([])
   })

@@ -154,10 +154,10 @@ describe("a process without the wallets' keys", () => {
 
   it("is refused where it has no address either, and where the address is not that of the key", () => {
     expect(faultsOf({ ...addresses, PAYOUT_WALLET: "" })).toEqual([
-      expect.stringMatching(/^PAYOUT_PRIVATE_KEY must be set, .*For --role api its address is enough: PAYOUT_WALLET/),
+      expect.stringMatching(/^PAYOUT_PRIVATE_KEY must be set, .*With --role api the address is enough: PAYOUT_WALLET/),
     ])
     expect(faultsOf({ PAYOUT_WALLET: addresses.RELAY_WALLET })).toEqual([
-      `PAYOUT_WALLET is another wallet than that of the key, ${livePayoutWallet()}`,
+      `PAYOUT_WALLET is not the wallet of the key, which is ${livePayoutWallet()}`,
     ])
     expect(faultsOf({ PAYOUT_WALLET: livePayoutWallet() })).toEqual([])
     expect(faultsOf({ SECRET_KEY_OTHER: liveEnv.SECRET_KEY })).toEqual(["SECRET_KEY_OTHER must differ from SECRET_KEY"])

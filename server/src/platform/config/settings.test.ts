@@ -216,7 +216,7 @@ describe("readSettings", () => {
   it("refuses one key for both wallets", () => {
     const key = `0x${"5".repeat(64)}`
     expect(faultsOf({ PAYOUT_PRIVATE_KEY: key, RELAY_PRIVATE_KEY: key })).toEqual([
-      expect.stringMatching(/^RELAY_PRIVATE_KEY must be another key/),
+      expect.stringMatching(/^RELAY_PRIVATE_KEY must differ from/),
     ])
     const { relaySigner, relayWallet } = readSettings({ RELAY_PRIVATE_KEY: key })
     expect(relaySigner?.address).toBe(relayWallet)

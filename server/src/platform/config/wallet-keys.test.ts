@@ -199,7 +199,7 @@ describe.each(["PAYOUT", "RELAY"] as const)("%s_KEYSTORE", wallet => {
     for (const mode of [0o640, 0o604, 0o660, 0o610]) {
       const change = { [PASSWORD]: file("hunter2", mode) }
       expect(faultsOf(live(change))).toEqual([
-        expect.stringMatching(/PASSWORD_FILE can be read by users other than its owner/),
+        expect.stringMatching(/PASSWORD_FILE is readable by users other than its owner/),
       ])
       expect(faultsOf(given(change))).toEqual([])
     }
@@ -211,8 +211,8 @@ describe.each(["PAYOUT", "RELAY"] as const)("%s_KEYSTORE", wallet => {
     const known = live({ [KEYSTORE]: file(keystoreOf(anvil, "hunter2", quick)) })
     expect(faultsOf(known)).toEqual([expect.stringMatching(`^${KEYSTORE} is a well-known development key`)])
     const other = wallet === "PAYOUT" ? "RELAY_PRIVATE_KEY" : "PAYOUT_PRIVATE_KEY"
-    expect(faultsOf({ ...live(), [other]: key })).toEqual([expect.stringMatching(/^RELAY_.* must be another key than/)])
-    expect(faultsOf({ ...live(), SECRET_KEY: key })).toEqual([expect.stringMatching(/^SECRET_KEY must not be the key/)])
+    expect(faultsOf({ ...live(), [other]: key })).toEqual([expect.stringMatching(/^RELAY_.* must differ from/)])
+    expect(faultsOf({ ...live(), SECRET_KEY: key })).toEqual([expect.stringMatching(/^SECRET_KEY must not be a wallet's key/)])
     expect(faultsOf({ ...liveEnv, [KEY]: "" })).toEqual([expect.stringMatching(`^${KEY} must be set, or ${KEYSTORE}`)])
   })
 })
@@ -242,12 +242,12 @@ describe.each(["PAYOUT", "RELAY"] as const)("%s_SIGNER", wallet => {
     expect(faultsOf(known)).toEqual([expect.stringMatching(`^${SIGNER} is a well-known development key`)])
     const other = { PAYOUT_PRIVATE_KEY: "", RELAY_PRIVATE_KEY: "", PAYOUT_SIGNER: `${arn}/${address}` }
     expect(faultsOf({ ...liveEnv, ...other, RELAY_SIGNER: `${arn}/${address}` })).toEqual([
-      expect.stringMatching(/^RELAY_SIGNER must be another key than PAYOUT_SIGNER/),
+      expect.stringMatching(/^RELAY_SIGNER must differ from PAYOUT_SIGNER/),
     ])
   })
 
   it("must not be combined with a key", () => {
-    const both = /_SIGNER can't be set together with .*: one of them has the key/
+    const both = /_SIGNER can't be set together with .*: set only one of them/
     expect(faultsOf({ [SIGNER]: `${arn}/${address}`, [KEY]: generatePrivateKey() })).toEqual([
       expect.stringMatching(both),
     ])
@@ -281,7 +281,7 @@ it("two keys in a KMS are two, and one endpoint is one provider's", () => {
   const one = `0x${"a7".repeat(20)}`
   const other = `0x${"b8".repeat(20)}`
   expect(faultsOf({ PAYOUT_SIGNER: `${arn}/${one}`, RELAY_SIGNER: `${arn}/${other}` })).toEqual([
-    expect.stringMatching(/^RELAY_SIGNER must be another key than PAYOUT_SIGNER/),
+    expect.stringMatching(/^RELAY_SIGNER must differ from PAYOUT_SIGNER/),
   ])
   const both = { PAYOUT_SIGNER: `${arn}/${one}`, RELAY_SIGNER: `${version}/${other}` }
   expect(faultsOf(both)).toEqual([])

@@ -12,7 +12,7 @@ import { isSealedWith, seal } from "../secrets.ts"
 import { claimSecretKey, fitOf, reencrypt, SEALED } from "./claim-secret-key.ts"
 
 const WRONG = /^SECRET_KEY is not the one of this installation/
-const PARTIAL = /^SECRET_KEY of this installation is being changed/
+const PARTIAL = /^This installation's SECRET_KEY is being changed/
 
 let service: TestService
 let merchantId: string
@@ -145,7 +145,7 @@ describe("the key of an installation", () => {
   it("is refused with the counts of each table where it reads nothing, or little and no key that signs", async () => {
     await writeSecrets()
     const none =
-      /decrypted with it \(signing_keys: 0 of 1 can be, webhook_secrets: 0 of 1 can be, bundle_headers: 0 of 2 can be\)\. Set/
+      /decrypt what the database keeps encrypted \(signing_keys: 0 of 1 can be, webhook_secrets: 0 of 1 can be, bundle_headers: 0 of 2 can be\)\. Set/
     await expect(claim(next)).rejects.toThrow(none)
     await sealAgain("webhook_secrets", next)
     await expect(claim(next)).rejects.toThrow(/webhook_secrets: 1 of 1 can be, bundle_headers: 0 of 2/)
@@ -250,7 +250,7 @@ describe("the key of an installation", () => {
     expect(await found(true, next)).toEqual([expect.stringMatching(/^alarm SECRET_KEY is not the one/)])
     expect(await found(false, next, key)).toEqual([expect.stringMatching(/^note SECRET_KEY is new/)])
     await claim(next, key)
-    expect(await found(true, key)).toEqual([expect.stringMatching(/^alarm SECRET_KEY of this installation is being/)])
+    expect(await found(true, key)).toEqual([expect.stringMatching(/^alarm This installation's SECRET_KEY is being/)])
     await reencrypt(service.ctx.db, [next, key])
     expect(await found(true, key, next)).toEqual([expect.stringMatching(/^alarm this process encrypts with a SECRET_/)])
     expect(fitOf([next], (await recorded()) ?? "")).toBe("right")

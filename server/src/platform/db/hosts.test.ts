@@ -44,7 +44,7 @@ it("ends connections to a primary when another one is found, and refuses one tha
   found("old", 2)
   found("old", 2)
   expect(ended.splice(0)).toEqual(["old 1"])
-  expect(() => found("old", 1)).toThrow(/before another one was promoted/)
+  expect(() => found("old", 1)).toThrow(/until another host was promoted/)
   expect(ended).toEqual([])
   // After pg_upgrade, the timelines begin again.
   found("new", 1)

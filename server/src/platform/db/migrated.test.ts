@@ -133,7 +133,7 @@ async function goOn(service: TestService): Promise<void> {
 describe("a database of before the baseline", () => {
   it("has the baseline, its comments and its age in place of the migrations that made it", async () => {
     expect(said[0]).toBe(
-      `The schema is the one of 0001_baseline: the ${older.length} migrations that made it are replaced by this one.`,
+      `The schema matches 0001_baseline, which replaces the ${older.length} migrations that made it.`,
     )
     const known = readMigrations().map(({ name, checksum }) => ({ name, checksum }))
     expect(await query("select name, checksum from migrations order by name")).toEqual(known)
@@ -281,13 +281,13 @@ describe("a database of before the baseline", () => {
 describe("a database of before the baseline is refused in one sentence that names --reset", () => {
   it("if it has not all of their migrations", () => {
     expect(refusals.older).toMatch(
-      /^The database has the schema of a version before the first release: wipe a sandbox with --reset, and run script\/migrate of commit \w+ for any other installation first\.$/,
+      /^The database has the schema of a version before the first release\. Wipe a sandbox with --reset; in any other installation, first run script\/migrate of commit \w+\.$/,
     )
   })
 
   it("if something else changed its schema", () => {
     expect(refusals.changed).toBe(
-      "The schema of the database is not the one that its migrations made, in table payments, function keep_actions(): wipe a sandbox with --reset, and undo the change in any other installation.",
+      "The schema of the database differs from the one that its migrations made, in table payments, function keep_actions(). Wipe a sandbox with --reset; in any other installation, undo the change.",
     )
   })
 })

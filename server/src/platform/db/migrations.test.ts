@@ -18,7 +18,7 @@ describe("migrations", () => {
     await expect(again()).rejects.toThrow(/9999_future.sql, which this version doesn't know/)
     await pglite.query("delete from migrations where name = '9999_future.sql'")
     await pglite.query("update migrations set checksum = 'other'")
-    await expect(again()).rejects.toThrow(/was applied with another text/)
+    await expect(again()).rejects.toThrow(/was applied with a different text/)
     await pglite.close()
   })
 })

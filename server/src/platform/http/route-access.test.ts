@@ -60,7 +60,7 @@ describe("the table of routes", () => {
     // What a person is mailed is the person's own.
     expect(changing.map(({ name }) => name)).toEqual(["PUT /api/console/notifications"])
     expect(() => checkRight({ role: "developer" }, "money")).toThrow(
-      "Your role here, developer, does not allow this. To accept, return, refund, capture and void payments takes the role owner, admin or finance.",
+      "Your role here, developer, does not allow this. You need the role owner, admin or finance to accept, return, refund, capture and void payments.",
     )
   })
 })

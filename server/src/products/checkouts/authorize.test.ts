@@ -182,7 +182,7 @@ describe("a contract wallet", () => {
     await expectRefused(session, signed, 422, "AUTHORIZATION_REFUSED")
     // Approves after a loop of 60,000 rounds of 26 gas: more than a relay gets.
     await rig.anvil.client.setCode({ address, bytecode: "0x61ea605b6001900380600357631626ba7e60e01b60005260206000f3" })
-    await expectRefused(session, signed, 422, "AUTHORIZATION_REFUSED", "does not take this wallet's signature")
+    await expectRefused(session, signed, 422, "AUTHORIZATION_REFUSED", "does not accept this wallet's signature")
   })
 })
 
@@ -195,7 +195,7 @@ describe("what relays of contract wallets may cost", () => {
     const address = lower((await on.buyer()).address)
     await rig.anvil.client.setCode({ address, bytecode: TWO_FACED as Hex })
     const signed = await on.sign(await on.buyer(), session, { from: address })
-    await expectRefused(session, signed, 422, "AUTHORIZATION_REFUSED", "does not take this wallet's signature")
+    await expectRefused(session, signed, 422, "AUTHORIZATION_REFUSED", "does not accept this wallet's signature")
   })
 
   it("is what their trial took and a quarter, so that they can't burn more than they showed", async () => {

@@ -204,9 +204,9 @@ describe("its words", () => {
   it("say why a relay failed, and what became of late money", () => {
     expect(say([], {}, 2, "The transaction failed.")).toBe("The transaction failed.")
     expect(say([], { refused: true }, 2)).toBe("Send 5.00 USDC.")
-    expect(say([], { refused: true }, 70)).toMatch(/^The time to pay is over, and no transaction/)
-    expect(say([arrival(1, 500, 61)], {}, 70)).toMatch(/^The payment came after the time was over/)
-    expect(say([arrival(1, 9)], {}, 70)).toMatch(/^0.09 of 5.00 USDC arrived before the time was over/)
+    expect(say([], { refused: true }, 70)).toMatch(/^The time to pay has ended, and no submitted transaction/)
+    expect(say([arrival(1, 500, 61)], {}, 70)).toMatch(/^The payment arrived after the time to pay/)
+    expect(say([arrival(1, 9)], {}, 70)).toMatch(/^0.09 of 5.00 USDC arrived before the time to pay ended/)
     expect(say([], {}, 70)).toBe("The time to pay has ended. Start a new checkout.")
     expect(say([arrival(1, 500)], { usedUp: true })).toMatch(/used up by another payment/)
   })

@@ -262,7 +262,7 @@ describe("is refused, and erases nothing", () => {
     await sql`update deliveries set claim_id = gen_random_uuid(), lease_until = now() + interval '1 minute' where order_key = ${id}`.execute(
       service.ctx.db,
     )
-    await refused({ customerEmail: EMAIL, pendingDeliveries: "drop" }, /being sent at this moment/)
+    await refused({ customerEmail: EMAIL, pendingDeliveries: "drop" }, /being sent right now/)
     await sql`update deliveries set claim_id = null, lease_until = null where order_key = ${id}`.execute(service.ctx.db)
     expect((await eraseBy({ customerEmail: EMAIL, pendingDeliveries: "drop" })).status).toBe(200)
     expect((await call("GET", "/api/console/erasures")).body.data).toMatchObject([

@@ -137,7 +137,7 @@ it("Captures of a merchant whose budget is spent are held together, before any i
     const more = await on.capture(id, "0.10")
     expect([more.status, more.body.message]).toEqual([
       409,
-      expect.stringContaining("8 captures of this payment are under way"),
+      expect.stringContaining("8 captures of this payment are in progress"),
     ])
   }
   await db
@@ -188,7 +188,7 @@ it("Eight captures that are held don't stop the capture of all that is left", as
   settings.gasBudget = 1n
   await on.round()
   expect((await on.calls("capture")).map(({ held_reason }) => held_reason)).toEqual(Array(8).fill("gas_budget"))
-  expect((await on.capture(id, "0.10")).body.message).toMatch(/^8 captures of this payment are under way/)
+  expect((await on.capture(id, "0.10")).body.message).toMatch(/^8 captures of this payment are in progress/)
   expect((await on.capture(id)).body).toMatchObject({ amount: "4.20" })
   settings.gasBudget = 0n
   await db
@@ -313,7 +313,7 @@ it("A capture of what a payer reserved who is on a list by now is held, and so i
     { id: expect.stringMatching(/^po_/), kind: "void", amount: "5.00", heldFor: held },
   ])
   const again = await on.void(other)
-  expect([again.status, again.body.message]).toEqual([409, expect.stringContaining(`tried again: ${held}`)])
+  expect([again.status, again.body.message]).toEqual([409, expect.stringContaining(`will be retried: ${held}`)])
   // A held call does not prevent the other decision.
   expect((await on.capture(other, "6")).status).toBe(409)
   expect((await openCalls())[0].kind).toBe("void")

@@ -237,11 +237,11 @@ describe("a reserved payment", () => {
     await on.pass(voidAt.getTime() - ctx().now().getTime() + 1_000)
     await on.look()
     expect(await message()).toMatch(
-      `being released to the payer. What is not back by ${expiry.toISOString()}, the payer`,
+      `being released to the payer. Any amount not returned by ${expiry.toISOString()} can be withdrawn by the payer`,
     )
     await on.pass(expiry.getTime() - ctx().now().getTime() + 1_000)
     await on.look()
-    expect(await message()).toContain("The payer can take them back now, without the service")
+    expect(await message()).toContain("The payer can withdraw them directly now")
     expect((await on.calls("void")).map(({ state }) => state)).toEqual(["queued"])
     await rig.anvil.client.setBalance({ address: buyer.address, value: 10n ** 18n })
     const { reclaim } = await on.status(id)
@@ -342,7 +342,7 @@ describe("a reserved payment", () => {
     expect((await on.capture(id, "3")).status).toBe(200)
     await on.pass(120_000)
     await on.relook()
-    expect((await on.status(id)).message).toMatch(/asked for in time is being carried out/)
+    expect((await on.status(id)).message).toMatch(/requested in time is in progress/)
     await on.work()
     expect(await on.session(id)).toMatchObject({ escrow: { captured: "3.00", released: "2.00" } })
   })
@@ -950,7 +950,7 @@ describe("a reservation", () => {
     await on.relook()
     expect(await on.session(id)).toMatchObject({
       status: "pending",
-      message: expect.stringMatching(/relay wallet was changed. Nothing was paid: start a new checkout.$/),
+      message: expect.stringMatching(/relay wallet changed. Nothing was paid: start a new checkout.$/),
     })
   })
 

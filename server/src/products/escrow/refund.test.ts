@@ -51,7 +51,7 @@ it("only captured payments are refunded, in their time, and a refusal says why",
     refundable({ status: "confirmed", left: 5n, refundBy: later, now, ...given })
   expect(why({})).toBe(5n)
   expect(why({ status: "partially_refunded", left: 1n })).toBe(1n)
-  expect(why({ left: 0n })).toMatch(/refunded, or about to be/)
+  expect(why({ left: 0n })).toMatch(/fully refunded, or will be/)
   expect(why({ status: "refunded", left: 0n })).toBe("This checkout is fully refunded.")
   expect(why({ status: "authorized" })).toMatch(/payments\/void/)
   for (const status of ["pending", "verifying", "voided", "failed", "expired"] as const)

@@ -121,7 +121,7 @@ describe("a refund", () => {
       0n,
       0n,
     ])
-    await refused(refund(id), /All of this checkout is refunded/)
+    await refused(refund(id), /This checkout is fully refunded/)
     const sent = await delivered("payment.refunded", hook.body.data.secret)
     expect(sent.map(({ data }) => [data.refundId, data.amount, data.totalRefunded, data.status])).toEqual([
       [first.refundId, "1.50", "1.50", "partially_refunded"],
@@ -178,7 +178,7 @@ describe("a refund", () => {
       "pending",
       "pending",
       null,
-      expect.stringMatching(/another refund of your payout wallet/),
+      expect.stringMatching(/another refund from your payout wallet/),
     ])
     later()
     for (let i = 0; i < 2; i++) await on.round()
@@ -408,7 +408,7 @@ describe("a refund", () => {
   it("that counted, and that a reorg removed for good, is made again before any other: its merchant refunds it once", async () => {
     const { id, buyer, refundId } = await displaced("2.00")
     await on.round()
-    const remade = "A refund of this payment had counted, and a reorg removed it. It is made again by itself"
+    const remade = "A reorg removed a refund of this payment that had counted. The service creates it again automatically"
     expect((await call("GET", `payments/refunds/${refundId}`)).body.message).toContain(remade)
     for (const answer of [
       await call("DELETE", `payments/refunds/${refundId}`),
@@ -543,10 +543,10 @@ describe("a refund", () => {
       await ctx.db.insertInto("payouts").values(copies).execute()
     }
     await more(91)
-    await refused(refund(id, { amount: "0.10" }), /refunded 100 times at most/)
+    await refused(refund(id, { amount: "0.10" }), /refunded at most 100 times/)
     await withdraw(await asked(id))
     await more(99)
-    await refused(refund(id), /Too many refunds of this payment/)
+    await refused(refund(id), /This payment was refunded too often/)
     // Reading the payment reads none of them, and no calldata.
     const { calls } = await inTransaction(ctx, async ctx => {
       const escrowed = await lockEscrow(ctx, id)
@@ -573,7 +573,7 @@ describe("a refund", () => {
       .where("kind", "=", "refund")
       .execute()
     await on.round()
-    expect((await call("GET", `payments/refunds/${refundId}`)).body.message).toMatch(/before its time was over/)
+    expect((await call("GET", `payments/refunds/${refundId}`)).body.message).toMatch(/before its deadline/)
     await on.advance(99 * 86_400_000)
     await refused(refund(id), /ended at .*payout wallet/)
     expect((await on.calls("refund")).map(({ state }) => state)).toEqual(["cancelled"])

@@ -53,7 +53,7 @@ describe("a member with the role support", () => {
       await money("void", { sessionId: id }),
     ]) {
       expect(answer).toMatchObject({ status: 403, body: { error: "ROLE_REQUIRED" } })
-      expect(answer.body.message).toContain("until an owner sets a limit a day for you")
+      expect(answer.body.message).toContain("until an owner sets a daily limit for you")
       expect(answer.body.message).toContain("owner, admin or finance")
     }
     expect(await rows()).toEqual(before)
@@ -75,10 +75,10 @@ describe("a member with the role support", () => {
       body: { error: "DAILY_LIMIT_REACHED", details: [{ path: "moneyPerDay" }] },
     })
     expect(refused.body.message).toMatch(
-      /^You may decide about 10 of a token in 24 hours, and 1\.00 are left\. This one fits from /,
+      /^You may decide about up to 10 of each token in 24 hours, and 1\.00 are left\. This request fits from /,
     )
     expect((await capture(id, "11.00")).body.message).toContain(
-      "it never fits: another member may make it, or an owner",
+      "it never fits: another member can do it, or an owner",
     )
     expect((await money("void", { sessionId: two })).status).toBe(403)
     expect(await rows()).toEqual(before)

@@ -168,7 +168,7 @@ describe("the overview", () => {
       "`from` must be an existing time, such as 2026-01-31T12:00:00Z.",
     ])
     expect(await refused("from=2026-01-01&to=2026-12-01")).toEqual([
-      "`interval` must be longer, or the time shorter: between `from` and `to` there are more than 190 of them.",
+      "`interval` must be longer, or the time shorter: there are more than 190 periods between `from` and `to`.",
     ])
     expect(await refused("from=1970-01-01&to=9998-01-01&interval=hour")).toHaveLength(1)
     expect(await refused("interval=year")).toHaveLength(1)

@@ -656,7 +656,7 @@ describe("an origin that fails", () => {
       respond = how
       const path = "/api/p/shop-api/paid/x?q=1"
       const post = { method: "POST", body: "order", headers: { "content-type": "text/plain" } }
-      const at = reason.startsWith("did not begin") ? impatient : address
+      const at = reason.startsWith("did not start") ? impatient : address
       const failed = await call(path, { ...post, at, headers: { ...post.headers, "x-payment": "n1" } })
       expect(failed.status).toBe(502)
       expect(json(failed.text)).toMatchObject({ error: "ORIGIN_FAILED", retryToken: "retry-n1" })

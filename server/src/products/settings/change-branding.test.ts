@@ -41,7 +41,7 @@ describe("a logo", () => {
         hash: expect.stringMatching(/^[\w-]{43}$/),
       })
       for (const other of ["png", "jpeg", "webp"].filter(each => each !== type))
-        expect(readLogo(url(other, text))).toBe(`must be what its type says, image/${other}, and not animated`)
+        expect(readLogo(url(other, text))).toBe(`must match its type, image/${other}, and must not be animated`)
     }
   })
 
@@ -57,8 +57,8 @@ describe("a logo", () => {
       url("png", "%00"),
     ])
       expect(readLogo(text)).toBe(form)
-    expect(readLogo(url("png", svg))).toContain("must be what its type says")
-    expect(readLogo(url("webp", extended(0x02)))).toBe("must be what its type says, image/webp, and not animated")
+    expect(readLogo(url("png", svg))).toContain("must match its type")
+    expect(readLogo(url("webp", extended(0x02)))).toBe("must match its type, image/webp, and must not be animated")
     const frames = Buffer.concat([Buffer.from("ANMF\x2e\0\0\0", "latin1"), Buffer.from(vp8, "base64")])
     expect(readLogo(url("webp", extended(0, frames.toString("base64"))))).toContain("not animated")
     expect(readLogo(changed(bytes => bytes.write("acTL", 37, "latin1")))).toContain("not animated")
@@ -86,7 +86,7 @@ describe("a logo", () => {
       expect([type, bytes, cut(type, base64, bytes, tail)]).toEqual([
         type,
         bytes,
-        expect.stringContaining("must be what"),
+        expect.stringContaining("must match its type"),
       ])
     // A fill byte before the frame. A decoder reads that frame's size; reading a length there would lead to another
     // frame.
@@ -95,7 +95,7 @@ describe("a logo", () => {
       Buffer.alloc(0xc000),
       Buffer.from(jpeg, "base64").subarray(2),
     ])
-    expect(readLogo(url("jpeg", hidden.toString("base64")))).toContain("must be what its type says")
+    expect(readLogo(url("jpeg", hidden.toString("base64")))).toContain("must match its type")
     const padded = (bytes: number) =>
       url("png", Buffer.concat([Buffer.from(png, "base64"), Buffer.alloc(bytes)]).toString("base64"))
     const head = Buffer.from(png, "base64").length

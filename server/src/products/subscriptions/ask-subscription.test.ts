@@ -129,7 +129,7 @@ describe("money", () => {
     await rig.pay(await rig.open(id), { value: 1n })
     await rig.ask(id, "pause")
     await rig.look()
-    expect((await rig.ask(id, "resume")).body.message).toContain("accepts that payment or returns it first")
+    expect((await rig.ask(id, "resume")).body.message).toContain("must first accept or return that payment")
     const { data } = (await rig.call("GET", "payments")).body
     expect((await rig.call("POST", `payments/${data[0].id}/accept`, {})).status).toBe(200)
     await rig.look()

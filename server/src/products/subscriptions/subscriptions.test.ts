@@ -256,7 +256,7 @@ describe("a subscription", () => {
     await rig.service.call("POST", "/api/pay/confirm", { sessionId: session, txHash })
     await rig.ask(id, "pause")
     await rig.look()
-    expect((await rig.ask(id, "resume")).body.message).toContain("Somebody is paying")
+    expect((await rig.ask(id, "resume")).body.message).toContain("is in progress")
     await rig.pay(session)
     await rig.look()
     expect(await rig.read(id)).toMatchObject({ status: "paused", paidUntil: "2027-03-31T10:00:00.000Z" })

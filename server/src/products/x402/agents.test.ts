@@ -474,7 +474,7 @@ describe("a payment", () => {
     rig.service.advance(3_550_000)
     const over = await pay(url, v2(asked, await sign(await on.buyer(), asked)))
     expect([over.status, over.body.error]).toEqual([402, "invalid_exact_evm_payload_authorization_value"])
-    expect(over.body.message).toContain("This price has changed")
+    expect(over.body.message).toContain("The price has changed")
     const validBefore = BigInt(Math.floor(rig.service.ctx.now().getTime() / 1_000) + 20)
     const inTime = v2(asked, await sign(await on.buyer(), asked, { validBefore }))
     expect((await pay(url, inTime, { prefer: "wait=0" })).status).toBe(202)

@@ -597,7 +597,7 @@ describe("the facilitator", () => {
     expect((await settle(next)).body).toMatchObject({
       success: false,
       errorReason: "settlement_pending",
-      errorMessage: expect.stringMatching(/^256 payments of this wallet .* Nothing was paid by this one/),
+      errorMessage: expect.stringMatching(/^256 payments of this wallet .* This one paid nothing/),
     })
     expect((await stored())[0]).toBe(1)
     expect((await settle(first)).body.errorReason).toBe("settlement_pending")
@@ -804,7 +804,7 @@ describe("an operator", () => {
     const found = await checkDatabase(settings as Settings, query, ctx.now)
     expect(found.filter(({ check }) => check === "unserved")).toEqual([])
     const { status, body } = await operator.ask("/cancel", { payout: id, reason: "not wanted" })
-    expect([status, body.said]).toEqual([200, expect.stringMatching(/It moved nothing/)])
+    expect([status, body.said]).toEqual([200, expect.stringMatching(/It moved no money/)])
     expect(await read()).toMatchObject({ status: "failed", message: expect.stringContaining("Nothing was paid") })
     expect(await moved()).toBe(0)
     // A cancelled relay has nothing to retry.

@@ -80,8 +80,8 @@ describe.each(kinds)("%s", kind => {
   })
 
   it.each<[SignerFault, boolean, RegExp]>([
-    ["garbage", true, /^answered with something that is no signature$/],
-    ["empty", true, /^answered (without a signature|with something that is no signature)$/],
+    ["garbage", true, /^answered with something that is not a signature$/],
+    ["empty", true, /^answered (without a signature|with something that is not a signature)$/],
     ["other key", true, /^answered with something that is not a signature of the wallet 0x/],
     ["other hash", true, /^answered with something that is not a signature of the wallet 0x/],
     ["refuse", false, /(AccessDeniedException: |HTTP 403: .*)not authorized to(\\t| )sign with this key/],
