@@ -70,8 +70,8 @@ function errorsDocument(document: object): string {
 
 # Errors
 
-Every error has the same flat shape. \`error\` is for programs and stays as it is; \`message\` is for people and may change;
-\`requestId\` is also in the header \`X-Request-Id\` and in the service's log.
+Every error has the same flat shape. \`error\` is for programs and never changes. \`message\` is for people and can change. \`requestId\` is
+also in the header \`X-Request-Id\` and in the service's log.
 
 \`\`\`json
 {
@@ -82,7 +82,7 @@ Every error has the same flat shape. \`error\` is for programs and stays as it i
 }
 \`\`\`
 
-\`details\` is there where single fields are at fault. A \`RATE_LIMITED\` error has \`retryAfter\`, the seconds to wait.
+\`details\` is present if single fields are at fault. A \`RATE_LIMITED\` error has \`retryAfter\`, the seconds to wait.
 
 ${sections.join("\n\n")}
 `

@@ -24,16 +24,17 @@ export function rolesDocument(): string {
   const scopeRows = SCOPES.map(scope => row([`\`${scope}\``, scopeTable[scope]]))
   return `# Roles and scopes
 
-What the members of a merchant may do by their role, and what an API key opens by its scopes. One table in the code says it of
-each route and method, \`server/src/platform/http/route-access.ts\`. The service checks each request by that table, and refuses to
-start with a route that is not in it.
+A member's role decides what the member can do at a merchant. An API key's scopes decide what the key can do. One table in the code,
+\`server/src/platform/http/route-access.ts\`, defines both for each route and method. The service checks each request against that table, and
+does not start if a route is missing from it.
 
-A person is known by the issuer and subject of a token, and may be a member of several merchants. A request of such a person names the
-merchant in the header \`Sluice-Merchant\`, or of a GET as \`?merchant=\`; without it, it is answered 400 \`MERCHANT_REQUIRED\` with the list.
-\`POST /api/console/team/invitations\` invites by a verified e-mail address or a wallet, once, for seven days. What a role does not allow is
-answered 403 \`ROLE_REQUIRED\`, which says who may; a changed role counts from the next request on. The last owner stays one.
+A person is identified by the issuer and subject of a token, and can be a member of several merchants. Such a person names the merchant in
+the header \`Sluice-Merchant\`, or as \`?merchant=\` on a GET. A request without it gets 400 \`MERCHANT_REQUIRED\` with the list of merchants.
+\`POST /api/console/team/invitations\` invites a verified e-mail address or a wallet, once, for seven days. A request that the role does not
+allow gets 403 \`ROLE_REQUIRED\`, which names the roles that may do it. A changed role applies from the next request. The last owner can't
+lose that role.
 
-Every person may also read \`GET /api/console/me\`, make a merchant with \`POST /api/console/merchants\`, and accept an invitation with
+Every person can also read \`GET /api/console/me\`, create a merchant with \`POST /api/console/merchants\`, and accept an invitation with
 \`POST /api/console/team/accept\`.
 
 ## Roles
@@ -42,35 +43,34 @@ ${row(["may", ...ROLES])}
 |---|${ROLES.map(() => "---|").join("")}
 ${roleRows.join("\n")}
 
-A member with the role support accepts, returns, refunds, captures and voids up to a limit of the member's own: whole tokens in 24 hours, for each
-token over all networks. It is 0, and such a request is answered \`ROLE_REQUIRED\`, until an owner sets \`moneyPerDay\`
-(\`PUT /api/console/team/{id}\`). What failed or was withdrawn does not count.
+A member with the role support accepts, returns, refunds, captures and voids up to a personal limit: whole tokens in 24 hours, for each token
+across all networks. The limit is 0, and such a request gets \`ROLE_REQUIRED\`, until an owner sets \`moneyPerDay\`
+(\`PUT /api/console/team/{id}\`). Failed and withdrawn decisions don't count.
 
 ## Scopes
 
-A key has one or more scopes, \`checkouts\` where its maker names none. A request without a fitting one is answered 403 \`SCOPE_REQUIRED\`.
+A key has one or more scopes; the default is \`checkouts\`. A request for which the key has no scope gets 403 \`SCOPE_REQUIRED\`.
 
 ${row(["scope", "opens"])}
 |---|---|
 ${scopeRows.join("\n")}
 
-\`read\` opens the GETs of all scopes but \`settings:read\`, and not the audit log. \`console\` opens all routes under \`/api/console\` that a key can open, but
-those of \`settings:read\`. No scope opens API keys, or changes settings: a thief of a key could make others that outlive it, or
-change where the money goes. While the wallet lock is on, a key gets \`money\` or \`console\` only with the payout wallet's signature.
-A member gives a key only scopes that open what the member's own role may do. So \`console\`, which
-opens splits, is an owner's to give.
+\`read\` opens the GETs of all scopes except \`settings:read\`, and does not open the audit log. \`console\` opens all routes under \`/api/console\`
+that a key can open, except those of \`settings:read\`. No scope opens API keys or changes settings. Otherwise a thief of a key could create keys
+that outlive it, or change where the money goes. While the wallet lock is on, a key gets \`money\` or \`console\` only with the payout wallet's
+signature. Members can grant only scopes within their own role. Only an owner can grant \`console\`, because it opens splits.
 
-When a member leaves, or gets another role, the keys that this member could not make any more end in seven days. The list of keys says why
-and when (\`ending\`). Until then a member with the rights of all of a key's scopes may adopt it
-(\`POST /api/console/api-keys/{id}/adopt\`). Whoever changes its scopes, end, addresses or limits adopts it too.
+When a member leaves or gets another role, the keys that this member may no longer create end in seven days. The list of keys says why and
+when (\`ending\`). Until then, a member with the rights of all of a key's scopes can adopt it (\`POST /api/console/api-keys/{id}/adopt\`).
+Changing a key's scopes, expiry, addresses or limits adopts it too.
 
-A program without a browser gets a key by the sign-in of a device (\`POST /api/device\`, RFC 8628): a person types its code at
-\`/console/device\`, and approves it. Any role may, for scopes within its rights. Such a key ends after 90 days, and at once when
-its person leaves or may not give its scopes any more. While the wallet lock is on, it has neither \`money\` nor \`console\`.
+A program without a browser gets a key with a device sign-in (\`POST /api/device\`, RFC 8628): a person types its code at \`/console/device\` and
+approves it. Every role can do this, for scopes within its rights. Such a key ends after 90 days. It ends immediately when the person leaves, or
+may no longer grant its scopes. While the wallet lock is on, it can't have \`money\` or \`console\`.
 
 ## Routes
 
-By the right that a member needs, with the scopes of which a key needs one. \`–\`: for persons alone.
+Each route is listed under the right that a member needs. A key needs one of the listed scopes. \`–\` means that only people can use the route.
 
 ${rights.map(routesOf).join("\n\n")}
 `

@@ -125,8 +125,8 @@ function errorsPage(): string {
 <title>Errors · ${TITLE}</title>${NO_ICON}
 <link rel="stylesheet" href="/docs/static/swagger-ui.css"><link rel="stylesheet" href="/docs/static/index.css"></head>
 <body class="swagger-ui"><main class="wrapper"><div class="info"><h1 class="title">Errors</h1>
-<p>Every error is <code>{ error, message, requestId, details? }</code>. <code>error</code> is for programs and stays as it
-is; <code>message</code> is for people and may change. <a href="/docs">The API</a> says which routes answer which error.</p>
+<p>Every error is <code>{ error, message, requestId, details? }</code>. <code>error</code> is for programs and never
+changes; <code>message</code> is for people and can change. <a href="/docs">The API</a> says which routes answer which error.</p>
 ${sections.join("\n")}
 </div></main></body></html>
 `
