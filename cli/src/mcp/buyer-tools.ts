@@ -106,7 +106,7 @@ function allowed(text: string, { hosts }: Rules): string {
   if (!URL.canParse(text)) throw new Refused("The url is no address.")
   const { protocol, host, username, href } = new URL(text)
   if (protocol !== "https:" && !(protocol === "http:" && isLoopback(host)))
-    throw new Refused("The url must begin with https://.")
+    throw new Refused("The url must start with https://.")
   if (username !== "" || !hosts.includes(host))
     throw new Refused(`This wallet may not pay there. It may pay ${hosts.join(", ")}: --allow-host says so.`)
   return href

@@ -39,9 +39,9 @@ describe("a file of the ECB", () => {
   })
 
   it.each([
-    ["", "It has no rates of the ECB"],
-    ["<html>Not found</html>", "It has no rates of the ECB"],
-    ["id,amount\n1,2\n", "It has no rates of the ECB"],
+    ["", "The file is neither the XML nor the CSV"],
+    ["<html>Not found</html>", "The file is neither the XML nor the CSV"],
+    ["id,amount\n1,2\n", "The file is neither the XML nor the CSV"],
     [daily.replace("USD", "GBP"), "The file's rates of 2026-11-27 do not include the US dollar"],
     [daily.replace("1.0800", "0.0000"), "The file's rates of 2026-11-27 do not include the US dollar"],
     [daily.replace("1.0800", "-1"), "The file's rates of 2026-11-27 do not include the US dollar"],

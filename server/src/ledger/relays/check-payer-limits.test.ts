@@ -111,7 +111,7 @@ it("a payer that cancelled its authorizations, or used them for something else, 
   expect(await standing(wallet)).toBe("failed")
   const session = await on.start()
   const { status, body } = await on.submit(session, await on.sign(wallet, session))
-  expect([status, body.message]).toEqual([409, expect.stringMatching(/^Too many authorizations of this wallet/)])
+  expect([status, body.message]).toEqual([409, expect.stringMatching(/^Too many of this wallet's authorizations/)])
 })
 
 it("a payer that had its relay burn gas, and carried the authorization out behind it, has not paid first", async () => {

@@ -108,7 +108,7 @@ describe("a wallet without gas", () => {
     expect([await total("low_gas"), await standing("low_gas")]).toEqual([1, 1])
     expect(await metric("sluice_payouts_held", { reason: "low_gas" })).toBe(2)
     const words = [
-      "base-sepolia: the payout wallet has too little for gas, and payouts wait",
+      "base-sepolia: the payout wallet has too little ether for gas, so payouts wait",
       "base-sepolia: payouts held: 2 (2 low_gas)",
     ]
     expect(await ready()).toMatchObject({ status: 200, alarms: words })

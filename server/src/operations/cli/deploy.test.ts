@@ -183,7 +183,7 @@ it("a kept transaction whose place another one took is left behind", async () =>
   await anvil.client.sendTransaction({ account: payer, to: payer, value: 0n, chain: null })
   const again = await run()
   expect(again.said[0]).toMatch(
-    /^The earlier transaction 0x\w+ can't be mined: another one of its account took its place/,
+    /^The earlier transaction 0x\w+ can't be mined: another transaction of its account took its place/,
   )
   expect(again.text).toMatch(/^DEPOSIT_FACTORY/)
   expect(await nonceOfPayer()).toBe(2)

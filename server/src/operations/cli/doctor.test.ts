@@ -197,7 +197,7 @@ describe("what the doctor finds", () => {
         return {}
       },
       [at("payout_wallet alarm")],
-      new RegExp(`too little for gas.*Send ether to ${payout}, which has 0: 100 typical payouts cost`),
+      new RegExp(`too little ether for gas.*Send ether to ${payout}, which has 0: 100 typical payouts cost`),
     ],
     [
       "a wallet that will soon be empty",
@@ -333,9 +333,9 @@ describe("what the doctor finds", () => {
       "a network that does not exist, once and by its name",
       () => ({ NETWORKS: "bse" }),
       ["settings networks fault"],
-      /NETWORKS must be one of: base, worldchain, base-sepolia; bse is none of them\.\n\n/,
+      /NETWORKS must be one of: base, worldchain, base-sepolia; not bse\.\n\n/,
     ],
-    ["a misspelt setting", () => ({ RPC_BASESEPOLIA: "x", RPC_BASE: "x" }), [], /RPC_BASESEPOLIA is set, and it is no/],
+    ["a misspelt setting", () => ({ RPC_BASESEPOLIA: "x", RPC_BASE: "x" }), [], /RPC_BASESEPOLIA is set, but is not a/],
     [
       "an unreachable Postgres",
       () => ({ DATABASE_URL: "postgres://user:hunter2@127.0.0.1:1/x" }),
@@ -403,7 +403,7 @@ describe("the step after a fault of a setting", () => {
       port: undefined,
       log_level: undefined,
       confirmations: undefined,
-      oidc_issuer: expect.stringContaining("BASE_URL where merchants sign in with their wallets"),
+      oidc_issuer: expect.stringContaining("BASE_URL if merchants sign in with their wallets"),
       rpc_base: expect.stringContaining("addresses of nodes"),
       deposit_factory_base: "`sluice deploy` deploys one and prints this setting.",
     })
@@ -542,7 +542,7 @@ describe("the checks beside a running service", () => {
       await anvil.client.setBalance({ address: payout, value: 0n })
       await standing.check()
       await standing.check()
-      const words = "base-sepolia: the payout wallet has too little for gas, and payouts wait"
+      const words = "base-sepolia: the payout wallet has too little ether for gas, so payouts wait"
       expect(standing.alarms()).toEqual([words])
       // The wallet's own rounds report it in the same words.
       expect(lines).toEqual([{ level: "error", msg: words }])

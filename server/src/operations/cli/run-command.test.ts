@@ -74,7 +74,7 @@ it.each([
   ["backup", ["."], ". exists already. Name a new file."],
   ["invite", [], "Name one subject, and its issuer if that is not the default."],
   ["signer", [], "Name one key."],
-  ["signer", ["x"], "The key must begin with"],
+  ["signer", ["x"], "The key must start with"],
   ["recover", [], "--rpc is missing: the URL of a node."],
   ["wallet", [], "Name a command."],
   ["verify-address", [], "Name one address."],

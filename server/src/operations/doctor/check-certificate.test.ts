@@ -52,7 +52,7 @@ it("is an alarm where what renews it should have done so long ago, whatever its 
   expect(await found(long, 91)).toEqual(["alarm: the certificate of BASE_URL has expired"])
   const short = await serverOf(6)
   expect(await found(short, 4)).toEqual([fine])
-  expect(await found(short, 5)).toEqual([expect.stringMatching(/^alarm: .* ends in 2[34] hours$/)])
+  expect(await found(short, 5)).toEqual([expect.stringMatching(/^alarm: .* expires in 2[34] hours$/)])
 })
 
 it("says nothing where there is no certificate, or nobody answers", async () => {

@@ -805,7 +805,7 @@ describe("calls of an escrow that an older copy of the database lost", () => {
     const { authorization_expiry: expiry } = await buys.rowOf(id)
     const [hash] = await hashesOf()
     await startOn(restore)
-    await expectRefused(adopt(hash), /a checkout that this database does not have.*--foreign/)
+    await expectRefused(adopt(hash), /a checkout that is not in this database.*--foreign/)
     const { body } = await adopt(hash, { foreign: true, reason: "restored" })
     const [, data] = body.said.match(/with the data (0x[0-9a-f]+)/) ?? []
     expect(body.said).toContain(expiry.toISOString())

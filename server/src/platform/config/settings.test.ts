@@ -134,7 +134,7 @@ describe("readSettings", () => {
       "PAYOUT_PRIVATE_KEY",
       "MIN_AMOUNT",
     ])
-    expect(faults[2]).toBe("NETWORKS must be one of: base, worldchain, base-sepolia; solana is none of them")
+    expect(faults[2]).toBe("NETWORKS must be one of: base, worldchain, base-sepolia; not solana")
     expect(faultsOf({ NETWORKS: "," })).toEqual(["NETWORKS must name at least one network"])
   })
 
@@ -263,7 +263,7 @@ describe("traces", () => {
     ["OTEL_EXPORTER_OTLP_HEADERS", "a=hidden%0d%0ab", "must be key=value pairs"],
     ["OTEL_EXPORTER_OTLP_HEADERS", "a=hidden%zz", "must be key=value pairs"],
     ["OTEL_EXPORTER_OTLP_HEADERS", "a b=hidden", "must be key=value pairs"],
-    ["OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "must be one of: http/protobuf, http/json; grpc is none of them"],
+    ["OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "must be one of: http/protobuf, http/json; not grpc"],
     ["OTEL_TRACES_SAMPLER_ARG", "1.1", "must be a number from 0 to 1"],
     ["OTEL_TRACES_SAMPLER_ARG", "-0", "must be a number from 0 to 1"],
   ])("refuses %s=%s, and repeats no secret", (name, value, fault) => {

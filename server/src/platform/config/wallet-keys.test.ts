@@ -104,7 +104,7 @@ describe("openKeystore", () => {
 
   it("refuses a key of an address other than the file names", () => {
     const json = keystoreOf(generatePrivateKey(), "x", foundry, { address: "11".repeat(20) })
-    expect(() => openKeystore(json, "x")).toThrow("of an address other than")
+    expect(() => openKeystore(json, "x")).toThrow("of another address than")
   })
 
   it.each([
@@ -236,7 +236,7 @@ describe.each(["PAYOUT", "RELAY"] as const)("%s_SIGNER", wallet => {
 
   it("is enough in live mode, and has its rules", () => {
     expect(faultsOf(live(`${arn}/${address}`))).toEqual([])
-    expect(faultsOf(live("x"))).toEqual([expect.stringMatching(`^${SIGNER} must begin with aws-kms:`)])
+    expect(faultsOf(live("x"))).toEqual([expect.stringMatching(`^${SIGNER} must start with aws-kms:`)])
     expect(faultsOf(live(arn))).toEqual([expect.stringMatching(`^${SIGNER} must end with .*sluice signer ${arn}`)])
     const known = live(`${arn}/0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266`)
     expect(faultsOf(known)).toEqual([expect.stringMatching(`^${SIGNER} is a well-known development key`)])

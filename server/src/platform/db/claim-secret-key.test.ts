@@ -11,7 +11,7 @@ import { idOfRetryToken, retryToken } from "../../products/x402/lease-settlement
 import { isSealedWith, seal } from "../secrets.ts"
 import { claimSecretKey, fitOf, reencrypt, SEALED } from "./claim-secret-key.ts"
 
-const WRONG = /^SECRET_KEY is not the one of this installation/
+const WRONG = /^SECRET_KEY is not this installation's key/
 const PARTIAL = /^This installation's SECRET_KEY is being changed/
 
 let service: TestService

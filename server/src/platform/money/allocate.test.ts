@@ -36,7 +36,7 @@ describe("allocate", () => {
 
   it("refuses percentages that do not add up to the whole", () => {
     for (const wrong of [[], [500_000], [500_000, 500_001], [-1, 1_000_001]])
-      expect(() => allocate(1n, wrong)).toThrow("all of it")
+      expect(() => allocate(1n, wrong)).toThrow("must add up to 100")
     expect(() => allocate(-1n, [WHOLE_E4])).toThrow()
   })
 })

@@ -60,8 +60,8 @@ describe("a logo", () => {
     expect(readLogo(url("png", svg))).toContain("must match its type")
     expect(readLogo(url("webp", extended(0x02)))).toBe("must match its type, image/webp, and must not be animated")
     const frames = Buffer.concat([Buffer.from("ANMF\x2e\0\0\0", "latin1"), Buffer.from(vp8, "base64")])
-    expect(readLogo(url("webp", extended(0, frames.toString("base64"))))).toContain("not animated")
-    expect(readLogo(changed(bytes => bytes.write("acTL", 37, "latin1")))).toContain("not animated")
+    expect(readLogo(url("webp", extended(0, frames.toString("base64"))))).toContain("not be animated")
+    expect(readLogo(changed(bytes => bytes.write("acTL", 37, "latin1")))).toContain("not be animated")
     expect(readLogo(changed(bytes => bytes.writeUInt32BE(2_049, 16)))).toContain("2048 pixels")
     expect(readLogo(changed(bytes => bytes.writeUInt32BE(0, 20)))).toContain("2048 pixels")
     // Only the heads of files: the page would show an empty space.

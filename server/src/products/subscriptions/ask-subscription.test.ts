@@ -40,7 +40,7 @@ describe("a cancellation", () => {
       return [cancelAtPeriodEnd, cancelAskedBy]
     }
     await rig.ask(id, "cancel", end)
-    await expect(bySubscriber(id, resumeSubscription)).rejects.toThrow("The merchant has ended")
+    await expect(bySubscriber(id, resumeSubscription)).rejects.toThrow("The merchant has canceled")
     await bySubscriber(id, cancelIt)
     expect(await standing()).toEqual([true, "both"])
     expect((await rig.ask(id, "resume")).body).toMatchObject({ cancelAtPeriodEnd: true, cancelAskedBy: "subscriber" })

@@ -301,7 +301,7 @@ describe("a subscription", () => {
     await rig.look()
     const { data } = (await rig.call("GET", "payments?status=open")).body
     const accept = () => rig.call("POST", `payments/${data[0].id}/accept`, {})
-    const refused = { status: 409, body: { error: "INVALID_OPERATION", message: expect.stringContaining("Return it") } }
+    const refused = { status: 409, body: { error: "INVALID_OPERATION", message: expect.stringContaining("return it") } }
     expect(await accept()).toMatchObject(refused)
     await rig.pay(await rig.open(id))
     await rig.look()

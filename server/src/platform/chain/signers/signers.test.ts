@@ -168,7 +168,7 @@ describe("a key's name", () => {
   )
 
   it.each([
-    [`vault:x/${wallet.toLowerCase()}`, /must begin with aws-kms:, gcp-kms:, web3signer:/],
+    [`vault:x/${wallet.toLowerCase()}`, /must start with aws-kms:, gcp-kms:, web3signer:/],
     [arn, /must end with a slash and the wallet's address, which `sluice signer aws-kms:arn/],
     [`${arn}/0x1234`, /must (end with|name a key)/],
     [`aws-kms:alias/payout/${wallet.toLowerCase()}`, /must name a key as aws-kms:arn:/],
