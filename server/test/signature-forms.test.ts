@@ -200,7 +200,7 @@ const forms: Record<string, Form> = {
   "the end of a wrapper without the rest": {
     wallet: "that accepts all",
     write: async () => concat([`0x${"5f".repeat(64)}`, WRAPPED]),
-    ...both(/ends like an ERC-6492 signature, but does not contain/),
+    ...both(/has the ending of ERC-6492, but does not contain/),
   },
 
   "an undeployed contract's, wrapped (ERC-6492)": {

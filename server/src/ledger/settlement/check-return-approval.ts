@@ -92,7 +92,7 @@ async function assertSucceeds(
   if (error.includes(BAD_SIGNATURE) || error.includes("BadSignature"))
     throw invalid(
       "approval.signature",
-      `would be refused by the wallet's own contract when the return is sent: the contract must accept signatures by ERC-1271, with less than ${RELEASE_GAS} gas for the whole return`,
+      `is refused by the wallet's own contract when the return is sent: the contract must accept signatures by ERC-1271, with less than ${RELEASE_GAS} gas for the whole return`,
     )
   throw new ApiError(
     "INVALID_OPERATION",

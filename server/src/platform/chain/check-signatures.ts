@@ -83,7 +83,7 @@ function unwrapped(given: Hex): { signature: Hex; wrapper: Hex | undefined } | {
     return { signature, wrapper: whole }
   } catch {
     return {
-      fault: "ends like an ERC-6492 signature, but does not contain a factory, a call to it and a signature",
+      fault: "has the ending of ERC-6492, but does not contain a factory, a call to it and a signature",
     }
   }
 }
