@@ -1733,7 +1733,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "listeners",
     "create"
    ],
-   "does": "Makes an endpoint without a URL, and shows its secret only this once",
+   "does": "Creates an endpoint without a URL, and shows its secret only this once",
    "ids": [],
    "body": true,
    "key": true,

@@ -571,11 +571,11 @@ export interface Resources {
     get(id: string, options?: RequestOptions): Promise<At<api.EventAnswer, "data">>
   }
   listeners: {
-    /** Makes an endpoint without a URL, and shows its secret only this once. Its deliveries are pulled instead of sent, so that they reach a machine that nobody can connect to. They are rows like any other, with the same retries, and can be sent again. Every endpoint is notified with `settings.webhook_changed`. At most three; one that nobody pulls for ten minutes ends by itself. In live mode the merchant's setting `liveListeners` has to allow it. */
+    /** Creates an endpoint without a URL, and shows its secret only this once. Its deliveries are pulled instead of sent, so they reach a machine that accepts no connections. They are like other deliveries, with the same retries, and can be resent. `settings.webhook_changed` notifies every endpoint. A merchant can have three listeners. A listener that nobody pulls for ten minutes ends automatically. In live mode the merchant's setting `liveListeners` must allow listeners. */
     create(body: Body<"createListener">, options?: RequestOptions & { idempotencyKey?: string }): Promise<api.ListenerCreated>
     /** The listeners that have not ended */
     list(query?: Query<"listListeners">, options?: RequestOptions): Pages<Item<"listListeners", "data">, api.ListenerList>
-    /** Ends a listener; what is still due of it is skipped */
+    /** Ends a listener; its pending deliveries are skipped */
     delete(id: string, options?: RequestOptions): Promise<api.Deleted>
     /** Pulls the deliveries that are due, as a stream or a long poll. If you accept `text/event-stream` and send no `wait`, the answer is a stream of server-sent events. Each `delivery` event has the JSON of one delivery in `data`; `over` says that the listener has ended. At most ten deliveries without a result are out at a time; report each with `POST …/results`. A delivery without a result comes again, with the same `deliveryId`, when its lease ends 30 seconds after WEBHOOK_TIMEOUT. Several callers can pull one listener: they share its deliveries, and no two get the same delivery. */
     pull(id: string, query?: Query<"pullDeliveries">, options?: RequestOptions): Promise<At<api.PulledDeliveryList, "data">>

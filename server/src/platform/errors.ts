@@ -46,7 +46,7 @@ export const errorTable = {
   VALIDATION_ERROR: {
     status: 400,
     message: "The request is not valid; `details` lists each fault.",
-    help: "Correct the fields listed in `details`; all faults are reported at once. Nothing was written. A JSON number whose digits would change, such as an order number above 2^53 in `metadata`, is refused: send it in quotes.",
+    help: "Correct the fields listed in `details`; the answer reports all faults together. Nothing was written. A JSON number whose digits would change, such as an order number above 2^53 in `metadata`, is refused: send it as a string in quotes.",
   },
   MERCHANT_REQUIRED: {
     status: 400,

@@ -343,7 +343,9 @@ describe("the wallet lock", () => {
       const other = await send(on, `${alone.body.details[0].typedData.message.nonce} ${onlyOwner}`)
       expect(other.body.details[0].message).toContain(`is not the signature of ${stranger.address} on base for`)
       const three = await signed(other, stranger, second)
-      expect((await send(on, `${three} ${onlyOwner}`)).body.details[0].message).toContain("at most one signature for each of 2")
+      expect((await send(on, `${three} ${onlyOwner}`)).body.details[0].message).toContain(
+        "at most one signature for each of 2",
+      )
       expect((await service.call("GET", settings, undefined, { as: "shop" })).body.walletLock).toBe(false)
       expect((await send(on, three)).body.walletLock).toBe(true)
     })

@@ -78,7 +78,7 @@ export async function createListener(
 }
 
 async function checkLive(ctx: TxContext, merchantId: string, callbacks: boolean): Promise<void> {
-  if (callbacks) throw invalid("callbacks", "must be false in live mode: copies are for those who try")
+  if (callbacks) throw invalid("callbacks", "must be false in live mode: copies are only for trying things out")
   const { live_listeners } = await ctx.db
     .selectFrom("merchants")
     .select("live_listeners")

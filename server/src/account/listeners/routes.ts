@@ -29,9 +29,9 @@ export function listenerRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "createListener",
-        summary: "Makes an endpoint without a URL, and shows its secret only this once",
+        summary: "Creates an endpoint without a URL, and shows its secret only this once",
         description:
-          "Its deliveries are pulled instead of sent, so that they reach a machine that nobody can connect to. They are rows like any other, with the same retries, and can be sent again. Every endpoint is notified with `settings.webhook_changed`. At most three; one that nobody pulls for ten minutes ends by itself. In live mode the merchant's setting `liveListeners` has to allow it.",
+          "Its deliveries are pulled instead of sent, so they reach a machine that accepts no connections. They are like other deliveries, with the same retries, and can be resent. `settings.webhook_changed` notifies every endpoint. A merchant can have three listeners. A listener that nobody pulls for ten minutes ends automatically. In live mode the merchant's setting `liveListeners` must allow listeners.",
         tags,
         body: ListenerCreate,
         response: { 201: ListenerCreated },
@@ -66,7 +66,7 @@ export function listenerRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "endListener",
-        summary: "Ends a listener; what is still due of it is skipped",
+        summary: "Ends a listener; its pending deliveries are skipped",
         tags,
         params: ListenerId,
         response: { 200: ListenerEnded },

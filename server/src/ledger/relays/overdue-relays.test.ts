@@ -191,10 +191,7 @@ it("of a checkout lets its payer sign again, as often as it was the service's fa
     await finish()
     await on.look()
     const { status, message } = await on.status(session.id)
-    expect([status, message]).toEqual([
-      "pending",
-      expect.stringContaining("before its deadline. It paid nothing"),
-    ])
+    expect([status, message]).toEqual(["pending", expect.stringContaining("before its deadline. It paid nothing")])
   }
   const answer = await on.submit(session, await on.sign(buyer, session, { validBefore: seconds() + 120n }))
   expect(answer.status, JSON.stringify(answer.body)).toBe(200)

@@ -282,7 +282,10 @@ it("below the lowest price waits for nobody: all of the payment counts", async (
   const [all] = await listed("exception=overpaid")
   expect(all).toMatchObject({ status: "granted", surplus: null })
   for (const answer of [await decide(all.id, "accept"), await decide(all.id, "return", { address: fresh() })])
-    expect(answer).toMatchObject({ status: 409, body: { message: expect.stringContaining("including the amount above the price") } })
+    expect(answer).toMatchObject({
+      status: 409,
+      body: { message: expect.stringContaining("including the amount above the price") },
+    })
   await sweep()
   expect(await rig.balanceOf(shop.payTo)).toBe(0n)
 })

@@ -54,7 +54,9 @@ describe.runIf(postgresBinaries())("the alarms of a database", () => {
     await backup("one.dump")
     expect(await found()).toEqual(["ok: the last backup is recent enough"])
     await older()
-    expect(await found()).toEqual([expect.stringMatching(/^alarm: the last known backup of the database .* hours old$/)])
+    expect(await found()).toEqual([
+      expect.stringMatching(/^alarm: the last known backup of the database .* hours old$/),
+    ])
     const standing = standingAlarms(service.ctx, false)
     await standing.check()
     expect(standing.alarms()).toContainEqual(expect.stringMatching(/^the last known backup of the database/))

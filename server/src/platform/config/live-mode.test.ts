@@ -146,10 +146,7 @@ describe("live mode", () => {
 
   it("refuses the identity provider of a sandbox", () => {
     for (const path of ["/sandbox/oidc", "/sandbox"])
-      expectFault(
-        { OIDC_ISSUER: `https://pay.example.com${path}` },
-        /^OIDC_ISSUER is a sandbox's identity provider/,
-      )
+      expectFault({ OIDC_ISSUER: `https://pay.example.com${path}` }, /^OIDC_ISSUER is a sandbox's identity provider/)
     expect(faultsOf({ OIDC_ISSUER: "https://sandbox.example.com/realms/sandboxes" })).toEqual([])
   })
 

@@ -212,7 +212,9 @@ describe.each(["PAYOUT", "RELAY"] as const)("%s_KEYSTORE", wallet => {
     expect(faultsOf(known)).toEqual([expect.stringMatching(`^${KEYSTORE} is a well-known development key`)])
     const other = wallet === "PAYOUT" ? "RELAY_PRIVATE_KEY" : "PAYOUT_PRIVATE_KEY"
     expect(faultsOf({ ...live(), [other]: key })).toEqual([expect.stringMatching(/^RELAY_.* must differ from/)])
-    expect(faultsOf({ ...live(), SECRET_KEY: key })).toEqual([expect.stringMatching(/^SECRET_KEY must not be a wallet's key/)])
+    expect(faultsOf({ ...live(), SECRET_KEY: key })).toEqual([
+      expect.stringMatching(/^SECRET_KEY must not be a wallet's key/),
+    ])
     expect(faultsOf({ ...liveEnv, [KEY]: "" })).toEqual([expect.stringMatching(`^${KEY} must be set, or ${KEYSTORE}`)])
   })
 })

@@ -356,7 +356,7 @@ export function registeredAccess(
   })
   const [first] = rows
   if (first === undefined || rows.some(row => row !== first))
-    throw new Error(`${url} has methods with different rows in platform/http/route-access.ts: register each by itself`)
+    throw new Error(`${url} has methods with different rows in platform/http/route-access.ts: register each separately`)
   return first
 }
 

@@ -408,7 +408,8 @@ describe("a refund", () => {
   it("that counted, and that a reorg removed for good, is made again before any other: its merchant refunds it once", async () => {
     const { id, buyer, refundId } = await displaced("2.00")
     await on.round()
-    const remade = "A reorg removed a refund of this payment that had counted. The service creates it again automatically"
+    const remade =
+      "A reorg removed a refund of this payment that had counted. The service creates it again automatically"
     expect((await call("GET", `payments/refunds/${refundId}`)).body.message).toContain(remade)
     for (const answer of [
       await call("DELETE", `payments/refunds/${refundId}`),

@@ -77,9 +77,7 @@ describe("a member with the role support", () => {
     expect(refused.body.message).toMatch(
       /^You may decide about up to 10 of each token in 24 hours, and 1\.00 are left\. This request fits from /,
     )
-    expect((await capture(id, "11.00")).body.message).toContain(
-      "it never fits: another member can do it, or an owner",
-    )
+    expect((await capture(id, "11.00")).body.message).toContain("it never fits: another member can do it, or an owner")
     expect((await money("void", { sessionId: two })).status).toBe(403)
     expect(await rows()).toEqual(before)
     expect((await money("void", { sessionId: one })).status).toBe(200)

@@ -147,7 +147,7 @@ export const GrantList = Type.Object({
 })
 export const GrantRevoke = Strict(
   { reason: Type.Optional(Type.String({ maxLength: 500, description: "Stored with the grant" })) },
-  { reason: "Paid back by hand" },
+  { reason: "Paid back manually" },
 )
 
 export const PublicPaywall = Type.Object({

@@ -56,7 +56,7 @@ const Settings = Type.Object({
   ),
   allowedOrigins: Type.Array(Type.String({ examples: ["https://shop.example"] })),
   currency: Described(Currency, "The currency in which lists and reports show the value of your money"),
-  liveListeners: Described(Type.Boolean(), "Whether listeners can be made in live mode"),
+  liveListeners: Described(Type.Boolean(), "Whether listeners can be created in live mode"),
 })
 
 /** 64 KB in base64, with the prefix of a data: URL. */
