@@ -171,7 +171,7 @@ describe("script/recover", () => {
 
   it("explains a node that is not there, and exits with 1", async () => {
     const { code, said } = await shell("script/recover --rpc http://127.0.0.1:1 --terms deposits.csv --dry-run")
-    expect([code, said]).toEqual([1, expect.stringContaining("The node at http://127.0.0.1:1 can't be asked")])
+    expect([code, said]).toEqual([1, expect.stringContaining("The node at http://127.0.0.1:1 can't be reached")])
   })
 
   it("says while it waits for a block, and how to go on when none comes; to run it again is safe", async () => {
