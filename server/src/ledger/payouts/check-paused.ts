@@ -80,7 +80,7 @@ export const sellingPaused = (network: NetworkInfo): ApiError =>
     "PAYMENTS_PAUSED",
     undefined,
     `Payments on ${network.name} are paused, because the service's payout wallet is halted there. Nothing was changed. ` +
-      "The operator finds the reason with `sluice wallet show`. Try again when the wallet is resumed.",
+      "Ask the operator, who finds the reason with `sluice wallet show`. Try again when the wallet is resumed.",
   )
 
 /** Applies the result of `pausedWhile` to a network's new addresses. */

@@ -559,7 +559,7 @@ describe("a foreign transaction", () => {
       const hash = await operator.sendElsewhere(first, call)
       await mine()
       await operator.ask("/halt", { wallet: "payout", reason: "two services" })
-      await expectRefused(adopt(hash), /The nonce \d+ is the payout .*cancel/)
+      await expectRefused(adopt(hash), /The nonce \d+ belongs to the payout .*cancel/)
       await expectRefused(adopt(hash, { foreign: true, reason: "two services" }), /paid twice.*cancel/)
       await operator.ask("/cancel", { payout: paidElsewhere?.id, reason: "paid by the other service" })
       expect((await adopt(hash, { foreign: true, reason: "two services" })).status).toBe(200)
@@ -769,7 +769,7 @@ describe("calls of an escrow that an older copy of the database lost", () => {
       3_500_000n,
       0n,
     ])
-    expect((await buys.capture(id, "2.00")).body.message).toContain("Nothing is left")
+    expect((await buys.capture(id, "2.00")).body.message).toContain("None of the money reserved")
   })
 
   it("are written again beside what was planned since, and one that was cancelled since is not in the way", async () => {
