@@ -1412,7 +1412,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "webhooks",
     "create"
    ],
-   "does": "Registers an endpoint, and shows its secret only this once",
+   "does": "Registers an endpoint, and shows its secret only once",
    "ids": [],
    "body": true,
    "key": true,
@@ -1527,7 +1527,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "webhooks",
     "rollSecret"
    ],
-   "does": "Creates a new secret and shows it only this once",
+   "does": "Creates a new secret and shows it only once",
    "ids": [
     "id"
    ],
@@ -1538,7 +1538,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "webhooks",
     "recover"
    ],
-   "does": "Sends again every delivery that failed or was skipped since a given time",
+   "does": "Resends every delivery that failed or was skipped since a given time",
    "ids": [
     "id"
    ],
@@ -1668,7 +1668,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "deliveries",
     "resend"
    ],
-   "does": "Sends a delivery again now",
+   "does": "Resends a delivery now",
    "ids": [
     "id"
    ],
@@ -1733,7 +1733,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "listeners",
     "create"
    ],
-   "does": "Creates an endpoint without a URL, and shows its secret only this once",
+   "does": "Creates an endpoint without a URL, and shows its secret only once",
    "ids": [],
    "body": true,
    "key": true,
@@ -2182,7 +2182,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     "overview",
     "getBalances"
    ],
-   "does": "Balances of your receiving addresses and in the escrow according to the books, by network and token",
+   "does": "Balances at your receiving addresses and in the escrow, according to the books, by network and token",
    "ids": []
   }
  },

@@ -327,13 +327,13 @@ export interface Resources {
     get(options?: RequestOptions): Promise<api.Settings>
     /** Changes the given settings. In live mode a new payout address takes effect after 24 hours, and is shown until then. While the wallet lock is on, the change needs the signature of the payout address that has been in effect longest. If the replaced address itself signs, the change takes effect immediately. Switching the lock on needs the signature of every payout address, even on networks that are not served now. A new payout address or `approver` gives every paywall a new receiving address; money that reaches the old one more than an hour later is an exception. */
     update(body: Body<"changeSettings">, options?: RequestOptions): Promise<api.Settings>
-    /** Creates a new secret for callback URLs and shows it only this once. It signs events sent to the `callbackUrl` of a session. For 24 hours the previous secret signs too. `settings.webhook_changed` notifies every endpoint. */
+    /** Creates a new secret for callback URLs and shows it only once. It signs events sent to the `callbackUrl` of a session. For 24 hours the previous secret signs too. `settings.webhook_changed` notifies every endpoint. */
     rollWebhookSecret(options?: RequestOptions & { idempotencyKey?: string }): Promise<At<api.AccountSecretRolled, "data">>
     /** Shows the secret for callback URLs, once. Every account starts with a secret, which can be read here only once. Afterwards, and after a roll (whose answer shows the new secret), the answer is 409. */
     revealWebhookSecret(options?: RequestOptions & { idempotencyKey?: string }): Promise<At<api.AccountSecret, "data">>
   }
   apiKeys: {
-    /** Creates an API key, and shows it only this once. Members can grant only scopes within their own role. Only an owner can grant `console`, because it includes splits. A key with `catalog` can't set `splitId` or `originUrl`. */
+    /** Creates an API key, and shows it only once. Members can grant only scopes within their own role. Only an owner can grant `console`, because it includes splits. A key with `catalog` can't set `splitId` or `originUrl`. */
     create(body: Body<"createApiKey">, options?: RequestOptions & { idempotencyKey?: string }): Promise<api.ApiKeyCreated>
     /** The API keys, without the secrets */
     list(query?: Query<"listApiKeys">, options?: RequestOptions): Pages<Item<"listApiKeys", "data">, api.ApiKeyList>
@@ -341,7 +341,7 @@ export interface Resources {
     update(id: string, body: Body<"changeApiKey">, options?: RequestOptions): Promise<api.ApiKeyChanged>
     /** Revokes an API key immediately */
     revoke(id: string, options?: RequestOptions): Promise<api.Deleted>
-    /** Gives a key a new secret, and shows it only this once. The key keeps its id, its limits and its entries in the audit log. For `graceSeconds`, until `previousExpiresAt`, the previous secret works too. To roll a key, you must have the rights of all its scopes. With the wallet lock on, a key with `money` or `console` needs the payout wallet's signature. */
+    /** Gives a key a new secret, and shows it only once. The key keeps its id, its limits and its entries in the audit log. For `graceSeconds`, until `previousExpiresAt`, the previous secret works too. To roll a key, you must have the rights of all its scopes. With the wallet lock on, a key with `money` or `console` needs the payout wallet's signature. */
     roll(id: string, body: Body<"rollApiKey">, options?: RequestOptions & { idempotencyKey?: string }): Promise<api.ApiKeyCreated>
     /** Keeps a key whose creator may no longer grant it. Such a key has `ending`: why and when it ends. To adopt it, you must have the rights of all its scopes; you then count as its creator. The previous creator may still know the secret, so roll the key too. With the wallet lock on, a key with `money` or `console` needs the payout wallet's signature. */
     adopt(id: string, body?: Body<"adoptApiKey">, options?: RequestOptions): Promise<api.ApiKeyChanged>
@@ -367,7 +367,7 @@ export interface Resources {
     update(id: string, body: Body<"changeMember">, options?: RequestOptions): Promise<api.TeamMember>
     /** Removes a member, starting with the member's next request; any member may leave. The last owner can't leave or be removed. The member's API keys end in seven days, unless another member adopts them; device keys end immediately. */
     remove(id: string, options?: RequestOptions): Promise<api.Deleted>
-    /** Invites a person by e-mail address or wallet, and shows the token only this once. The invitation works once, for seven days, for the invited wallet or for the person whose identity provider has verified the address. While the wallet lock is on, an invitation as owner, admin or finance needs the payout wallet's signature. */
+    /** Invites a person by e-mail address or wallet, and shows the token only once. The invitation works once, for seven days, for the invited wallet or for the person whose identity provider has verified the address. While the wallet lock is on, an invitation as owner, admin or finance needs the payout wallet's signature. */
     invite(body: Body<"inviteMember">, options?: RequestOptions): Promise<api.TeamInvitationCreated>
     /** The invitations that can still be accepted, without the tokens */
     listInvitations(query?: Query<"listInvitations">, options?: RequestOptions): Pages<Item<"listInvitations", "data">, api.TeamInvitationList>
@@ -533,7 +533,7 @@ export interface Resources {
     withdraw(id: string, options?: RequestOptions): Promise<api.Refund>
   }
   webhooks: {
-    /** Registers an endpoint, and shows its secret only this once. The service first sends a signed `ping` to the address. Any answer is accepted except a redirect, 404, 410, 502, 503 and 504: a receiver may refuse a `ping` because it does not have the secret yet. `X-Webhook-Notice` says when the address can be reached only because of WEBHOOK_ALLOW_CIDRS. */
+    /** Registers an endpoint, and shows its secret only once. The service first sends a signed `ping` to the address. Any answer is accepted except a redirect, 404, 410, 502, 503 and 504: a receiver may refuse a `ping` because it does not have the secret yet. `X-Webhook-Notice` says when the address can be reached only because of WEBHOOK_ALLOW_CIDRS. */
     create(body: Body<"createWebhook">, options?: RequestOptions & { idempotencyKey?: string }): Promise<At<api.WebhookCreated, "data">>
     /** All endpoints, including paused endpoints */
     list(query?: Query<"listWebhooks">, options?: RequestOptions): Pages<Item<"listWebhooks", "data.webhooks">, api.WebhookList>
@@ -545,9 +545,9 @@ export interface Resources {
     delete(id: string, options?: RequestOptions): Promise<At<api.WebhookDeleted, "data">>
     /** Sends a `ping`, or the example of another event, the same way as any event. An example is marked: its body has `test: true` next to `event`, and its ids belong to nothing. A receiver must not act on it. A paused endpoint gets it too. Read the delivery for the result. */
     test(id: string, body?: Body<"testWebhook">, options?: RequestOptions & { idempotencyKey?: string }): Promise<At<api.DeliveryAnswer, "data">>
-    /** Creates a new secret and shows it only this once. For 24 hours both secrets sign: `Service-Signature` has a `v1` for each, newest first. `settings.webhook_changed` notifies every endpoint. */
+    /** Creates a new secret and shows it only once. For 24 hours both secrets sign: `Service-Signature` has a `v1` for each, newest first. `settings.webhook_changed` notifies every endpoint. */
     rollSecret(id: string, options?: RequestOptions & { idempotencyKey?: string }): Promise<At<api.WebhookSecretRolled, "data">>
-    /** Sends again every delivery that failed or was skipped since a given time */
+    /** Resends every delivery that failed or was skipped since a given time */
     recover(id: string, body: Body<"recoverWebhook">, options?: RequestOptions & { idempotencyKey?: string }): Promise<At<api.Recovered, "data">>
     /** The deliveries to one endpoint, sent and pending */
     listDeliveries(id: string, query?: Query<"listDeliveries">, options?: RequestOptions): Pages<Item<"listDeliveries", "data">, api.DeliveryList>
@@ -559,7 +559,7 @@ export interface Resources {
     list(query?: Query<"listAllDeliveries">, options?: RequestOptions): Pages<Item<"listAllDeliveries", "data">, api.DeliveryList>
     /** One delivery with every attempt */
     get(id: string, options?: RequestOptions): Promise<At<api.DeliveryWithAttemptsAnswer, "data">>
-    /** Sends a delivery again now. Works in every state. It replaces a planned retry and restarts the count of attempts. A paused endpoint gets it once. */
+    /** Resends a delivery now. Works in every state. It replaces a planned retry and restarts the count of attempts. A paused endpoint gets it once. */
     resend(id: string, options?: RequestOptions & { idempotencyKey?: string }): Promise<At<api.DeliveryAnswer, "data">>
   }
   events: {
@@ -571,7 +571,7 @@ export interface Resources {
     get(id: string, options?: RequestOptions): Promise<At<api.EventAnswer, "data">>
   }
   listeners: {
-    /** Creates an endpoint without a URL, and shows its secret only this once. Its deliveries are pulled instead of sent, so they reach a machine that accepts no connections. They are like other deliveries, with the same retries, and can be resent. `settings.webhook_changed` notifies every endpoint. A merchant can have three listeners. A listener that nobody pulls for ten minutes ends automatically. In live mode the merchant's setting `liveListeners` must allow listeners. */
+    /** Creates an endpoint without a URL, and shows its secret only once. Its deliveries are pulled instead of sent, so they reach a machine that accepts no connections. They are like other deliveries, with the same retries, and can be resent. `settings.webhook_changed` notifies every endpoint. A merchant can have three listeners. A listener that nobody pulls for ten minutes ends automatically. In live mode the merchant's setting `liveListeners` must allow listeners. */
     create(body: Body<"createListener">, options?: RequestOptions & { idempotencyKey?: string }): Promise<api.ListenerCreated>
     /** The listeners that have not ended */
     list(query?: Query<"listListeners">, options?: RequestOptions): Pages<Item<"listListeners", "data">, api.ListenerList>
@@ -625,7 +625,7 @@ export interface Resources {
   overview: {
     /** Figures by period, the figures of the time before, and what needs you. A figure has the time of its entry in the books: the block of a transfer, or when a payout was first seen in a block. A refund or a reversed payment therefore subtracts in the period in which it happens, and the payment's own period stays unchanged. The books of the same time have the same sums, except for reversed payments: the books leave them out, while here they are in both `received` and `reversed`. Nothing is added across tokens or networks. */
     get(query?: Query<"readOverview">, options?: RequestOptions): Promise<api.Overview>
-    /** Balances of your receiving addresses and in the escrow according to the books, by network and token */
+    /** Balances at your receiving addresses and in the escrow, according to the books, by network and token */
     getBalances(options?: RequestOptions): Promise<At<api.Balances, "data">>
   }
   deposits: {

@@ -35,7 +35,7 @@ export const DeviceAsk = Strict(
 )
 export const DeviceKey = Type.Object({
   id: Type.String({ pattern: idPattern("key") }),
-  key: Type.String({ description: "The API key, shown only this once" }),
+  key: Type.String({ description: "The API key, shown only once" }),
   name: Type.String({ examples: ["CLI, anns-laptop, ann@shop.example"] }),
   scopes: Scopes,
   merchantId: Type.String({ pattern: idPattern("mer") }),

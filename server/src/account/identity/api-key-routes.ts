@@ -22,7 +22,7 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "createApiKey",
-        summary: "Creates an API key, and shows it only this once",
+        summary: "Creates an API key, and shows it only once",
         description:
           "Members can grant only scopes within their own role. Only an owner can grant `console`, because it includes splits. A key with `catalog` can't set `splitId` or `originUrl`.",
         tags,
@@ -116,7 +116,7 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "rollApiKey",
-        summary: "Gives a key a new secret, and shows it only this once",
+        summary: "Gives a key a new secret, and shows it only once",
         description:
           "The key keeps its id, its limits and its entries in the audit log. For `graceSeconds`, until `previousExpiresAt`, the previous secret works too. To roll a key, you must have the rights of all its scopes. With the wallet lock on, a key with `money` or `console` needs the payout wallet's signature.",
         tags,

@@ -155,7 +155,7 @@ const listed = {
 export const KeyShown = Type.Object(listed)
 export const KeyCreated = Type.Object({
   ...listed,
-  key: Type.String({ description: "The key itself, shown only this once" }),
+  key: Type.String({ description: "The key itself, shown only once" }),
 })
 export const KeyList = Type.Object({
   data: Type.Array(

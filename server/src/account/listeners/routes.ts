@@ -29,7 +29,7 @@ export function listenerRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "createListener",
-        summary: "Creates an endpoint without a URL, and shows its secret only this once",
+        summary: "Creates an endpoint without a URL, and shows its secret only once",
         description:
           "Its deliveries are pulled instead of sent, so they reach a machine that accepts no connections. They are like other deliveries, with the same retries, and can be resent. `settings.webhook_changed` notifies every endpoint. A merchant can have three listeners. A listener that nobody pulls for ten minutes ends automatically. In live mode the merchant's setting `liveListeners` must allow listeners.",
         tags,

@@ -114,7 +114,7 @@ function invitationRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "inviteMember",
-        summary: "Invites a person by e-mail address or wallet, and shows the token only this once",
+        summary: "Invites a person by e-mail address or wallet, and shows the token only once",
         description:
           "The invitation works once, for seven days, for the invited wallet or for the person whose identity provider has verified the address. While the wallet lock is on, an invitation as owner, admin or finance needs the payout wallet's signature.",
         tags,

@@ -107,7 +107,7 @@ export const InvitationCreate = Strict(
 export const InvitationCreated = Type.Object({
   ...invitation,
   token: Type.String({
-    description: "Accepts the invitation: give it to the invited person. Shown only this once",
+    description: "Accepts the invitation: give it to the invited person. Shown only once",
     examples: ["kZ0vJ3qRr2m1XyP8uT5wB7nC4dE6fG9hJ0kL2mN4pQs"],
   }),
 })

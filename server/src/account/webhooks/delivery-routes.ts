@@ -102,7 +102,7 @@ export function deliveryRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "resendDelivery",
-        summary: "Sends a delivery again now",
+        summary: "Resends a delivery now",
         description:
           "Works in every state. It replaces a planned retry and restarts the count of attempts. A paused endpoint gets it once.",
         tags,

@@ -45,7 +45,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
     {
       schema: {
         operationId: "createWebhook",
-        summary: "Registers an endpoint, and shows its secret only this once",
+        summary: "Registers an endpoint, and shows its secret only once",
         description:
           "The service first sends a signed `ping` to the address. Any answer is accepted except a redirect, 404, 410, 502, 503 and 504: a receiver may refuse a `ping` because it does not have the secret yet. `X-Webhook-Notice` says when the address can be reached only because of WEBHOOK_ALLOW_CIDRS.",
         tags,
@@ -191,7 +191,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
     {
       schema: {
         operationId: "rollWebhookSecret",
-        summary: "Creates a new secret and shows it only this once",
+        summary: "Creates a new secret and shows it only once",
         description:
           "For 24 hours both secrets sign: `Service-Signature` has a `v1` for each, newest first. `settings.webhook_changed` notifies every endpoint.",
         tags,
@@ -219,7 +219,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
     {
       schema: {
         operationId: "recoverWebhook",
-        summary: "Sends again every delivery that failed or was skipped since a given time",
+        summary: "Resends every delivery that failed or was skipped since a given time",
         tags,
         params: WebhookId,
         body: Recover,
@@ -243,7 +243,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
     {
       schema: {
         operationId: "rollAccountSecret",
-        summary: "Creates a new secret for callback URLs and shows it only this once",
+        summary: "Creates a new secret for callback URLs and shows it only once",
         description:
           "It signs events sent to the `callbackUrl` of a session. For 24 hours the previous secret signs too. `settings.webhook_changed` notifies every endpoint.",
         tags: ["settings"],

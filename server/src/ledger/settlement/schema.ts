@@ -27,7 +27,7 @@ export const ExceptionalPayment = Type.Object({
   acceptedAt: Nullable(Timestamp),
   approver: Described(
     Nullable(AddressText),
-    "The only wallet whose signature can send it back, according to its receiving address; null if the service can return it alone",
+    "The only wallet whose signature can send it back, according to its receiving address; null if the service can return it on its own",
   ),
   surplus: Type.Unsafe<null | { amount: string; status: "open" | "accepted" | "returned" }>({
     type: ["object", "null"],

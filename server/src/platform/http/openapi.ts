@@ -68,7 +68,7 @@ const tags = [
   { name: "team", description: "The persons of a merchant, their roles, and invitations" },
   {
     name: "request log",
-    description: "What a merchant's people and API keys asked for, and how it was answered",
+    description: "The requests of a merchant's people and API keys, and their answers",
   },
   { name: "audit log", description: "Who changed a merchant's configuration, and who decided about its money" },
   { name: "agents", description: "What agents buy with x402, without an account or an API key" },

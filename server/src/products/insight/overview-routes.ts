@@ -38,7 +38,7 @@ export function overviewRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "readBalances",
-        summary: "Balances of your receiving addresses and in the escrow according to the books, by network and token",
+        summary: "Balances at your receiving addresses and in the escrow, according to the books, by network and token",
         tags,
         response: { 200: Balances },
       },
