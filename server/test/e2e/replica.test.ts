@@ -173,7 +173,7 @@ describe.runIf(postgresBinaries() || process.env.CI)("a replica for reads", () =
     expect(await fault(Object.assign(new URL(standby.url), { pathname: "/template1" }).href)).toMatch(
       /another database/,
     )
-    expect(await fault("postgres://sluice@127.0.0.1:1/postgres")).toMatch(/can't be asked/)
+    expect(await fault("postgres://sluice@127.0.0.1:1/postgres")).toMatch(/can't be queried/)
     // Of a primary whose log was lost in part: it is behind what the replica had replayed before.
     const behind = async (text: string) => (await query(text)).map(row => ({ ...row, position: 1n }))
     expect(await replicaFault({ url: standby.url, maxLagMs: MAX_LAG_MS }, behind)).toMatch(/data that the primary never had/)

@@ -378,8 +378,8 @@ describe("a signer that is not what it should be", () => {
   it.each<[SignerFault, RegExp]>([
     ["garbage", /answered with something that is not a signature$/],
     ["empty", /answered with something that is not a signature$/],
-    ["other key", /no signature of the wallet 0x/],
-    ["other hash", /no signature of the wallet 0x/],
+    ["other key", /not a signature of the wallet 0x/],
+    ["other hash", /not a signature of the wallet 0x/],
   ])("and answers %s is not believed, and alarms at once", async (fault, words) => {
     const got = await gains(async () => {
       await assigned()

@@ -202,7 +202,7 @@ describe("a refund", () => {
     later()
     await on.settle()
     expect((await refunds(`?sessionId=${two.id}`)).data).toMatchObject([
-      { status: "pending", approval: null, message: expect.stringMatching(/holds too little/) },
+      { status: "pending", approval: null, message: expect.stringMatching(/balance is too low/) },
     ])
     await rig.mint(on.merchant, 1n)
     later()
@@ -441,7 +441,7 @@ describe("a refund", () => {
     })
     expect((await refunds("?status=needs_approval")).total).toBe(0)
     expect((await refunds("?status=pending")).data).toMatchObject([
-      { refundId, status: "pending", approval: null, message: expect.stringMatching(/another relay wallet/) },
+      { refundId, status: "pending", approval: null, message: expect.stringMatching(/its relay wallet changed/) },
     ])
   })
 
@@ -472,7 +472,7 @@ describe("a refund", () => {
     await on.settle()
     expect((await call("GET", `payments/refunds/${next.refundId}`)).body).toMatchObject({
       status: "failed",
-      message: expect.stringMatching(/signs in as it/),
+      message: expect.stringMatching(/signs in with it/),
     })
     await refused(refund(id), /another merchant/)
     expect(await allowed()).toBe(1_000_000n)
@@ -516,7 +516,7 @@ describe("a refund", () => {
     later()
     await on.settle()
     expect(await session(id)).toMatchObject({ status: "partially_refunded", escrow: { refunded: "2.00" } })
-    await refused(withdraw(right.refundId), /can't be withdrawn/)
+    await refused(withdraw(right.refundId), /can no longer be withdrawn/)
     expect((await refunds("?status=failed")).data).toMatchObject([{ refundId: wrong.refundId, status: "failed" }])
     await expectBooks()
   })

@@ -191,7 +191,7 @@ describe("the limit of a member", () => {
     await service.ctx.db.updateTable("merchants").set({ wallet_lock: true }).execute()
     const asked = await limit(11)
     expect(asked.body.error).toBe("WALLET_SIGNATURE_REQUIRED")
-    expect(JSON.stringify(asked.body.details)).toContain("decides about 11 of a token a day")
+    expect(JSON.stringify(asked.body.details)).toContain("decides about up to 11 of each token per day")
     expect((await limit(9)).body.moneyPerDay).toBe(9)
   })
 })

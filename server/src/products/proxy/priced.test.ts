@@ -412,7 +412,7 @@ describe("a priced call", () => {
       expect((await call(OSLO)).status).toBe(404)
       expect((await call("/api/p/weather/forecast/bergen", token)).status).toBe(404)
     }
-    expect(await failures()).toMatchObject([{ reason: expect.stringContaining("not sold any more"), servedAt: null }])
+    expect(await failures()).toMatchObject([{ reason: expect.stringContaining("no longer sold"), servedAt: null }])
     await change({ active: true, routes })
     respond = response => response.end("{}")
     expect((await call(OSLO, token)).status).toBe(200)
