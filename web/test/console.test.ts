@@ -55,7 +55,7 @@ describe("each page", () => {
       [`/paywalls/${world.paywall}`, "5.00", "For ever"],
       ["/webhooks", "sandbox/inbox/shop", "Failing", "payment.exception"],
       [`/webhooks/${world.webhook}`, "Send a test", "Each by its name"],
-      [`/webhooks/deliveries/${world.failed}`, "the connection was refused", "retried"],
+      [`/webhooks/deliveries/${world.failed}`, "the connection was refused", "tried again"],
       ["/payout-address", "Payout address", "Wallet lock", "Who approves returns"],
       ["/payouts", "250.00", "Export as CSV"],
       [`/payouts/${world.payout}`, "Payments inside it", "How it was sent", "Fee, paid by the service"],

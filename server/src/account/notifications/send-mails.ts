@@ -131,7 +131,7 @@ async function makeDigests(ctx: TxContext): Promise<void> {
         address,
         subject: "Notices of the last hour",
         body: [
-          `There were more than ${MOST_IN_HOUR} notices of one kind within an hour. These are the remaining ones:`,
+          `More than ${MOST_IN_HOUR} notices of one kind came within an hour. The rest:`,
           "",
           ...listed.map(row => `${row.created_at.toISOString().slice(0, 16).replace("T", " ")} UTC  ${row.subject}`),
           ...(more > 0 ? [`and ${more} more`] : []),
