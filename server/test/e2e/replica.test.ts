@@ -176,7 +176,9 @@ describe.runIf(postgresBinaries() || process.env.CI)("a replica for reads", () =
     expect(await fault("postgres://sluice@127.0.0.1:1/postgres")).toMatch(/can't be queried/)
     // Of a primary whose log was lost in part: it is behind what the replica had replayed before.
     const behind = async (text: string) => (await query(text)).map(row => ({ ...row, position: 1n }))
-    expect(await replicaFault({ url: standby.url, maxLagMs: MAX_LAG_MS }, behind)).toMatch(/data that the primary never had/)
+    expect(await replicaFault({ url: standby.url, maxLagMs: MAX_LAG_MS }, behind)).toMatch(
+      /data that the primary never had/,
+    )
   })
 
   it("is still used when statements take too long, and when all its connections are taken by such", async () => {

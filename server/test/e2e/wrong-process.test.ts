@@ -173,7 +173,10 @@ describe.runIf(postgresBinaries())("an installation of several processes", () =>
     const done = await run(["reencrypt"], { SECRET_KEY: NEW, SECRET_KEY_OTHER: OLD })
     expect(done).toEqual({ code: 0, output: expect.stringMatching(/^[1-9]\d* secrets were encrypted again\. All are/) })
     await replace({ SECRET_KEY: NEW })
-    expect(await refused("api", { SECRET_KEY: OLD })).toEqual([1, expect.stringMatching(/SECRET_KEY is not this installation's key/)])
+    expect(await refused("api", { SECRET_KEY: OLD })).toEqual([
+      1,
+      expect.stringMatching(/SECRET_KEY is not this installation's key/),
+    ])
     await stop(api)
   })
 })

@@ -150,7 +150,8 @@ async function signersOf(
     if (!expiresAt) return "belongs to another change, was already used, or is too old"
     const signatures = list.trim().split(" ") as Hex[]
     // Limited, because each signature may need a call to a node.
-    if (signatures.length > wallets.length) return `must have at most one signature for each of ${wallets.length} wallets`
+    if (signatures.length > wallets.length)
+      return `must have at most one signature for each of ${wallets.length} wallets`
     const digestOf = (wallet: Wallet) => hashTypedData(typedOf(wallet, nonce, expiresAt)) as Hash
     const { keys, missing, faults } = await checkSignatures(ctx, wallets, signatures, digestOf)
     // With several wallets and signatures, it is unknown which signature belongs to which wallet.

@@ -246,7 +246,9 @@ describe("the key of an installation", () => {
     expect(await found(false, key)).toEqual([])
     await claim(key)
     expect(await found(false, key)).toEqual(["ok SECRET_KEY is the key of this installation"])
-    expect(await found(false, next)).toEqual([expect.stringMatching(/^fault SECRET_KEY is not this installation's key/)])
+    expect(await found(false, next)).toEqual([
+      expect.stringMatching(/^fault SECRET_KEY is not this installation's key/),
+    ])
     expect(await found(true, next)).toEqual([expect.stringMatching(/^alarm SECRET_KEY is not this installation's key/)])
     expect(await found(false, next, key)).toEqual([expect.stringMatching(/^note SECRET_KEY is new/)])
     await claim(next, key)

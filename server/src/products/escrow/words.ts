@@ -56,8 +56,7 @@ export function wordsOf(
 }
 
 /** The message while a capture that was requested in time executes after the deadline. */
-const CAPTURING =
-  "A capture that the merchant requested in time is in progress. The rest is released to the payer."
+const CAPTURING = "A capture that the merchant requested in time is in progress. The rest is released to the payer."
 
 /** Returns what happens to money that was not captured in time. */
 const timeLeftMessage = (left: string, { now, reclaimAt }: Times): string =>

@@ -44,7 +44,10 @@ async function mailWaitingPayments(ctx: Context): Promise<void> {
         key: `payment ${id}`,
         subject: "A payment needs a decision",
         // It leaves out a stranger's token name, which the console shows with what is known about it.
-        lines: [`A payment on ${data.chain} waits for your decision: ${data.exception}.`, "Accept it or return it in the console."],
+        lines: [
+          `A payment on ${data.chain} waits for your decision: ${data.exception}.`,
+          "Accept it or return it in the console.",
+        ],
         path: `/payments/${data.paymentId}`,
       }),
     )

@@ -29,7 +29,8 @@ export function readTemplate(text: string): Template | string {
   const raw = text.slice(1).split("/")
   const parts = path.parts.map((part, i): Part => (raw[i]?.startsWith(":") ? null : part))
   const bad = raw.find(part => part.startsWith(":") && !/^:[a-zA-Z_]\w{0,39}$/.test(part))
-  if (bad !== undefined) return "must name each parameter with a letter and up to 39 letters, digits or _ after the colon"
+  if (bad !== undefined)
+    return "must name each parameter with a letter and up to 39 letters, digits or _ after the colon"
   // No literal part contains a slash, so different templates have different shapes.
   return { parts, shape: parts.map(part => (part === null ? ":" : `=${part}`)).join("/") }
 }

@@ -136,7 +136,9 @@ it("the wallet of a key is found by its signatures alone, and a Web3Signer lists
   for (const kind of ["aws-kms", "gcp-kms"] as const)
     expect(await walletOfKey(signers.keyOf(kind), signal, { endpoint: signers.url })).toBe(signers.wallet)
   signers.fault = () => "other key"
-  await expect(walletOfKey(signers.keyOf("aws-kms"), signal, { endpoint: signers.url })).rejects.toThrow("not a signature")
+  await expect(walletOfKey(signers.keyOf("aws-kms"), signal, { endpoint: signers.url })).rejects.toThrow(
+    "not a signature",
+  )
   expect((await walletsOf(signers.url, signal)).map(({ wallet }) => wallet)).toEqual([signers.wallet])
   const silent = createServer(() => {})
   await new Promise<void>(resolve => silent.listen(0, "127.0.0.1", resolve))
