@@ -45,7 +45,7 @@ function exchange(socketPath: string, path: string, body?: string): Promise<{ st
       reject(
         new Failure(
           error.code === "EACCES"
-            ? `You may not open ${socketPath}. Run this as the user of the service.`
+            ? `You have no permission to open ${socketPath}. Run this command as the user of the service.`
             : `No service answers at ${socketPath} (${error.code}). Is it running, with this DATA_DIR?`,
           UNREACHABLE,
         ),

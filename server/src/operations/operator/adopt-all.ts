@@ -171,8 +171,8 @@ async function addressesAfter(ctx: Context, chainId: number, after: Address): Pr
 }
 
 const TOO_OLD =
-  "No endpoint reports the wallet's transactions at old blocks, nor all logs since: nodes keep the state of recent blocks " +
-  "only. Try again, give an archive node in the settings, or adopt each transaction by its hash."
+  "No endpoint reports the wallet's transactions at old blocks, or all logs since then: nodes keep the state of recent blocks " +
+  "only. Try again, add an archive node to the settings, or adopt each transaction by its hash."
 
 /** The transfers out of these addresses, by the first endpoint that has all logs. */
 async function leftFrom(

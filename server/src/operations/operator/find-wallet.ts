@@ -44,7 +44,7 @@ export const servedChain = (ctx: Context, chainId: number): ReachableChain | und
 /** The same; throws where the settings no longer have it. */
 export function chainToAsk(ctx: Context, chainId: number): ReachableChain {
   const chain = servedChain(ctx, chainId)
-  if (!chain) throw refused(`The settings name no endpoint of ${networkNamed(ctx, chainId)}, so it can't be asked.`)
+  if (!chain) throw refused(`The settings name no endpoint of ${networkNamed(ctx, chainId)}, so it can't be queried.`)
   return chain
 }
 

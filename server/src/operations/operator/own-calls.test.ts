@@ -120,7 +120,7 @@ it("a nonce that can't be mined is emptied, and the file is paid for by another 
     await client.dropAllTransactions()
     const [{ nonce } = { nonce: null }] = await on.calls()
     const { status, body } = await operator.ask("/unstick", { ...named, nonce: `${nonce}`, reason: "stuck" })
-    expect([status, body.said]).toEqual([200, expect.stringContaining("another call has 0G keep the same receipts")])
+    expect([status, body.said]).toEqual([200, expect.stringContaining("another call stores the same receipts on 0G")])
     await on.pay(AT_ONCE)
   } finally {
     await client.setAutomine(true)
