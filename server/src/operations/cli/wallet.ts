@@ -24,7 +24,7 @@ const usage = `Shows, halts and repairs the wallets that the running service pay
                                           retries all held payouts now, or only those held for one reason
   sluice wallet cancel PAYOUT --reason R  cancels a payout that has no nonce; its money stays in its deposit
 
-  WALLET             payout, relay, or an address; with --network N if there are several
+  WALLET             payout, relay, storage, or an address; with --network N if there are several, 0g for the storage
   --books-compared   you have compared what left the deposits so far with the payouts
   --nothing-paid     you have made sure that no other earlier transaction of the wallet paid a waiting payout
   --json             the service's answer as JSON
