@@ -27,7 +27,8 @@ const run: Cli["run"] = (...args) => cli.run(...args)
 
 const newCheckout = async (amount = "4"): Promise<string> => (await json("checkouts", "create", "--amount", amount)).id
 
-describe("paying in the sandbox", () => {
+// At once, as each waits for blocks.
+describe.concurrent("paying in the sandbox", () => {
   it.each([
     [[], { status: "confirmed", exception: null, amountReceived: "4.00" }],
     [["--as-agent"], { status: "confirmed", amountReceived: "4.00" }],
