@@ -52,6 +52,11 @@ export interface Sales {
   subscription: string
   bundle: string
   payer: string
+  invoice: string
+  key: string
+  event: string
+  /** The id of a request that was refused. */
+  request: string
 }
 
 /** Makes one of each. */
@@ -85,11 +90,19 @@ export async function fillSales(sandbox: Running, monthly: string): Promise<Sale
   await untilStatus(sandbox, captured, "confirmed")
   const subscriptionOf = async () => (await get("/api/console/subscriptions")).data[0]
   await until("the subscription began", async () => (await subscriptionOf()) !== undefined)
+  const subscription = (await subscriptionOf()).id
+  const request = "order-1042-again"
+  const key = sandbox.file().merchants[0].apiKey
+  await sandbox.call("/api/checkouts", { amount: "19,90" }, { "x-api-key": key, "x-request-id": request })
   return {
     reserved,
     captured,
     split: split.id,
-    subscription: (await subscriptionOf()).id,
+    subscription,
+    invoice: (await get(`/api/console/subscriptions/${subscription}`)).invoices[0].id,
+    key: (await get("/api/console/api-keys")).data[0].id,
+    event: (await get("/api/console/events?type=checkout.session.completed")).data[0].id,
+    request,
     bundle: bundle.id,
     payer: buyers[0].address,
   }

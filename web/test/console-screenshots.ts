@@ -7,6 +7,7 @@ import { join } from "node:path"
 import type { Page } from "playwright-core"
 import { newSandbox } from "../../server/test/e2e/program.ts"
 import { openBrowser, visit } from "./browser.ts"
+import { type ConsolePage, pagesOf } from "./console-pages.ts"
 import { fillSales, type Sales } from "./console-sales.ts"
 import { type ConsoleWorld, fillConsole } from "./console-world.ts"
 
@@ -20,18 +21,15 @@ interface Scene {
   path: string
   /** What is done before the picture. */
   before?: (page: Page) => Promise<unknown>
-  /** The widths, all by default. */
+  /** The widths and the themes, all by default. */
   at?: number[]
+  themes?: string[]
 }
 
+/** What is pictured beside each page as it is. */
 const scenes = (world: ConsoleWorld & Sales): Scene[] => [
-  { name: "home", path: "/" },
-  { name: "payments", path: "/payments" },
-  { name: "payments-filtered-empty", path: "/payments?status=reversed", at: [1440] },
-  { name: "payment-paid", path: `/payments/${world.paid.id}` },
   { name: "payment-partly-paid", path: `/payments/${world.underpaid.id}` },
   { name: "payment-waiting", path: `/payments/${world.waiting}` },
-  { name: "needs-you", path: "/needs-you" },
   {
     name: "needs-you-return",
     path: "/needs-you",
@@ -43,8 +41,6 @@ const scenes = (world: ConsoleWorld & Sales): Scene[] => [
     at: [1440],
     before: page => page.getByRole("button", { name: "Accept", exact: true }).first().click(),
   },
-  { name: "checkouts", path: "/checkouts" },
-  { name: "checkout-new", path: "/checkouts/new" },
   {
     name: "checkout-new-faults",
     path: "/checkouts/new",
@@ -55,22 +51,30 @@ const scenes = (world: ConsoleWorld & Sales): Scene[] => [
       await page.getByRole("alert").waitFor()
     },
   },
-  { name: "links", path: "/links" },
-  { name: "link", path: `/links/${world.link}` },
   { name: "link-qr", path: `/links/${world.link}`, at: [1440], before: page => page.getByText("QR code").click() },
-  { name: "link-new", path: "/links/new" },
-  { name: "products", path: "/products" },
-  { name: "product", path: `/products/${world.product}` },
-  { name: "paywalls", path: "/paywalls" },
-  { name: "paywall", path: `/paywalls/${world.paywall}` },
-  { name: "paywall-new", path: "/paywalls/new", at: [1440] },
-  { name: "webhooks", path: "/webhooks" },
-  { name: "webhook", path: `/webhooks/${world.webhook}` },
-  { name: "webhook-new", path: "/webhooks/new", at: [1440, 390] },
-  { name: "delivery", path: `/webhooks/deliveries/${world.failed}` },
-  { name: "payouts", path: "/payouts" },
-  { name: "payout", path: `/payouts/${world.payout}` },
-  { name: "keys", path: "/developers" },
+  {
+    name: "product-new-subscription",
+    path: "/products/new",
+    at: [1440, 390],
+    before: page => page.getByLabel("Paid").selectOption("month"),
+  },
+  { name: "paywall-new-more", path: "/paywalls/new", at: [1440], before: page => more(page) },
+  { name: "api-new-more", path: "/bundles/new", at: [1440], before: page => more(page) },
+  {
+    name: "checkout-new-reserved",
+    path: "/checkouts/new",
+    at: [1440, 390],
+    before: async page => {
+      await page.getByLabel("The money").selectOption("manual")
+      await more(page)
+    },
+  },
+  {
+    name: "webhook-stats",
+    path: `/webhooks/${world.webhook}`,
+    at: [1440],
+    before: page => page.getByRole("button", { name: "Show how it did" }).click(),
+  },
   {
     name: "key-new",
     path: "/developers",
@@ -80,25 +84,31 @@ const scenes = (world: ConsoleWorld & Sales): Scene[] => [
       await page.getByLabel("Accept, return").check()
     },
   },
-  { name: "members", path: "/team" },
   {
     name: "invite",
     path: "/team",
     at: [1440, 390],
     before: page => page.getByRole("button", { name: "Invite" }).click(),
   },
-  { name: "audit", path: "/audit" },
-  { name: "payout-address", path: "/payout-address" },
+  {
+    name: "audit-entry",
+    path: "/audit",
+    at: [1440, 390],
+    before: async page => {
+      await page
+        .getByRole("button", { name: /^Payout address/ })
+        .or(page.locator("td .plain-button"))
+        .first()
+        .click()
+      await page.getByRole("dialog").waitFor()
+    },
+  },
   {
     name: "payout-address-lock",
     path: "/payout-address",
     at: [1440, 390],
     before: page => page.getByRole("button", { name: "Switch on, with the wallet" }).click(),
   },
-  { name: "settings", path: "/settings" },
-  { name: "notifications", path: "/notifications", at: [1440, 390] },
-  { name: "sessions", path: "/sessions" },
-  { name: "erasure", path: "/erasure" },
   {
     name: "erasure-counted",
     path: "/erasure",
@@ -109,7 +119,6 @@ const scenes = (world: ConsoleWorld & Sales): Scene[] => [
       await page.getByText("Personal data goes from").waitFor()
     },
   },
-  { name: "sandbox-tools", path: "/sandbox" },
   { name: "reserved", path: `/checkouts/${world.reserved}` },
   {
     name: "reserved-capture",
@@ -117,38 +126,37 @@ const scenes = (world: ConsoleWorld & Sales): Scene[] => [
     at: [1440, 390],
     before: page => page.getByRole("button", { name: "Capture", exact: true }).click(),
   },
-  { name: "captured", path: `/checkouts/${world.captured}` },
   {
     name: "captured-refund",
     path: `/checkouts/${world.captured}`,
     at: [1440, 390],
     before: page => page.getByRole("button", { name: "Refund", exact: true }).click(),
   },
-  { name: "splits", path: "/splits" },
-  { name: "split", path: `/splits/${world.split}` },
-  { name: "split-new", path: "/splits/new", at: [1440, 390] },
-  { name: "payers", path: "/payers" },
-  { name: "payer", path: `/payers/${world.payer}` },
-  { name: "subscriptions", path: "/subscriptions" },
-  { name: "subscription", path: `/subscriptions/${world.subscription}` },
-  { name: "invoices", path: "/invoices", at: [1440, 390] },
-  { name: "apis", path: "/bundles" },
-  { name: "api", path: `/bundles/${world.bundle}` },
-  { name: "api-new", path: "/bundles/new", at: [1440, 390] },
-  { name: "reports", path: "/reports" },
-  { name: "addresses", path: "/addresses", at: [1440, 390] },
-  { name: "listeners", path: "/listeners", at: [1440, 390] },
-  { name: "requests", path: "/requests" },
-  { name: "event-types", path: "/event-types", at: [1440, 390] },
-  { name: "event-type", path: "/event-types/payment.exception", at: [1440, 390] },
-  { name: "system", path: "/system" },
   { name: "find", path: "/", before: page => find(page, "") },
   { name: "find-typed", path: "/", at: [1440], before: page => find(page, "1042") },
   { name: "help", path: "/", at: [1440], before: page => page.keyboard.press("?") },
   { name: "team", path: "/", at: [1440], before: page => page.getByRole("button", { name: /account menu/ }).click() },
   { name: "more", path: "/", at: [390], before: page => page.getByRole("button", { name: "More" }).click() },
-  { name: "states", path: "/dev/states" },
 ]
+
+const more = (page: Page) => page.locator("details.more-fields summary").click()
+
+/** The states of the pages that read something: `?dev=` of the sandbox makes them. */
+function statesOf(page: ConsolePage): Scene[] {
+  if (page.kind === "form" || page.kind === "still") return []
+  const states = ["loading", "error", "forbidden", "stale", ...(page.kind === "list" ? ["empty"] : [])]
+  const shown = states.map(state => ({
+    name: `${page.name}~${state}`,
+    path: `${page.path}?dev=${state}`,
+    at: [1440],
+    themes: ["light"],
+    ...(state === "stale"
+      ? { before: (page: Page) => page.getByText("As of").first().waitFor({ timeout: 9_000 }) }
+      : {}),
+  }))
+  const none = page.none ? [{ name: `${page.name}~filtered`, path: `${page.path}?${page.none}`, at: [1440, 390] }] : []
+  return [...shown, ...none]
+}
 
 async function find(page: Page, text: string): Promise<void> {
   await page.locator("body").press("/")
@@ -191,12 +199,14 @@ try {
     await page.getByRole("button", { name: "Sign in as" }).first().waitFor()
     if ("sign-in".includes(only)) await shoot(page, "sign-in", theme, 1440)
     await signIn(page, sandbox.url, world.name)
-    for (const { name, path, before, at = widths } of scenes(world).filter(each => each.name.includes(only)))
+    const all = [...pagesOf(world).flatMap(each => [each, ...statesOf(each)]), ...scenes(world)] as Scene[]
+    const wanted = all.filter(({ name, themes }) => name.includes(only) && (themes ?? [theme]).includes(theme))
+    for (const { name, path, before, at = widths } of wanted)
       for (const width of at) {
         await page.setViewportSize({ width, height: width === 390 ? 844 : 900 })
         await page.goto(`${sandbox.url}/console${path}`)
         await settled(page)
-        await before?.(page)
+        await before?.(page).catch(error => process.stderr.write(`${name}: ${String(error).split("\n")[0]}\n`))
         if (before) await page.waitForTimeout(350)
         await shoot(page, name, theme, width)
       }
@@ -217,10 +227,10 @@ async function shoot(page: Page, name: string, theme: string, width: number): Pr
 
 /** The contact sheet: all pictures of a page beside each other. */
 function sheet(): string {
-  const byName = Map.groupBy(shots, ({ name }) => name)
+  const byName = Map.groupBy(shots, ({ name }) => name.replace(/~.*/, ""))
   const rows = [...byName].map(
     ([name, files]) =>
-      `<h2>${name}</h2><div>${files.map(({ file }) => `<a href="${file}"><img src="${file}" alt="${file}" loading="lazy"></a>`).join("")}</div>`,
+      `<h2>${name}</h2><div>${files.map(({ file }) => `<a href="${file}"><img src="${file}" alt="${file}" loading="lazy"><br>${file.replace(".png", "")}</a>`).join("")}</div>`,
   )
   return `<!doctype html><meta charset="utf-8"><title>The console, every page and state</title>
 <style>body{font:14px system-ui;margin:24px;background:#ddd}div{display:flex;gap:12px;overflow-x:auto;align-items:flex-start}img{height:320px;border:1px solid #999}</style>

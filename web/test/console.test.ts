@@ -2,11 +2,15 @@
  * The console in Chromium against the real sandbox: what each page shows, how many requests it makes, whole jobs by keyboard, a return
  * that a wallet signs, and what stays when the server fails.
  */
+import { readFileSync } from "node:fs"
+import { join } from "node:path"
 import type { Browser, Page, Route } from "playwright-core"
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
-import { newSandbox, type Sandbox, until } from "../../server/test/e2e/program.ts"
+import { newSandbox, root, type Sandbox, until } from "../../server/test/e2e/program.ts"
 import { injectWallet, isSound, openBrowser } from "./browser.ts"
+import { canFail, failOn, faultNames } from "./console-faults.ts"
+import { type ConsolePage, pagesOf } from "./console-pages.ts"
 import { fillSales, type Sales } from "./console-sales.ts"
 import { shows, visitsOf } from "./console-visits.ts"
 import { type ConsoleWorld, fillConsole, HOSTILE } from "./console-world.ts"
@@ -34,57 +38,22 @@ afterAll(async () => {
 /** At a page of the console, as the owner of the world's merchant; with `name` as that of another, in a session of its own. */
 const open = (path = "/", name?: string) => visits.open(path, name ?? world.name, name !== undefined)
 const { go } = visits
+const tryFault = async (each: ConsolePage, fault: string) => {
+  const { page, close } = await visits.open("/signed-in", world.name)
+  await failOn(page, sandbox.url, each, fault).catch((error: Error) => {
+    throw new Error(`${each.path}, ${fault}: ${error.message}`)
+  })
+  await close()
+}
 
 describe("each page", () => {
   it("shows what it is for, with at most three requests, and breaks no policy", async () => {
     const { page, calls, faults } = await open()
     const pages: [string, ...string[]][] = [
-      ["/", "Received, last 30 days", "473.85", "payments to decide", "Order 1042"],
-      ["/payments", "250.00", "Partly paid", "Order 1041"],
+      ...pagesOf(world).map(({ path, shows }): [string, ...string[]] => [path, ...shows]),
       ["/payments?status=reversed", "No payments with the state “Reversed by the chain”."],
-      [`/payments/${world.paid.id}`, "19.90", "What happened", "buyer1042@example.com", "Lisbon"],
       [`/payments/${world.waiting}`, "14.90", "less than the price of 19.90 USDC", "It waits for your decision"],
-      ["/needs-you", "Partly paid", "Paid twice", "1.80"],
-      ["/checkouts", "Order 1037", "buyer1040@example.com", "Waiting"],
-      ["/checkouts/new", "What it is for"],
-      ["/links", "Support the radio", "the payer chooses"],
-      [`/links/${world.link}`, "Copy embed code", "Support the radio"],
-      ["/products", "Press pass", "every month"],
-      [`/products/${world.product}`, "9.00"],
-      ["/paywalls", "The lighthouse film"],
-      [`/paywalls/${world.paywall}`, "5.00", "For ever"],
-      ["/webhooks", "sandbox/inbox/shop", "Failing", "payment.exception"],
-      [`/webhooks/${world.webhook}`, "Send a test", "Each by its name"],
-      [`/webhooks/deliveries/${world.failed}`, "the connection was refused", "tried again"],
-      ["/payout-address", "Payout address", "Wallet lock", "Who approves returns"],
-      ["/payouts", "250.00", "Export as CSV"],
-      [`/payouts/${world.payout}`, "Payments inside it", "How it was sent", "Fee, paid by the service"],
-      ["/developers", "API keys", "checkouts", "All keys together"],
-      ["/team", "Everything, also payout addresses"],
-      ["/audit", "webhook created", "sandbox"],
-      ["/settings", "Look of the payers' pages", "As a payer sees it", world.name],
-      ["/notifications", "Mail to you", "always sent"],
-      ["/sessions", "this one", "Sign out"],
-      ["/erasure", "Erase a customer", "Nobody was erased yet"],
-      ["/sandbox", "Pay as a buyer", "Faucet"],
       [`/checkouts/${world.reserved}`, "64.00", "Reserved", "Capture until"],
-      [`/checkouts/${world.captured}`, "42.00", "Can be refunded"],
-      ["/splits", "Author and publisher", "33.3333 % Author"],
-      [`/splits/${world.split}`, "3.333330", "6.666670", "100 % in all"],
-      ["/payers", "19.95"],
-      [`/payers/${world.payer}`, "19.95", "Last payments", "Order 1042"],
-      ["/subscriptions", "reader@shop.example", "each month"],
-      [`/subscriptions/${world.subscription}`, "9.00 USDC each month", "It is paid."],
-      ["/invoices", "9.00"],
-      ["/bundles", "Weather", "Payments by agents"],
-      [`/bundles/${world.bundle}`, "Its address", "Every call that was paid for got its answer."],
-      ["/reports", "On its way to you now", "Export payouts"],
-      ["/addresses", "a checkout", "terms"],
-      ["/listeners", "sluice listeners create"],
-      ["/requests", "Refused", "ms"],
-      ["/event-types", "payment.exception", "When it is sent"],
-      ["/event-types/payment.exception", "Example", "Schema"],
-      ["/system", "Newest block", "has failed since"],
     ]
     for (const [path, ...texts] of pages) {
       calls.length = 0
@@ -229,7 +198,7 @@ describe("the account", () => {
     const { page } = await open("/team/accept#not-a-token")
     await shows(page, "An invitation is accepted by the person it names.")
     expect(page.url()).not.toContain("not-a-token")
-    expect(await page.getByLabel("Its token").inputValue()).toBe("not-a-token")
+    expect(await page.getByLabel("The invitation").inputValue()).toBe("not-a-token")
     await page.getByRole("button", { name: "Accept" }).click()
     await shows(page, "That did not work")
   })
@@ -242,6 +211,25 @@ describe("the account", () => {
       await page.locator("main").first().waitFor()
       expect(await page.getByText("There is no such page").count(), path).toBe(0)
     }
+  })
+})
+
+describe("where the API fails", () => {
+  it("has each route among the pages that are tried and pictured", () => {
+    const source = readFileSync(join(root, "web/src/console/main.tsx"), "utf8")
+    const routes = [...source.matchAll(/page\("([^"]+)"/g)].map(([, route]) => route)
+    expect(
+      pagesOf(world)
+        .map(({ route }) => route)
+        .sort(),
+    ).toEqual(routes.sort())
+  })
+
+  /** Each page by one of the faults here, so that each fault meets every fifth page; by all of them in the long form. */
+  it.concurrent.each([0, 1, 2])("each page says so, and goes on (part %i)", async part => {
+    const pages = pagesOf(world).filter(canFail)
+    for (const [i, each] of pages.entries())
+      if (i % 3 === part) await tryFault(each, faultNames[i % faultNames.length] ?? "")
   })
 })
 

@@ -9,24 +9,24 @@ const HALF_A_MINUTE = 30_000
 
 export const needsKey = ["needs"] as const
 
-export const askNeeds = (after: string | undefined, signal: AbortSignal): Promise<Page<Payment>> =>
-  taken(
-    GET("/api/console/payments", {
-      params: { query: { status: "open", limit: 50, ...(after ? { after } : {}) } },
-      signal,
-    }),
-  ) as Promise<Page<Payment>>
+export const askNeeds = (part: { limit: number; after?: string }, signal: AbortSignal): Promise<Page<Payment>> =>
+  taken(GET("/api/console/payments", { params: { query: { status: "open", ...part } }, signal })) as Promise<
+    Page<Payment>
+  >
 
-/** What Home's figures say, which count them too. */
-export const countAtHome = newStore<number | undefined>(undefined)
+/** What the figures of the overview say, which count them too. */
+export const countInFigures = newStore<number | undefined>(undefined)
 
-/** How many payments wait; undefined before it is known. Home has it from its own request. */
+/** The pages that read the overview. */
+const withFigures: ReadonlySet<string> = new Set(["/", "/subscriptions"])
+
+/** How many payments wait; undefined before it is known. Pages with figures have it from those. */
 export function useNeedsCount(): number | undefined {
-  const isHome = useRouterState({ select: ({ location }) => location.pathname === "/" })
-  const atHome = countAtHome.use()
-  const { data } = useLive([...needsKey], signal => askNeeds(undefined, signal), {
+  const isCounted = useRouterState({ select: ({ location }) => withFigures.has(location.pathname) })
+  const counted = countInFigures.use()
+  const { data } = useLive([...needsKey], signal => askNeeds({ limit: 50 }, signal), {
     every: HALF_A_MINUTE,
-    enabled: !isHome,
+    enabled: !isCounted,
   })
-  return isHome ? (atHome ?? data?.total) : data?.total
+  return isCounted ? (counted ?? data?.total) : data?.total
 }

@@ -1,6 +1,8 @@
 /** The figures of Home: one request. */
+import { useEffect } from "react"
 import { read } from "./client.ts"
 import { useLive } from "./live.ts"
+import { countInFigures } from "./needs.ts"
 
 export interface Token {
   chain: string
@@ -47,6 +49,14 @@ export interface Overview {
   previous: { from: string; to: string; totals: Figures[]; funnel: Funnel }
   balances: (Token & { amount: string; inAddresses: string; inEscrow: string })[]
   attention: Record<AttentionKind, Waiting>
+  subscriptions: {
+    active: number
+    mrr: (Token & { amount: string })[]
+    started: number
+    ended: number
+    /** 0 to 1. */
+    churn: number | null
+  }
   checklist: { step: string; done: boolean; url: string }[]
 }
 
@@ -54,8 +64,8 @@ const DAY_MS = 86_400_000
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone
 
 /** The days of the person's own clock, the last of them today. */
-export const useOverview = (days: number) =>
-  useLive<Overview>(
+export function useOverview(days: number) {
+  const query = useLive<Overview>(
     ["overview", days],
     signal =>
       read(
@@ -63,8 +73,14 @@ export const useOverview = (days: number) =>
         { from: new Date(Date.now() - (days - 1) * DAY_MS).toISOString(), interval: "day", tz: zone },
         signal,
       ),
-    { every: 20_000 },
+    { every: 20_000, keep: true },
   )
+  const { data } = query
+  useEffect(() => {
+    if (data) countInFigures.set(data.attention.payments.count + data.attention.surpluses.count)
+  }, [data])
+  return query
+}
 
 /** Whether two figures are of one token. */
 export const isSame = (a: Token, b: Token): boolean => a.chain === b.chain && a.token === b.token

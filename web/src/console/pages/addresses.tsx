@@ -1,5 +1,4 @@
 /** Receiving addresses with their terms, and tokens that somebody sent there by mistake. */
-import { Link } from "@tanstack/react-router"
 import { chosenMerchant } from "../api/client.ts"
 import { pathOf } from "../api/curl.ts"
 import { facts, networkTitle } from "../api/facts.ts"
@@ -7,6 +6,7 @@ import type { Deposit, ForeignToken } from "../api/types.ts"
 import { Hash } from "../ui/copy.tsx"
 import { usePages } from "../ui/cursor-list.ts"
 import { type Column, DataTable } from "../ui/data-table.tsx"
+import { IdLink } from "../ui/linked.tsx"
 import { LinkButton, PageHead } from "../ui/page.tsx"
 import { Time } from "../ui/time.tsx"
 
@@ -27,24 +27,20 @@ const columns: Column<Row<Deposit>>[] = [
     ),
   },
   {
-    head: "Of",
+    head: "Made for",
     width: 8,
     cell: ({ sessionId, paywallId }) =>
       sessionId ? (
-        <Link to="/checkouts/$id" params={{ id: sessionId }} className="plain-link">
-          a checkout
-        </Link>
+        <IdLink to="/checkouts" id={sessionId} />
       ) : paywallId ? (
-        <Link to="/paywalls/$id" params={{ id: paywallId }} className="plain-link">
-          a paywall
-        </Link>
+        <IdLink to="/paywalls" id={paywallId} />
       ) : (
         <span className="quiet">–</span>
       ),
   },
   { head: "Network", width: 8, wide: true, cell: row => networkTitle(row.chain) },
   { head: "Goes to", width: 10, wide: true, cell: row => <Hash value={row.owner} /> },
-  { head: "Opens to you alone", width: 8, wide: true, cell: row => <Time at={row.opensAt} /> },
+  { head: "Yours alone after", width: 8, wide: true, cell: row => <Time at={row.opensAt} /> },
   { head: "Created", width: 8, right: true, cell: row => <Time at={row.createdAt} /> },
 ]
 

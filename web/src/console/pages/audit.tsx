@@ -1,51 +1,102 @@
-/** The audit log: who changed what, from where. */
-import { Button } from "@mantine/core"
+/** The audit log: who changed what, from where, and what it was before. */
 import { useNavigate, useSearch } from "@tanstack/react-router"
+import { useState } from "react"
+import { actionText, changedIn } from "../api/audit.ts"
 import { chosenMerchant } from "../api/client.ts"
 import { pathOf } from "../api/curl.ts"
 import type { AuditEntry } from "../api/types.ts"
+import { PickChip } from "../ui/chips.tsx"
 import { Id } from "../ui/copy.tsx"
 import { usePages } from "../ui/cursor-list.ts"
 import { type Column, DataTable } from "../ui/data-table.tsx"
+import { later } from "../ui/later.tsx"
 import { LinkButton, PageHead } from "../ui/page.tsx"
 import { SettingsTabs } from "../ui/settings-tabs.tsx"
 import { Time } from "../ui/time.tsx"
 
+const EntryDialog = later(async () => (await import("../ui/audit-entry.tsx")).default)
+
 export interface AuditSearch {
   actor?: string
+  actorKind?: AuditEntry["actor"]["kind"]
+  days?: number
 }
 
 const path = "/api/console/audit"
+const DAY_MS = 86_400_000
+
+/** Who can change something, as the filter and the list name them. */
+const kinds: Record<AuditEntry["actor"]["kind"], string> = {
+  console: "A person",
+  api_key: "An API key",
+  subscriber: "A payer",
+  operator: "The operator",
+  service: "The service itself",
+}
+const kindChoices = [["", "By anybody"], ...Object.entries(kinds)] as [AuditEntry["actor"]["kind"] | "", string][]
+const times = [
+  ["", "Any time"],
+  ["1", "Last 24 hours"],
+  ["7", "Last 7 days"],
+  ["30", "Last 30 days"],
+] as const
 
 export function Audit() {
-  const { actor } = useSearch({ strict: false }) as AuditSearch
+  const { actor, actorKind, days } = useSearch({ strict: false }) as AuditSearch
   const navigate = useNavigate()
-  const query = actor ? { actor } : {}
+  const [open, setOpen] = useState<AuditEntry | undefined>()
+  const query = {
+    ...(actor ? { actor } : {}),
+    ...(actorKind ? { actorKind } : {}),
+    ...(days ? { from: new Date(Math.floor(Date.now() / DAY_MS) * DAY_MS - (days - 1) * DAY_MS).toISOString() } : {}),
+  }
   const list = usePages<AuditEntry>(path, query)
-  const set = (next: AuditSearch) => void navigate({ to: "/audit", search: next as never, replace: true })
+  const set = (more: { [K in keyof AuditSearch]?: AuditSearch[K] | undefined }) => {
+    const search = Object.fromEntries(Object.entries({ actor, actorKind, days, ...more }).filter(([, value]) => value))
+    void navigate({ to: "/audit", search: search as never, replace: true })
+  }
   const columns: Column<AuditEntry>[] = [
     {
       head: "What",
       width: 18,
-      cell: row => <span className="strong">{row.action.replace(/[._]/g, " ")}</span>,
+      cell: row => (
+        <button type="button" className="strong plain-button" onClick={() => setOpen(row)} title="What it was before">
+          {actionText(row.action)}
+        </button>
+      ),
     },
     {
       head: "Who",
       width: 16,
       cell: ({ actor }) =>
         actor.id === null ? (
-          <span className="quiet">{actor.kind}</span>
+          <span className="quiet">{kinds[actor.kind]}</span>
         ) : (
-          <button type="button" className="hash" onClick={() => set({ actor: String(actor.id) })}>
-            <span>{actor.id.length > 20 ? `${actor.id.slice(0, 8)}…${actor.id.slice(-4)}` : actor.id}</span>
+          <button
+            type="button"
+            className="hash"
+            title={`Only what ${actor.id} did`}
+            onClick={() => set({ actor: String(actor.id) })}
+          >
+            <span>{actor.id.length > 28 ? `${actor.id.slice(0, 8)}…${actor.id.slice(-4)}` : actor.id}</span>
           </button>
         ),
     },
+    {
+      head: "Changed",
+      width: 18,
+      wide: true,
+      cell: row => <div className="cut second">{changedIn(row).join(", ") || <span className="quiet">–</span>}</div>,
+    },
     { head: "Of", width: 12, wide: true, cell: ({ object }) => (object.id ? <Id value={object.id} /> : object.type) },
-    { head: "From", width: 10, wide: true, cell: row => <span className="quiet num">{row.address ?? "–"}</span> },
     { head: "When", width: 8, right: true, cell: row => <Time at={row.at} /> },
   ]
   const csv = pathOf({ path: `${path}.csv`, query: { ...query, merchant: chosenMerchant.get() ?? undefined } })
+  const words = [
+    actor && `the actor “${actor}”`,
+    actorKind && `changes by “${kinds[actorKind]}”`,
+    days && `a time in the last ${days === 1 ? "24 hours" : `${days} days`}`,
+  ].filter(Boolean)
   return (
     <>
       <PageHead
@@ -54,22 +105,37 @@ export function Audit() {
         actions={<LinkButton href={csv}>Export as CSV</LinkButton>}
       />
       <SettingsTabs />
-      {actor && (
-        <div className="chips">
-          <Button size="xs" onClick={() => set({})}>
-            Only {actor} ✕
-          </Button>
-        </div>
-      )}
+      <div className="chips">
+        <PickChip name="By" choices={kindChoices} value={actorKind} set={each => set({ actorKind: each })} />
+        <PickChip
+          name="Time"
+          choices={times}
+          value={days === undefined ? undefined : (String(days) as never)}
+          set={each => set({ days: each && Number(each) } as never)}
+        />
+      </div>
       <section className="card" aria-label="List">
         <DataTable
           name="entries"
           columns={columns}
           list={list}
-          filtered={actor ? { words: `the person “${actor}”`, clear: () => set({}) } : undefined}
-          empty={<p>Nothing was changed yet.</p>}
+          filtered={
+            words.length > 0
+              ? {
+                  words: words.join(" and "),
+                  clear: () => set({ actor: undefined, actorKind: undefined, days: undefined }),
+                }
+              : undefined
+          }
+          empty={
+            <>
+              <h2>Nothing was changed yet</h2>
+              <p>Each change of a setting, a key, a member or what is sold is here for good, with who made it.</p>
+            </>
+          }
         />
       </section>
+      {open && <EntryDialog entry={open} close={() => setOpen(undefined)} />}
     </>
   )
 }

@@ -5,6 +5,7 @@ import { GET, taken } from "../api/client.ts"
 import type { Checkout, Page } from "../api/types.ts"
 import { Chips } from "../ui/chips.tsx"
 import { type Column, DataTable } from "../ui/data-table.tsx"
+import { FindInput } from "../ui/find-input.tsx"
 import { Money } from "../ui/money.tsx"
 import { PageHead } from "../ui/page.tsx"
 import { Status, stateOf } from "../ui/status.tsx"
@@ -14,6 +15,7 @@ import { useList } from "../ui/use-list.ts"
 export interface CheckoutsSearch {
   status?: Checkout["status"]
   exception?: Checkout["exception"] & string
+  q?: string
 }
 
 const states = [
@@ -52,23 +54,25 @@ const columns: Column<Checkout>[] = [
 ]
 
 export function Checkouts() {
-  const { status, exception } = useSearch({ strict: false }) as CheckoutsSearch
+  const { status, exception, q } = useSearch({ strict: false }) as CheckoutsSearch
   const navigate = useNavigate()
-  const query = { ...(status ? { status } : {}), ...(exception ? { exception } : {}) }
+  const query = { ...(status ? { status } : {}), ...(exception ? { exception } : {}), ...(q ? { q } : {}) }
   const set = (next: CheckoutsSearch) => void navigate({ to: "/checkouts", search: next as never, replace: true })
   const list = useList<Checkout>(
     ["checkouts", query],
-    (after, signal) =>
+    (part, signal) =>
       taken(
         GET("/api/console/checkouts", {
-          params: { query: { ...query, limit: 50, ...(after ? { after } : {}) } },
+          params: { query: { ...query, ...part } },
           signal,
         }),
       ) as Promise<Page<Checkout>>,
   )
-  const words = [status && `the state “${stateOf(status)[1]}”`, exception && `“${stateOf(exception)[1]}”`].filter(
-    Boolean,
-  )
+  const words = [
+    status && `the state “${stateOf(status)[1]}”`,
+    exception && `the exception “${stateOf(exception)[1]}”`,
+    q && `“${q}”`,
+  ].filter(Boolean)
   return (
     <>
       <PageHead
@@ -93,6 +97,11 @@ export function Checkouts() {
           choices={exceptions}
           value={exception as never}
           set={each => set({ ...query, exception: each } as never)}
+        />
+        <FindInput
+          label="E-mail, id, hash, address, or a value of yours"
+          value={q ?? ""}
+          set={each => set({ ...query, q: each || undefined } as never)}
         />
       </div>
       <section className="card" aria-label="List">

@@ -1,14 +1,16 @@
 /** One delivery: every attempt with its answer, and the event as it was sent. */
 import { Button } from "@mantine/core"
 import { useQuery } from "@tanstack/react-query"
-import { Link, useParams } from "@tanstack/react-router"
+import { useParams } from "@tanstack/react-router"
 import { read } from "../api/client.ts"
 import { retries, useLive } from "../api/live.ts"
 import { useRight } from "../api/me.ts"
 import type { DeliveryAttempt, DeliveryWithAttempts } from "../api/types.ts"
 import { copyText, Id } from "../ui/copy.tsx"
+import { IdLink } from "../ui/linked.tsx"
+import { NotYet } from "../ui/not-yet.tsx"
 import { Facts, PageHead } from "../ui/page.tsx"
-import { NoRight, Problem } from "../ui/problem.tsx"
+import { NoRight } from "../ui/problem.tsx"
 import { Status } from "../ui/status.tsx"
 import { Moment, Time } from "../ui/time.tsx"
 import { useAct } from "../ui/use-act.ts"
@@ -32,22 +34,13 @@ export function OneDelivery() {
     ...retries,
   })
   const resend = useAct({ done: "It is sent again" })
-  if (!delivery && query.error) return <Problem error={query.error} retry={() => void query.refetch()} />
-  if (!delivery)
-    return (
-      <div className="late" role="status" aria-label="Loading">
-        <PageHead
-          title="…"
-          up={{ to: "/webhooks", name: "Webhooks" }}
-          head={<span className="bone" style={{ width: 300, height: 24 }} />}
-        />
-      </div>
-    )
+  if (!delivery) return <NotYet query={query} up={{ to: "/webhooks", name: "Webhooks" }} />
   const body = event.data ? JSON.stringify(event.data.data, null, 2) : ""
   const last = delivery.log.at(-1)
   return (
     <>
       <PageHead
+        of={query}
         title={delivery.event}
         up={{ to: "/webhooks", name: "Webhooks" }}
         request={{ path }}
@@ -110,18 +103,8 @@ export function OneDelivery() {
                   {delivery.url}
                 </span>,
               ],
-              delivery.webhookId && [
-                "Endpoint",
-                <Link key="w" to="/webhooks/$id" params={{ id: delivery.webhookId }}>
-                  open it
-                </Link>,
-              ],
-              delivery.sessionId && [
-                "About",
-                <Link key="s" to="/payments/$id" params={{ id: delivery.sessionId }}>
-                  open the payment
-                </Link>,
-              ],
+              delivery.webhookId && ["Endpoint", <IdLink key="w" to="/webhooks" id={delivery.webhookId} />],
+              delivery.sessionId && ["About", <IdLink key="s" to="/checkouts" id={delivery.sessionId} />],
               ["Created", <Time key="c" at={delivery.createdAt} />],
               delivery.nextAttemptAt && ["Next attempt", <Time key="n" at={delivery.nextAttemptAt} />],
               ["Event", <Id key="e" value={delivery.eventId} />],

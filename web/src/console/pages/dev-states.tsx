@@ -1,6 +1,8 @@
 /** Every part in every state, for the pictures and for whoever changes them. Only the sandbox has this page. */
 import { Button } from "@mantine/core"
+import { useRouter } from "@tanstack/react-router"
 import type { ReactNode } from "react"
+import { devStates } from "../api/dev-state.ts"
 import { Failure } from "../api/failure.ts"
 import type { Transaction } from "../api/types.ts"
 import { Hash, Id } from "../ui/copy.tsx"
@@ -151,6 +153,9 @@ export function DevStates() {
     <>
       <PageHead title="States" />
       <div className="stack">
+        <State name="Every page in every state">
+          <PagesInStates />
+        </State>
         <State name="Table: loading">{table(listOf(undefined))}</State>
         <State name="Table: rows, with odd texts">{table(listOf(odd, { fresh: new Set([odd[0]?.id ?? ""]) }))}</State>
         <State name="Table: new rows wait">{table(listOf([rowOf(6), rowOf(7)], { waiting: 3 }))}</State>
@@ -252,6 +257,34 @@ function LongTable() {
   return (
     <div className="card">
       <DataTable name="payments" columns={moneyColumns} list={listOf(rows)} to={toPayment} empty={empty} />
+    </div>
+  )
+}
+
+/** Any id does where the answer is made up. */
+const ANY_ID = "any"
+
+/** Each page as it is while the API answers so (`api/dev-state.ts`). What is "empty" or "stale" has to be there first. */
+function PagesInStates() {
+  const paths = Object.keys(useRouter().routesByPath).sort()
+  return (
+    <div className="card scroll">
+      <table className="list">
+        <tbody>
+          {paths.map(path => (
+            <tr key={path}>
+              <td className="mono">{path}</td>
+              {devStates
+                .filter(state => !path.includes("$") || (state !== "empty" && state !== "stale"))
+                .map(state => (
+                  <td key={state}>
+                    <a href={`/console${path.replace("$id", ANY_ID)}?dev=${state}`}>{state}</a>
+                  </td>
+                ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
     </div>
   )
 }

@@ -1,15 +1,15 @@
 /** API keys: what each may do, when it was used, and a new one, whose secret is shown once; and what all may send together. */
 import { Button, NativeSelect } from "@mantine/core"
-import { useQuery } from "@tanstack/react-query"
 import { useState } from "react"
 import { read } from "../api/client.ts"
-import { retries } from "../api/live.ts"
+import { useLive } from "../api/live.ts"
 import { useRight } from "../api/me.ts"
 import type { ApiKey, KeyLimits } from "../api/types.ts"
 import { usePages } from "../ui/cursor-list.ts"
 import { type Column, DataTable } from "../ui/data-table.tsx"
 import { given, RequestForm } from "../ui/form.tsx"
 import { KeyFields, type KeyValues, keyBody, Limits } from "../ui/key-fields.tsx"
+import { PartNotYet } from "../ui/not-yet.tsx"
 import { PageHead } from "../ui/page.tsx"
 import { NoRight } from "../ui/problem.tsx"
 import { Secret } from "../ui/secret.tsx"
@@ -178,38 +178,31 @@ const startOfDay = (): number => Math.floor(Date.now() / 86_400_000) * 86_400_00
 
 /** What all keys together may send back in a day: the most that whoever steals every key can take. */
 function AllKeys() {
-  const query = useQuery({
-    queryKey: ["key-limits"],
-    queryFn: ({ signal }) => read<KeyLimits>(limitsPath, {}, signal),
-    ...retries,
-  })
+  const query = useLive(["key-limits"], signal => read<KeyLimits>(limitsPath, {}, signal), { every: 60_000 })
   const limits = query.data
+  if (!limits) return <PartNotYet query={query} />
   return (
     <section className="card pad stack" aria-label="All keys together">
       <div>
         <h2>All keys together</h2>
         <p className="quiet">What servers may send back in a day, whatever each key allows. Persons do not count.</p>
       </div>
-      {limits ? (
-        <RequestForm
-          key={`${limits.refundPerDay} ${limits.returnPerDay}`}
-          first={{ refundPerDay: String(limits.refundPerDay ?? ""), returnPerDay: String(limits.returnPerDay ?? "") }}
-          right="keys"
-          submit="Save"
-          done="The limits count from the next refund on"
-          request={values => ({
-            method: "PUT",
-            path: limitsPath,
-            body: {
-              refundPerDay: given(values.refundPerDay) === undefined ? null : Number(values.refundPerDay),
-              returnPerDay: given(values.returnPerDay) === undefined ? null : Number(values.returnPerDay),
-            },
-          })}
-          fields={form => <Limits propsOf={name => form.getInputProps(name)} />}
-        />
-      ) : (
-        <span className="bone late" style={{ width: "60%" }} />
-      )}
+      <RequestForm
+        key={`${limits.refundPerDay} ${limits.returnPerDay}`}
+        first={{ refundPerDay: String(limits.refundPerDay ?? ""), returnPerDay: String(limits.returnPerDay ?? "") }}
+        right="keys"
+        submit="Save"
+        done="The limits count from the next refund on"
+        request={values => ({
+          method: "PUT",
+          path: limitsPath,
+          body: {
+            refundPerDay: given(values.refundPerDay) === undefined ? null : Number(values.refundPerDay),
+            returnPerDay: given(values.returnPerDay) === undefined ? null : Number(values.returnPerDay),
+          },
+        })}
+        fields={form => <Limits propsOf={name => form.getInputProps(name)} />}
+      />
     </section>
   )
 }

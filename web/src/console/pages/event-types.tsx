@@ -7,8 +7,8 @@ import { retries } from "../api/live.ts"
 import type { EventTypeInfo } from "../api/types.ts"
 import { copyText } from "../ui/copy.tsx"
 import { type Column, DataTable } from "../ui/data-table.tsx"
+import { NotYet } from "../ui/not-yet.tsx"
 import { PageHead } from "../ui/page.tsx"
-import { Problem } from "../ui/problem.tsx"
 import { wholeList } from "../ui/whole-list.ts"
 
 const path = "/api/console/event-types"
@@ -62,8 +62,8 @@ export function OneEventType() {
   const navigate = useNavigate()
   const up = { to: "/event-types", name: "Events" }
   const type = query.data?.find(each => each.id === id)
-  if (!query.data && query.error) return <Problem error={query.error} retry={() => void query.refetch()} />
-  if (query.data && !type)
+  if (!query.data) return <NotYet query={query} up={up} />
+  if (!type)
     return (
       <div className="state">
         <h1>There is no event of this name</h1>
@@ -73,29 +73,25 @@ export function OneEventType() {
   return (
     <>
       <PageHead title={id} up={up} />
-      {type && (
-        <>
-          <p className="second lead">{[...sentences(type.summary), ...sentences(type.recipients)].join(" ")}</p>
-          <div className="halves">
-            {(
-              [
-                ["Example", type.example],
-                ["Schema", type.schema],
-              ] as const
-            ).map(([name, json]) => (
-              <section key={name} className="card pad stack tight" aria-label={name}>
-                <div className="row between">
-                  <h2>{name}</h2>
-                  <Button size="xs" onClick={() => copyText(JSON.stringify(json, null, 2), name)}>
-                    Copy
-                  </Button>
-                </div>
-                <pre className="code">{JSON.stringify(json, null, 2)}</pre>
-              </section>
-            ))}
-          </div>
-        </>
-      )}
+      <p className="second lead">{[...sentences(type.summary), ...sentences(type.recipients)].join(" ")}</p>
+      <div className="halves">
+        {(
+          [
+            ["Example", type.example],
+            ["Schema", type.schema],
+          ] as const
+        ).map(([name, json]) => (
+          <section key={name} className="card pad stack tight" aria-label={name}>
+            <div className="row between">
+              <h2>{name}</h2>
+              <Button size="xs" onClick={() => copyText(JSON.stringify(json, null, 2), name)}>
+                Copy
+              </Button>
+            </div>
+            <pre className="code">{JSON.stringify(json, null, 2)}</pre>
+          </section>
+        ))}
+      </div>
     </>
   )
 }

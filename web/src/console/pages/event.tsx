@@ -4,8 +4,8 @@ import { Link, useParams } from "@tanstack/react-router"
 import { read } from "../api/client.ts"
 import { useLive } from "../api/live.ts"
 import { copyText, Id } from "../ui/copy.tsx"
+import { NotYet } from "../ui/not-yet.tsx"
 import { Facts, PageHead } from "../ui/page.tsx"
-import { Problem } from "../ui/problem.tsx"
 import { Moment } from "../ui/time.tsx"
 
 interface Event {
@@ -18,18 +18,13 @@ export function OneEvent() {
   const up = { to: "/webhooks", name: "Webhooks" }
   const query = useLive(["event", id], signal => read<Event>(path, {}, signal), { every: 600_000 })
   const event = query.data?.data
-  if (!event && query.error) return <Problem error={query.error} retry={() => void query.refetch()} />
-  if (!event)
-    return (
-      <div className="late" role="status" aria-label="Loading">
-        <PageHead title="…" up={up} head={<span className="bone" style={{ width: 240, height: 24 }} />} />
-      </div>
-    )
+  if (!event) return <NotYet query={query} up={up} />
   const body = JSON.stringify(event, null, 2)
   const about = /^(cs|pay|po|sub|inv)_/.test(event.data?.id ?? "") ? event.data.id : undefined
   return (
     <>
       <PageHead
+        of={query}
         title={event.event}
         up={up}
         request={{ path }}

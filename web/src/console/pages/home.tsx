@@ -1,11 +1,10 @@
 /** Home: what came in, what needs you, what is there, and the last payments. */
 import { Button } from "@mantine/core"
 import { Link, useNavigate, useSearch } from "@tanstack/react-router"
-import { type ReactNode, useEffect } from "react"
+import type { ReactNode } from "react"
 import { GET, taken } from "../api/client.ts"
 import { isSandbox, networkTitle } from "../api/facts.ts"
 import { failureOf } from "../api/failure.ts"
-import { countAtHome } from "../api/needs.ts"
 import {
   type AttentionKind,
   changeOf,
@@ -47,15 +46,12 @@ export function Home() {
   const overview = useOverview(days)
   const last = useList<Transaction>(
     ["transactions", "last"],
-    (_after, signal) =>
+    (_part, signal) =>
       taken(GET("/api/console/transactions", { params: { query: { type: "payment", limit: 10 } }, signal })) as Promise<
         Page<Transaction>
       >,
   )
   const { data, error } = overview
-  useEffect(() => {
-    if (data) countAtHome.set(data.attention.payments.count + data.attention.surpluses.count)
-  }, [data])
   const tokens = data ? tokensOf(data) : []
   const chosen = tokens.find(each => `${each.chain} ${each.currency}` === token) ?? tokens[0]
   return (
@@ -245,17 +241,18 @@ const waitingWords: Record<AttentionKind, [string, string, string]> = {
   payouts: ["/payouts?state=held", "payout on hold", "payouts on hold"],
   webhooks: ["/webhooks", "endpoint failing", "endpoints failing"],
   payoutAddresses: ["/payout-address", "payout address changes soon", "payout addresses change soon"],
-  subscriptions: ["/products", "subscription past due", "subscriptions past due"],
+  subscriptions: ["/subscriptions?status=past_due", "subscription past due", "subscriptions past due"],
 }
 
 function Attention({ of }: { of: Overview["attention"] }) {
   const waiting = (Object.keys(waitingWords) as AttentionKind[]).filter(kind => (of[kind]?.count ?? 0) > 0)
   if (waiting.length === 0) return <p className="quiet pad rule">Nothing waits for you.</p>
   return waiting.map(kind => {
-    const [to, one, many] = waitingWords[kind]
+    const [place, one, many] = waitingWords[kind]
     const { count } = of[kind]
+    const [to = "/", query] = place.split("?")
     return (
-      <Link key={kind} to={to} className="todo">
+      <Link key={kind} to={to} search={Object.fromEntries(new URLSearchParams(query)) as never} className="todo">
         <span className="figure" style={{ minWidth: "1.5ch" }}>
           {count}
         </span>

@@ -1,15 +1,12 @@
 /** Payment links: an address that anybody can pay at, as often as it may be used. */
-import { Button } from "@mantine/core"
-import { Link } from "@tanstack/react-router"
-import { GET, taken } from "../api/client.ts"
-import type { Page, PaymentLink } from "../api/types.ts"
+import type { PaymentLink } from "../api/types.ts"
+import { CatalogList, type CatalogQuery } from "../ui/catalog-list.tsx"
 import { copyText } from "../ui/copy.tsx"
-import { type Column, DataTable } from "../ui/data-table.tsx"
+import { usePages } from "../ui/cursor-list.ts"
+import type { Column } from "../ui/data-table.tsx"
 import { Money } from "../ui/money.tsx"
-import { PageHead } from "../ui/page.tsx"
 import { Status } from "../ui/status.tsx"
 import { Time } from "../ui/time.tsx"
-import { useList } from "../ui/use-list.ts"
 
 const columns: Column<PaymentLink>[] = [
   { head: "Title", width: 20, cell: row => <span className="strong">{row.title}</span> },
@@ -55,42 +52,18 @@ const columns: Column<PaymentLink>[] = [
   { head: "Created", width: 8, wide: true, right: true, cell: row => <Time at={row.createdAt} /> },
 ]
 
-export function Links() {
-  const list = useList<PaymentLink>(
-    ["links"],
-    (after, signal) =>
-      taken(
-        GET("/api/console/payment-links", { params: { query: { limit: 50, ...(after ? { after } : {}) } }, signal }),
-      ) as Promise<Page<PaymentLink>>,
-  )
-  return (
-    <>
-      <PageHead
-        title="Links"
-        request={{ path: "/api/console/payment-links" }}
-        actions={
-          <Button variant="filled" component={Link} to="/links/new">
-            Create link
-          </Button>
-        }
-      />
-      <section className="card" aria-label="List">
-        <DataTable
-          name="links"
-          columns={columns}
-          list={list}
-          to={({ id }) => `/links/${id}`}
-          empty={
-            <>
-              <h2>No links yet</h2>
-              <p>A link takes payments without a server: send it by mail or chat, or print its QR code.</p>
-              <Button variant="filled" component={Link} to="/links/new">
-                Create link
-              </Button>
-            </>
-          }
-        />
-      </section>
-    </>
-  )
-}
+const path = "/api/console/payment-links"
+const useRows = (query: CatalogQuery) => usePages<PaymentLink>(path, query)
+
+export const Links = () => (
+  <CatalogList
+    title="Links"
+    name="links"
+    to="/links"
+    path={path}
+    columns={columns}
+    useRows={useRows}
+    create="Create link"
+    words="A link takes payments without a server: send it by mail or chat, or print its QR code."
+  />
+)

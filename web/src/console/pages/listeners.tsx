@@ -1,11 +1,13 @@
 /** Listeners: endpoints without a URL, whose deliveries a program pulls, such as the command line on a developer's machine. */
 import { Button } from "@mantine/core"
 import { useRight } from "../api/me.ts"
+import { settingsPath, useSettings } from "../api/settings.ts"
 import type { Listener } from "../api/types.ts"
 import { copyText } from "../ui/copy.tsx"
 import { usePages } from "../ui/cursor-list.ts"
 import { DataTable } from "../ui/data-table.tsx"
 import { PageHead } from "../ui/page.tsx"
+import { NoRight } from "../ui/problem.tsx"
 import { isSure } from "../ui/sure.ts"
 import { Time } from "../ui/time.tsx"
 import { useAct } from "../ui/use-act.ts"
@@ -74,6 +76,40 @@ export function Listeners() {
           ]}
         />
       </section>
+      <LiveListeners />
     </>
+  )
+}
+
+/** Whether real events may be pulled to a developer's machine at all. */
+function LiveListeners() {
+  const may = useRight("settings")
+  const { data } = useSettings()
+  const change = useAct({ done: "Saved" })
+  if (!data) return null
+  const { liveListeners } = data
+  const toggle = async () => {
+    const words = liveListeners
+      ? "Those that pull real events now end at once."
+      : "Members with the right to webhooks can then pull real events, with the data of real payers, to their own machine."
+    const title = liveListeners ? "Allow no listeners in live mode?" : "Allow listeners in live mode?"
+    if (await isSure({ title, words, yes: liveListeners ? "Allow none" : "Allow them" }))
+      change.mutate({ method: "PUT", path: settingsPath, body: { liveListeners: !liveListeners } })
+  }
+  return (
+    <section className="card pad row between" aria-label="In live mode" style={{ marginTop: 16 }}>
+      <div>
+        <h2>In live mode</h2>
+        <p className="quiet">
+          {liveListeners ? "Listeners may pull real events." : "No listener may pull real events: only tests may."}
+        </p>
+      </div>
+      <span className="row">
+        {!may && <NoRight right="settings" />}
+        <Button size="xs" disabled={!may} loading={change.isPending} onClick={toggle}>
+          {liveListeners ? "Allow none" : "Allow them"}
+        </Button>
+      </span>
+    </section>
   )
 }

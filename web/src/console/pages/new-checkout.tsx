@@ -5,7 +5,9 @@ import { facts } from "../api/facts.ts"
 import type { Checkout } from "../api/types.ts"
 import { bodyOf, given, RequestForm } from "../ui/form.tsx"
 import { AmountInput, NetworkInput } from "../ui/inputs.tsx"
+import { MoreFields } from "../ui/more-fields.tsx"
 import { PageHead } from "../ui/page.tsx"
+import { ProductInput } from "../ui/product-input.tsx"
 import { SplitInput } from "../ui/split-input.tsx"
 
 const HOUR_S = 3_600
@@ -21,6 +23,18 @@ const captures = [
   { value: "manual", label: "is reserved first" },
 ]
 
+const daysOf = (days: number[]) =>
+  days.map(each => ({ value: String(each), label: each === 1 ? "1 day" : `${each} days` }))
+const captureDays = daysOf([1, 3, 7, 14, 30, 60, 90])
+const refundDays = daysOf([30, 60, 90, 180, 365])
+const more = ["redirectUrl", "payerFields", "callbackUrl"] as const
+
+/** The names of the fields; undefined without one. */
+const fieldsOf = (text: string): string[] | undefined => {
+  const names = text.split(/[\s,]+/).filter(Boolean)
+  return names.length > 0 ? names : undefined
+}
+
 const first = {
   capture: "direct",
   splitId: "",
@@ -30,6 +44,11 @@ const first = {
   customerEmail: "",
   redirectUrl: "",
   reference: "",
+  productId: "",
+  captureDays: "7",
+  refundDays: "90",
+  callbackUrl: "",
+  payerFields: "",
   expiresIn: String(24 * HOUR_S),
 }
 
@@ -50,11 +69,20 @@ export function NewCheckout() {
             method: "POST",
             path: "/api/console/checkouts",
             body: bodyOf({
-              amount: given(values.amount)?.replace(",", "."),
+              amount: values.productId === "" ? given(values.amount)?.replace(",", ".") : undefined,
+              productId: given(values.productId),
               description: given(values.description),
               chain: given(values.chain),
               splitId: given(values.splitId),
-              capture: values.capture === "direct" ? undefined : values.capture,
+              ...(values.capture === "direct"
+                ? {}
+                : {
+                    capture: values.capture,
+                    captureWithin: Number(values.captureDays) * 24 * HOUR_S,
+                    refundWithin: Number(values.refundDays) * 24 * HOUR_S,
+                  }),
+              callbackUrl: given(values.callbackUrl),
+              payerFields: fieldsOf(values.payerFields),
               customerEmail: given(values.customerEmail),
               redirectUrl: given(values.redirectUrl),
               metadata: given(values.reference) === undefined ? undefined : { order: given(values.reference) },
@@ -63,12 +91,25 @@ export function NewCheckout() {
           })}
           fields={form => (
             <>
-              <AmountInput label="Amount" chain={form.values.chain} autoFocus {...form.getInputProps("amount")} />
+              <AmountInput
+                label="Amount"
+                chain={form.values.chain}
+                autoFocus
+                disabled={form.values.productId !== ""}
+                {...(form.values.productId === "" ? {} : { description: "The product's price" })}
+                {...form.getInputProps("amount")}
+              />
               <TextInput
                 label="What it is for"
                 description="The payer sees it"
                 placeholder="Order 1001"
                 {...form.getInputProps("description")}
+              />
+              <ProductInput
+                label="Or a product"
+                none="No product: the amount above"
+                may={each => each.chain === form.values.chain}
+                {...form.getInputProps("productId")}
               />
               <div className="pair">
                 <NetworkInput {...form.getInputProps("chain")} />
@@ -91,12 +132,41 @@ export function NewCheckout() {
                 />
                 <SplitInput {...form.getInputProps("splitId")} />
               </div>
-              <TextInput
-                label="Where the payer goes afterwards"
-                description="Optional"
-                placeholder="https://"
-                {...form.getInputProps("redirectUrl")}
-              />
+              {form.values.capture === "manual" && (
+                <div className="pair">
+                  <NativeSelect
+                    label="You can capture it for"
+                    description="Then the payer can take it back"
+                    data={captureDays}
+                    {...form.getInputProps("captureDays")}
+                  />
+                  <NativeSelect
+                    label="You can refund it for"
+                    description="After that"
+                    data={refundDays}
+                    {...form.getInputProps("refundDays")}
+                  />
+                </div>
+              )}
+              <MoreFields errors={form.errors} of={more}>
+                <TextInput
+                  label="Where the payer goes afterwards"
+                  placeholder="https://"
+                  {...form.getInputProps("redirectUrl")}
+                />
+                <TextInput
+                  label="What the payer is asked for"
+                  description="Names of fields, with commas between them"
+                  placeholder="name, address"
+                  {...form.getInputProps("payerFields")}
+                />
+                <TextInput
+                  label="Where its events go"
+                  description="In place of your endpoints"
+                  placeholder="https://"
+                  {...form.getInputProps("callbackUrl")}
+                />
+              </MoreFields>
             </>
           )}
         />

@@ -1,29 +1,24 @@
 /** What this person is told by mail, at this merchant. */
 import { Checkbox } from "@mantine/core"
-import { useQuery } from "@tanstack/react-query"
 import { read } from "../api/client.ts"
-import { retries } from "../api/live.ts"
+import { useLive } from "../api/live.ts"
 import type { Notifications } from "../api/types.ts"
+import { PartNotYet } from "../ui/not-yet.tsx"
 import { PageHead } from "../ui/page.tsx"
-import { Problem } from "../ui/problem.tsx"
 import { SettingsTabs } from "../ui/settings-tabs.tsx"
 import { useAct } from "../ui/use-act.ts"
 
 const path = "/api/console/notifications"
 
 export function NotificationSettings() {
-  const query = useQuery({
-    queryKey: ["notifications"],
-    queryFn: ({ signal }) => read<Notifications>(path, {}, signal),
-    ...retries,
-  })
+  const query = useLive(["notifications"], signal => read<Notifications>(path, {}, signal), { every: 60_000 })
   const change = useAct({ done: "Saved" })
   const data = query.data?.data
   return (
     <>
-      <PageHead title="Settings" request={{ path }} />
+      <PageHead title="Settings" request={{ path }} of={query} />
       <SettingsTabs />
-      {!data && query.error ? <Problem error={query.error} retry={() => void query.refetch()} /> : null}
+      {!data && <PartNotYet query={query} />}
       {data && (
         <section className="card pad stack" aria-label="Mail" style={{ maxWidth: 720 }}>
           <div>

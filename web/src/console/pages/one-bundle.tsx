@@ -1,9 +1,8 @@
 /** One API behind a price, new or to be changed: its routes and prices, and the calls that its origin failed. */
-import { Button, NativeSelect, Textarea, TextInput } from "@mantine/core"
-import { Link, useNavigate } from "@tanstack/react-router"
-
+import { Button, Checkbox, NativeSelect, Textarea, TextInput } from "@mantine/core"
+import { useNavigate } from "@tanstack/react-router"
+import type { ReactNode } from "react"
 import { facts, networkTitle } from "../api/facts.ts"
-
 import type { Bundle, BundleFailure } from "../api/types.ts"
 import { CatalogPage } from "../ui/catalog-page.tsx"
 import { copyText, Id } from "../ui/copy.tsx"
@@ -11,8 +10,10 @@ import { usePages } from "../ui/cursor-list.ts"
 import { DataTable } from "../ui/data-table.tsx"
 import { bodyOf, given, RequestForm } from "../ui/form.tsx"
 import { NetworkInput } from "../ui/inputs.tsx"
+import { IdLink } from "../ui/linked.tsx"
+import { MoreFields } from "../ui/more-fields.tsx"
 import { Facts, PageHead } from "../ui/page.tsx"
-import { SplitInput, SplitLink } from "../ui/split-input.tsx"
+import { SplitInput } from "../ui/split-input.tsx"
 import { Status } from "../ui/status.tsx"
 import { Time } from "../ui/time.tsx"
 import { useThing } from "../ui/use-thing.ts"
@@ -94,6 +95,55 @@ function RoutesInput({ value, onChange }: { value: Route[]; onChange: (routes: R
   )
 }
 
+/** `Name: value`, one a line, as the API takes it: a name without a value takes the header away. A string says what is wrong. */
+function headersOf(text: string): Record<string, string | null> | string {
+  const lines = text.split("\n").filter(line => line.trim() !== "")
+  const wrong = lines.find(line => !/^[\w-]+\s*:/.test(line.trim()))
+  if (wrong) return `“${wrong.trim().slice(0, 40)}” is no header: write a name, a colon and the value.`
+  return Object.fromEntries(
+    lines.map(line => {
+      const [name = "", ...rest] = line.split(":")
+      return [name.trim(), rest.join(":").trim() || null]
+    }),
+  )
+}
+
+const more = ["originHeaders", "openapiUrl", "listed"] as const
+
+interface BundleForm {
+  errors: Record<string, ReactNode>
+  // biome-ignore lint/suspicious/noExplicitAny: it is what Mantine's form gives to an input.
+  getInputProps: (name: any, options?: { type: "checkbox" }) => any
+}
+
+/** What only some APIs need; `known` are the names of the headers that it has. */
+const MoreOfApi = ({ form, known = [] }: { form: BundleForm; known?: string[] }) => (
+  <MoreFields errors={form.errors} of={more}>
+    <Textarea
+      label="Secret headers for your server"
+      description={
+        known.length > 0
+          ? `It has ${known.join(", ")}. What you write is added or replaced; a name without a value takes it away.`
+          : "One a line. They are encrypted, and never shown again"
+      }
+      placeholder="Authorization: Bearer …"
+      rows={2}
+      classNames={{ input: "mono" }}
+      {...form.getInputProps("originHeaders")}
+    />
+    <TextInput
+      label="Address of its OpenAPI document"
+      description="Agents read there how to call it"
+      placeholder="https://api.example/openapi.json"
+      {...form.getInputProps("openapiUrl")}
+    />
+    <Checkbox
+      label="List it for agents, where they look for what they can buy"
+      {...form.getInputProps("listed", { type: "checkbox" })}
+    />
+  </MoreFields>
+)
+
 const first = {
   name: "",
   originUrl: "",
@@ -102,6 +152,9 @@ const first = {
   chain: facts.networks[0]?.network ?? "",
   splitId: "",
   routes: [emptyRoute],
+  originHeaders: "",
+  openapiUrl: "",
+  listed: false,
 }
 
 export function NewBundle() {
@@ -117,19 +170,26 @@ export function NewBundle() {
           done="The API takes payments"
           cancel={up.to}
           onDone={({ id }) => void navigate({ to: "/bundles/$id", params: { id } })}
-          request={values => ({
-            method: "POST",
-            path: base,
-            body: bodyOf({
-              name: values.name.trim(),
-              originUrl: values.originUrl.trim(),
-              description: given(values.description),
-              slug: given(values.slug),
-              chain: given(values.chain),
-              splitId: given(values.splitId),
-              routes: routesOf(values.routes),
-            }),
-          })}
+          request={values => {
+            const originHeaders = headersOf(values.originHeaders)
+            if (typeof originHeaders === "string") return originHeaders
+            return {
+              method: "POST",
+              path: base,
+              body: bodyOf({
+                name: values.name.trim(),
+                originUrl: values.originUrl.trim(),
+                description: given(values.description),
+                slug: given(values.slug),
+                chain: given(values.chain),
+                splitId: given(values.splitId),
+                routes: routesOf(values.routes),
+                originHeaders: Object.keys(originHeaders).length > 0 ? originHeaders : undefined,
+                openapiUrl: given(values.openapiUrl),
+                listed: values.listed || undefined,
+              }),
+            }
+          }}
           fields={form => (
             <>
               <TextInput label="Name" autoFocus {...form.getInputProps("name")} />
@@ -159,6 +219,7 @@ export function NewBundle() {
                 <NetworkInput {...form.getInputProps("chain")} />
               </div>
               <SplitInput {...form.getInputProps("splitId")} />
+              <MoreOfApi form={form} />
             </>
           )}
         />
@@ -186,20 +247,30 @@ export function OneBundle() {
               originUrl: bundle.originUrl,
               description: bundle.description ?? "",
               routes: bundle.routes.map(each => ({ ...each, description: each.description ?? "" })) as Route[],
+              originHeaders: "",
+              openapiUrl: bundle.openapiUrl ?? "",
+              listed: bundle.listed,
             }}
             right="catalog"
             submit="Save"
             done="Saved; calls that are being served end as they began"
-            request={values => ({
-              method: "PUT",
-              path,
-              body: {
-                name: values.name.trim(),
-                originUrl: values.originUrl.trim(),
-                description: given(values.description) ?? null,
-                routes: routesOf(values.routes),
-              },
-            })}
+            request={values => {
+              const originHeaders = headersOf(values.originHeaders)
+              if (typeof originHeaders === "string") return originHeaders
+              return {
+                method: "PUT",
+                path,
+                body: {
+                  name: values.name.trim(),
+                  originUrl: values.originUrl.trim(),
+                  description: given(values.description) ?? null,
+                  routes: routesOf(values.routes),
+                  openapiUrl: given(values.openapiUrl) ?? null,
+                  listed: values.listed,
+                  ...(Object.keys(originHeaders).length > 0 ? { originHeaders } : {}),
+                },
+              }
+            }}
             fields={form => (
               <>
                 <TextInput label="Name" {...form.getInputProps("name")} />
@@ -209,6 +280,7 @@ export function OneBundle() {
                   onChange={routes => form.setFieldValue("routes", routes as never)}
                 />
                 <Textarea label="Description" rows={2} {...form.getInputProps("description")} />
+                <MoreOfApi form={form} known={bundle.originHeaders} />
               </>
             )}
           />
@@ -235,7 +307,7 @@ export function OneBundle() {
                   ["Routes", String(bundle.routes.length)],
                   bundle.originHeaders.length > 0 && ["Secret headers", bundle.originHeaders.join(", ")],
                   ["Network", networkTitle(bundle.chain)],
-                  bundle.splitId && ["Divided by", <SplitLink key="s" id={bundle.splitId} />],
+                  bundle.splitId && ["Divided by", <IdLink key="s" to="/splits" id={bundle.splitId} />],
                   ["Listed for agents", bundle.listed ? "yes" : "no"],
                   ["Created", <Time key="c" at={bundle.createdAt} />],
                   ["Id", <Id key="i" value={bundle.id} />],
@@ -279,11 +351,7 @@ function Failures({ path }: { path: string }) {
           {
             head: "Payment",
             width: 8,
-            cell: row => (
-              <Link to="/payments/$id" params={{ id: row.paymentId }} className="plain-link over">
-                open it
-              </Link>
-            ),
+            cell: row => <IdLink to="/payments" id={row.paymentId} />,
           },
           { head: "When", width: 8, right: true, cell: row => <Time at={row.failedAt} /> },
         ]}

@@ -1,13 +1,11 @@
 /** One invoice: for which period, when it is due, and where its subscriber pays it. */
-import { Link } from "@tanstack/react-router"
-
 import { networkTitle } from "../api/facts.ts"
-
 import type { Invoice } from "../api/types.ts"
 import { Id } from "../ui/copy.tsx"
+import { IdLink } from "../ui/linked.tsx"
 import { Money } from "../ui/money.tsx"
+import { NotYet } from "../ui/not-yet.tsx"
 import { Facts, PageHead } from "../ui/page.tsx"
-import { Problem } from "../ui/problem.tsx"
 import { Share } from "../ui/share.tsx"
 import { Status } from "../ui/status.tsx"
 import { Day, Time } from "../ui/time.tsx"
@@ -18,16 +16,11 @@ const up = { to: "/invoices", name: "Invoices" }
 export function OneInvoice() {
   const { path, query } = useThing<Invoice>("invoice", "/api/console/invoices")
   const invoice = query.data
-  if (!invoice && query.error) return <Problem error={query.error} retry={() => void query.refetch()} />
-  if (!invoice)
-    return (
-      <div className="late" role="status" aria-label="Loading">
-        <PageHead title="…" up={up} head={<span className="bone" style={{ width: 200, height: 32 }} />} />
-      </div>
-    )
+  if (!invoice) return <NotYet query={query} up={up} />
   return (
     <>
       <PageHead
+        of={query}
         title={`Invoice ${invoice.sequence}: ${invoice.amount} ${invoice.currency}`}
         up={up}
         request={{ path }}
@@ -46,18 +39,9 @@ export function OneInvoice() {
               ["Up to", <Day key="t" at={invoice.periodEnd} />],
               ["Due", <Time key="d" at={invoice.dueAt} />],
               invoice.paidAt && ["Paid", <Time key="p" at={invoice.paidAt} />],
-              [
-                "Subscription",
-                <Link key="s" to="/subscriptions/$id" params={{ id: invoice.subscriptionId }} className="plain-link">
-                  open it
-                </Link>,
-              ],
-              [
-                "Checkout",
-                <Link key="c" to="/checkouts/$id" params={{ id: invoice.checkoutSessionId }} className="plain-link">
-                  open it
-                </Link>,
-              ],
+              ["Subscription", <IdLink key="s" to="/subscriptions" id={invoice.subscriptionId} />],
+              ["Product", <IdLink key="o" to="/products" id={invoice.productId} />],
+              ["Checkout", <IdLink key="c" to="/checkouts" id={invoice.checkoutSessionId} />],
               ["Network", networkTitle(invoice.chain)],
               ["Id", <Id key="i" value={invoice.id} />],
             ]}

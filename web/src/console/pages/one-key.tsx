@@ -1,6 +1,6 @@
 /** One API key: what it may do, to be changed; a new secret beside the old one; its end. */
 import { Button, NativeSelect, TextInput } from "@mantine/core"
-import { useNavigate, useParams } from "@tanstack/react-router"
+import { Link, useNavigate, useParams } from "@tanstack/react-router"
 import { useState } from "react"
 import { read } from "../api/client.ts"
 import { useLive } from "../api/live.ts"
@@ -9,8 +9,9 @@ import type { ApiKey, Page } from "../api/types.ts"
 import { Id } from "../ui/copy.tsx"
 import { RequestForm } from "../ui/form.tsx"
 import { KeyFields, keyBody } from "../ui/key-fields.tsx"
+import { NotYet } from "../ui/not-yet.tsx"
 import { Facts, PageHead } from "../ui/page.tsx"
-import { NoRight, Problem } from "../ui/problem.tsx"
+import { NoRight } from "../ui/problem.tsx"
 import { Secret } from "../ui/secret.tsx"
 import { Status } from "../ui/status.tsx"
 import { isSure } from "../ui/sure.ts"
@@ -51,7 +52,6 @@ export function OneKey() {
   const revoke = useAct({ done: "The key opens nothing any more", onDone: () => void navigate({ to: up.to }) })
   const adopt = useAct({ done: "The key goes on. Roll it too: whoever made it may know its secret." })
   const key = query.data
-  if (!key && query.error) return <Problem error={query.error} retry={() => void query.refetch()} />
   if (key === null)
     return (
       <div className="state">
@@ -59,12 +59,7 @@ export function OneKey() {
         <Button onClick={() => void navigate({ to: up.to })}>All keys</Button>
       </div>
     )
-  if (!key)
-    return (
-      <div className="late" role="status" aria-label="Loading">
-        <PageHead title="…" up={up} head={<span className="bone" style={{ width: 240, height: 24 }} />} />
-      </div>
-    )
+  if (!key) return <NotYet query={query} up={up} />
   const askRevoke = async () => {
     const words = "Whatever uses it is refused from the next request on."
     if (await isSure({ title: `Revoke “${key.name}”?`, words, yes: "Revoke" }))
@@ -73,6 +68,7 @@ export function OneKey() {
   return (
     <>
       <PageHead
+        of={query}
         title={key.name}
         up={up}
         head={
@@ -81,7 +77,14 @@ export function OneKey() {
             <Status state={stateOfKey(key)} why={key.ending?.reason ?? null} />
           </>
         }
-        actions={may ? <Button onClick={askRevoke}>Revoke</Button> : <NoRight right="keys" />}
+        actions={
+          <>
+            <Button component={Link} to="/requests" search={{ key: id } as never}>
+              Its requests
+            </Button>
+            {may ? <Button onClick={askRevoke}>Revoke</Button> : <NoRight right="keys" />}
+          </>
+        }
       />
       {key.ending && (
         <div className="note wait" role="status" style={{ marginBottom: 16 }}>

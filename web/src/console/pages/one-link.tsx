@@ -9,10 +9,11 @@ import { CatalogPage } from "../ui/catalog-page.tsx"
 import { Id } from "../ui/copy.tsx"
 import { bodyOf, given, RequestForm } from "../ui/form.tsx"
 import { AmountInput, NetworkInput } from "../ui/inputs.tsx"
+import { IdLink } from "../ui/linked.tsx"
 import { Money } from "../ui/money.tsx"
 import { Facts, PageHead } from "../ui/page.tsx"
 import { Share } from "../ui/share.tsx"
-import { SplitInput, SplitLink } from "../ui/split-input.tsx"
+import { SplitInput } from "../ui/split-input.tsx"
 import { Time } from "../ui/time.tsx"
 import { useThing } from "../ui/use-thing.ts"
 
@@ -164,7 +165,7 @@ export function OneLink() {
               of={[
                 ["Used", `${link.uses}${link.maxUses === null ? "" : ` of ${link.maxUses}`}`],
                 ["Network", networkTitle(link.chain)],
-                link.splitId && ["Divided by", <SplitLink key="s" id={link.splitId} />],
+                link.splitId && ["Divided by", <IdLink key="s" to="/splits" id={link.splitId} />],
                 link.expiresAt && ["Ends", <Time key="e" at={link.expiresAt} />],
                 ["Created", <Time key="c" at={link.createdAt} />],
                 ["Id", <Id key="i" value={link.id} />],

@@ -10,8 +10,8 @@ import { Hash } from "../ui/copy.tsx"
 import { usePages } from "../ui/cursor-list.ts"
 import { DataTable } from "../ui/data-table.tsx"
 import { Money } from "../ui/money.tsx"
+import { NotYet } from "../ui/not-yet.tsx"
 import { Facts, PageHead } from "../ui/page.tsx"
-import { Problem } from "../ui/problem.tsx"
 import { Status } from "../ui/status.tsx"
 import { isSure } from "../ui/sure.ts"
 import { Time } from "../ui/time.tsx"
@@ -28,18 +28,13 @@ export function OnePayer() {
     ...(id.includes("@") ? { customerEmail: id } : { q: id }),
   })
   const payer = query.data
-  if (!payer && query.error) return <Problem error={query.error} retry={() => void query.refetch()} />
-  if (!payer)
-    return (
-      <div className="late" role="status" aria-label="Loading">
-        <PageHead title="…" up={up} head={<span className="bone" style={{ width: 200, height: 32 }} />} />
-      </div>
-    )
+  if (!payer) return <NotYet query={query} up={up} />
   const totals = payer.wallets.flatMap(({ totals }) => totals)
   const [main] = totals
   return (
     <>
       <PageHead
+        of={query}
         title={id.startsWith("0x") ? `${id.slice(0, 6)}…${id.slice(-4)}` : id}
         up={up}
         request={{ path }}

@@ -1,5 +1,5 @@
 /** One payout: how much, where to, why it stands as it does, the payments inside it, and each time it was sent. */
-import { Link, useParams } from "@tanstack/react-router"
+import { useParams } from "@tanstack/react-router"
 import { read } from "../api/client.ts"
 import { networkTitle } from "../api/facts.ts"
 import { useLive } from "../api/live.ts"
@@ -8,10 +8,10 @@ import type { PayoutPart, PayoutStory } from "../api/types.ts"
 import { Hash, Id } from "../ui/copy.tsx"
 import { usePages } from "../ui/cursor-list.ts"
 import { type Column, DataTable } from "../ui/data-table.tsx"
-import { Linked } from "../ui/linked.tsx"
+import { IdLink, Linked } from "../ui/linked.tsx"
 import { Money } from "../ui/money.tsx"
+import { NotYet } from "../ui/not-yet.tsx"
 import { Facts, PageHead } from "../ui/page.tsx"
-import { Problem } from "../ui/problem.tsx"
 import { Status, stateOf } from "../ui/status.tsx"
 import { Why } from "../ui/story.tsx"
 import { Moment, Time } from "../ui/time.tsx"
@@ -54,16 +54,11 @@ export function OnePayout() {
     row => row.paymentId ?? row.sessionId ?? `${row.txHash}${row.at}${row.baseUnits}`,
   )
   const payout = query.data
-  if (!payout && query.error) return <Problem error={query.error} retry={() => void query.refetch()} />
-  if (!payout)
-    return (
-      <div className="late" role="status" aria-label="Loading">
-        <PageHead title="…" up={up} head={<span className="bone" style={{ width: 200, height: 32 }} />} />
-      </div>
-    )
+  if (!payout) return <NotYet query={query} up={up} />
   return (
     <>
       <PageHead
+        of={query}
         title={`${payoutKinds[payout.kind]}: ${payout.amount} ${payout.currency}`}
         up={up}
         request={{ path }}
@@ -80,6 +75,7 @@ export function OnePayout() {
           <section className="card" aria-label="Payments inside it">
             <div className="pad head">
               <h2>Payments inside it</h2>
+              {payout.paymentCount > 1 && <span className="quiet num">{payout.paymentCount.toLocaleString()}</span>}
             </div>
             <DataTable
               name="payments"
@@ -98,16 +94,11 @@ export function OnePayout() {
               ["To", <Linked key="r" chain={payout.chain} kind="address" value={payout.recipient} />],
               ["Network", networkTitle(payout.chain)],
               payout.txHash && ["Transaction", <Linked key="h" chain={payout.chain} kind="tx" value={payout.txHash} />],
-              payout.blockNumber && ["Block", payout.blockNumber],
+              payout.blockNumber && ["Block", Number(payout.blockNumber).toLocaleString()],
               payout.gasWei && ["Fee, paid by the service", etherText(payout.gasWei)],
               ["Made", <Time key="c" at={payout.createdAt} />],
               payout.minedAt && ["In a block", <Time key="m" at={payout.minedAt} />],
-              payout.replaces && [
-                "In place of",
-                <Link key="l" to="/payouts/$id" params={{ id: payout.replaces }}>
-                  open it
-                </Link>,
-              ],
+              payout.replaces && ["In place of", <IdLink key="l" to="/payouts" id={payout.replaces} />],
               ["Id", <Id key="i" value={payout.id} />],
             ]}
           />

@@ -1,6 +1,7 @@
 /** One paywall, new or to be changed. */
-import { NativeSelect, Textarea, TextInput } from "@mantine/core"
+import { Checkbox, NativeSelect, type NativeSelectProps, Textarea, TextInput } from "@mantine/core"
 import { useNavigate } from "@tanstack/react-router"
+import type { ReactNode } from "react"
 
 import { facts, networkTitle } from "../api/facts.ts"
 
@@ -10,7 +11,9 @@ import { Id } from "../ui/copy.tsx"
 import { bodyOf, given, RequestForm } from "../ui/form.tsx"
 import { AmountInput, NetworkInput } from "../ui/inputs.tsx"
 import { Money } from "../ui/money.tsx"
+import { MoreFields } from "../ui/more-fields.tsx"
 import { Facts, PageHead } from "../ui/page.tsx"
+import { ProductInput } from "../ui/product-input.tsx"
 import { Share } from "../ui/share.tsx"
 import { SplitInput } from "../ui/split-input.tsx"
 import { Time } from "../ui/time.tsx"
@@ -26,6 +29,11 @@ const durations = [
   { value: String(30 * DAY_S), label: "30 days" },
   { value: String(365 * DAY_S), label: "1 year" },
 ]
+/** The choices, and what it is now where that is none of them. */
+const durationsOf = (now: number | null) =>
+  durations.some(({ value }) => value === String(now ?? ""))
+    ? durations
+    : [...durations, { value: String(now), label: `${now} s` }]
 const first = {
   splitId: "",
   name: "",
@@ -34,7 +42,72 @@ const first = {
   contentUrl: "",
   chain: facts.networks[0]?.network ?? "",
   accessDuration: "",
+  pricingModel: "",
+  slug: "",
+  contentData: "",
+  subscriptionProductId: "",
+  listed: false,
 }
+const models = [
+  { value: "", label: "Access for its time" },
+  { value: "per_call", label: "One call of an API" },
+]
+
+/** The content as JSON; a string says what is wrong with it. */
+function contentOf(text: string): object | null | string {
+  if (text.trim() === "") return null
+  try {
+    const value: unknown = JSON.parse(text)
+    if (typeof value === "object" && value !== null && !Array.isArray(value)) return value
+  } catch {
+    // Said below.
+  }
+  return 'The content is one JSON object, such as {"text":"Sun"}.'
+}
+
+const forAgents = ["slug", "listed", "contentData"] as const
+
+/** What agents get and how they find it; the same of a new paywall and of one to be changed. */
+function AgentFields({ form }: { form: PaywallForm }) {
+  return (
+    <MoreFields errors={form.errors} of={forAgents}>
+      <TextInput
+        label="Name in its address, for agents"
+        description="Agents pay at /api/p/ and this name"
+        placeholder="weather-report"
+        {...form.getInputProps("slug")}
+      />
+      <Checkbox
+        label="List it for agents, where they look for what they can buy"
+        {...form.getInputProps("listed", { type: "checkbox" })}
+      />
+      <Textarea
+        label="What an agent gets, as JSON"
+        description="At most 64 KB. It is never shown here again; left empty, it stays as it is"
+        placeholder='{"text":"Sun"}'
+        rows={3}
+        classNames={{ input: "mono" }}
+        {...form.getInputProps("contentData")}
+      />
+    </MoreFields>
+  )
+}
+
+interface PaywallForm {
+  errors: Record<string, ReactNode>
+  // biome-ignore lint/suspicious/noExplicitAny: it is what Mantine's form gives to an input.
+  getInputProps: (name: any, options?: { type: "checkbox" }) => any
+}
+
+/** A product's subscribers have access, too. */
+const SubscribersInput = ({ chain, ...props }: NativeSelectProps & { chain: string }) => (
+  <ProductInput
+    label="Open to subscribers of"
+    none="Nobody: only who pays here"
+    may={each => each.billingInterval !== null && each.chain === chain}
+    {...props}
+  />
+)
 
 const urlOf = (id: string): string => `${facts.baseUrl}/paywall/${id}`
 const embedOf = (id: string): string =>
@@ -53,19 +126,28 @@ export function NewPaywall() {
           done="The paywall takes payments"
           cancel="/paywalls"
           onDone={({ id }) => void navigate({ to: "/paywalls/$id", params: { id } })}
-          request={values => ({
-            method: "POST",
-            path: "/api/console/paywalls",
-            body: bodyOf({
-              name: values.name.trim(),
-              price: values.price.trim().replace(",", "."),
-              description: given(values.description),
-              contentUrl: given(values.contentUrl),
-              chain: given(values.chain),
-              splitId: given(values.splitId),
-              accessDuration: values.accessDuration === "" ? undefined : Number(values.accessDuration),
-            }),
-          })}
+          request={values => {
+            const contentData = contentOf(values.contentData)
+            if (typeof contentData === "string") return contentData
+            return {
+              method: "POST",
+              path: "/api/console/paywalls",
+              body: bodyOf({
+                name: values.name.trim(),
+                price: values.price.trim().replace(",", "."),
+                description: given(values.description),
+                contentUrl: given(values.contentUrl),
+                chain: given(values.chain),
+                splitId: given(values.splitId),
+                accessDuration: values.accessDuration === "" ? undefined : Number(values.accessDuration),
+                pricingModel: given(values.pricingModel),
+                slug: given(values.slug),
+                subscriptionProductId: given(values.subscriptionProductId),
+                contentData: contentData ?? undefined,
+                listed: values.listed || undefined,
+              }),
+            }
+          }}
           fields={form => (
             <>
               <TextInput label="Name" description="The buyer sees it" autoFocus {...form.getInputProps("name")} />
@@ -78,10 +160,13 @@ export function NewPaywall() {
                 {...form.getInputProps("contentUrl")}
               />
               <div className="pair">
+                <NativeSelect label="A payment buys" data={models} {...form.getInputProps("pricingModel")} />
                 <NativeSelect label="Access lasts" data={durations} {...form.getInputProps("accessDuration")} />
-                <NetworkInput {...form.getInputProps("chain")} />
               </div>
+              <NetworkInput {...form.getInputProps("chain")} />
+              <SubscribersInput chain={form.values.chain} {...form.getInputProps("subscriptionProductId")} />
               <SplitInput {...form.getInputProps("splitId")} />
+              <AgentFields form={form} />
             </>
           )}
         />
@@ -108,26 +193,53 @@ export function OnePaywall() {
             price: paywall.price,
             description: paywall.description ?? "",
             contentUrl: paywall.contentUrl ?? "",
+            accessDuration: String(paywall.accessDuration ?? ""),
+            subscriptionProductId: paywall.subscriptionProductId ?? "",
+            splitId: paywall.splitId ?? "",
+            slug: paywall.slug ?? "",
+            contentData: "",
+            listed: paywall.listed,
           }}
           right="catalog"
           submit="Save"
           done="Saved"
-          request={values => ({
-            method: "PUT",
-            path,
-            body: {
-              name: values.name.trim(),
-              price: values.price.trim().replace(",", "."),
-              description: given(values.description) ?? null,
-              contentUrl: given(values.contentUrl) ?? null,
-            },
-          })}
+          request={values => {
+            const contentData = contentOf(values.contentData)
+            if (typeof contentData === "string") return contentData
+            const splitId = given(values.splitId) ?? null
+            return {
+              method: "PUT",
+              path,
+              body: {
+                name: values.name.trim(),
+                price: values.price.trim().replace(",", "."),
+                description: given(values.description) ?? null,
+                contentUrl: given(values.contentUrl) ?? null,
+                accessDuration: values.accessDuration === "" ? null : Number(values.accessDuration),
+                subscriptionProductId: given(values.subscriptionProductId) ?? null,
+                slug: given(values.slug) ?? null,
+                listed: values.listed,
+                // Only an owner may attach one, so it is left out where it stays.
+                ...(splitId === paywall.splitId ? {} : { splitId }),
+                ...(contentData ? { contentData } : {}),
+              },
+            }
+          }}
           fields={form => (
             <>
               <TextInput label="Name" {...form.getInputProps("name")} />
               <AmountInput label="Price" chain={paywall.chain} {...form.getInputProps("price")} />
               <Textarea label="Description" rows={3} {...form.getInputProps("description")} />
               <TextInput label="Address of the content" placeholder="https://" {...form.getInputProps("contentUrl")} />
+              <NativeSelect
+                label="Access lasts"
+                description="Of what is paid from now on"
+                data={durationsOf(paywall.accessDuration)}
+                {...form.getInputProps("accessDuration")}
+              />
+              <SubscribersInput chain={paywall.chain} {...form.getInputProps("subscriptionProductId")} />
+              <SplitInput {...form.getInputProps("splitId")} />
+              <AgentFields form={form} />
             </>
           )}
         />
@@ -143,6 +255,7 @@ export function OnePaywall() {
                   durations.find(({ value }) => value === String(paywall.accessDuration ?? ""))?.label ??
                     `${paywall.accessDuration} s`,
                 ],
+                ["A payment buys", paywall.pricingModel === "per_call" ? "one call" : "access for its time"],
                 ["Content", contentWords[paywall.contentType] ?? paywall.contentType],
                 paywall.slug && [
                   "For agents",

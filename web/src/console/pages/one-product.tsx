@@ -9,9 +9,10 @@ import { CatalogPage } from "../ui/catalog-page.tsx"
 import { Id } from "../ui/copy.tsx"
 import { bodyOf, given, RequestForm } from "../ui/form.tsx"
 import { AmountInput, NetworkInput } from "../ui/inputs.tsx"
+import { IdLink } from "../ui/linked.tsx"
 import { Money } from "../ui/money.tsx"
 import { Facts, PageHead } from "../ui/page.tsx"
-import { SplitInput, SplitLink } from "../ui/split-input.tsx"
+import { SplitInput } from "../ui/split-input.tsx"
 import { Time } from "../ui/time.tsx"
 import { useThing } from "../ui/use-thing.ts"
 import { rhythmOf } from "./products.tsx"
@@ -19,6 +20,7 @@ import { rhythmOf } from "./products.tsx"
 const up = { to: "/products", name: "Products" }
 const rhythms = [
   { value: "", label: "Once" },
+  { value: "day", label: "Every day" },
   { value: "week", label: "Every week" },
   { value: "month", label: "Every month" },
   { value: "year", label: "Every year" },
@@ -30,7 +32,36 @@ const first = {
   description: "",
   chain: facts.networks[0]?.network ?? "",
   billingInterval: "",
+  billingCount: "1",
+  trialDays: "",
+  maxPeriods: "",
 }
+const counts = Array.from({ length: 12 }, (_, i) => String(i + 1))
+
+interface ProductForm {
+  // biome-ignore lint/suspicious/noExplicitAny: it is what Mantine's form gives to an input.
+  getInputProps: (name: any) => any
+}
+
+/** What only a subscription has. */
+const SubscriptionFields = ({ form }: { form: ProductForm }) => (
+  <div className="pair">
+    <TextInput
+      label="Trial, in days"
+      inputMode="numeric"
+      placeholder="none"
+      description="Free, once for each wallet"
+      {...form.getInputProps("trialDays")}
+    />
+    <TextInput
+      label="Ends after so many periods"
+      inputMode="numeric"
+      placeholder="goes on until it is canceled"
+      description="Such as 3 for an instalment plan"
+      {...form.getInputProps("maxPeriods")}
+    />
+  </div>
+)
 
 export function NewProduct() {
   const navigate = useNavigate()
@@ -55,6 +86,13 @@ export function NewProduct() {
               chain: given(values.chain),
               splitId: given(values.splitId),
               billingInterval: given(values.billingInterval),
+              ...(values.billingInterval === ""
+                ? {}
+                : {
+                    billingCount: Number(values.billingCount),
+                    trialDays: given(values.trialDays) && Number(values.trialDays),
+                    maxPeriods: given(values.maxPeriods) && Number(values.maxPeriods),
+                  }),
             }),
           })}
           fields={form => (
@@ -64,8 +102,16 @@ export function NewProduct() {
               <Textarea label="Description" description="Optional" rows={3} {...form.getInputProps("description")} />
               <div className="pair">
                 <NativeSelect label="Paid" data={rhythms} {...form.getInputProps("billingInterval")} />
-                <NetworkInput {...form.getInputProps("chain")} />
+                {form.values.billingInterval !== "" && (
+                  <NativeSelect
+                    label={`A period has so many ${form.values.billingInterval}s`}
+                    data={counts}
+                    {...form.getInputProps("billingCount")}
+                  />
+                )}
               </div>
+              {form.values.billingInterval !== "" && <SubscriptionFields form={form} />}
+              <NetworkInput {...form.getInputProps("chain")} />
               <SplitInput {...form.getInputProps("splitId")} />
             </>
           )}
@@ -93,7 +139,13 @@ export function OneProduct() {
       form={product => (
         <RequestForm
           key={product.updatedAt}
-          first={{ name: product.name, price: product.price, description: product.description ?? "" }}
+          first={{
+            name: product.name,
+            price: product.price,
+            description: product.description ?? "",
+            trialDays: product.trialDays === 0 ? "" : String(product.trialDays),
+            maxPeriods: String(product.maxPeriods ?? ""),
+          }}
           right="catalog"
           submit="Save"
           done="Saved"
@@ -104,6 +156,12 @@ export function OneProduct() {
               name: values.name.trim(),
               price: values.price.trim().replace(",", "."),
               description: given(values.description) ?? null,
+              ...(product.billingInterval === null
+                ? {}
+                : {
+                    trialDays: Number(given(values.trialDays) ?? 0),
+                    maxPeriods: given(values.maxPeriods) === undefined ? null : Number(values.maxPeriods),
+                  }),
             },
           })}
           fields={form => (
@@ -116,6 +174,7 @@ export function OneProduct() {
                 {...form.getInputProps("price")}
               />
               <Textarea label="Description" rows={3} {...form.getInputProps("description")} />
+              {product.billingInterval !== null && <SubscriptionFields form={form} />}
             </>
           )}
         />
@@ -126,8 +185,9 @@ export function OneProduct() {
             of={[
               ["Paid", rhythmOf(product)],
               product.trialDays > 0 && ["Trial", `${product.trialDays} days`],
+              product.maxPeriods !== null && ["Ends after", `${product.maxPeriods} periods`],
               ["Network", networkTitle(product.chain)],
-              product.splitId && ["Divided by", <SplitLink key="s" id={product.splitId} />],
+              product.splitId && ["Divided by", <IdLink key="s" to="/splits" id={product.splitId} />],
               ["Created", <Time key="c" at={product.createdAt} />],
               ["Id", <Id key="i" value={product.id} />],
             ]}

@@ -6,8 +6,9 @@ import { useRight } from "../api/me.ts"
 import type { Split } from "../api/types.ts"
 import { Id } from "../ui/copy.tsx"
 import { given, RequestForm } from "../ui/form.tsx"
+import { NotYet } from "../ui/not-yet.tsx"
 import { Facts, PageHead } from "../ui/page.tsx"
-import { NoRight, Problem } from "../ui/problem.tsx"
+import { NoRight } from "../ui/problem.tsx"
 import { emptySplit, recipientsOf, SplitEditor, type SplitValue } from "../ui/split-editor.tsx"
 import { isSure } from "../ui/sure.ts"
 import { Time } from "../ui/time.tsx"
@@ -94,13 +95,7 @@ export function OneSplit() {
   const navigate = useNavigate()
   const remove = useAct({ done: "The split is deleted", onDone: () => void navigate({ to: up.to }) })
   const split = query.data
-  if (!split && query.error) return <Problem error={query.error} retry={() => void query.refetch()} />
-  if (!split)
-    return (
-      <div className="late" role="status" aria-label="Loading">
-        <PageHead title="…" up={up} head={<span className="bone" style={{ width: 240, height: 24 }} />} />
-      </div>
-    )
+  if (!split) return <NotYet query={query} up={up} />
   const askRemove = async () => {
     const words = "Nothing new can be sold with it. Payments that were made keep their recipients."
     if (await isSure({ title: `Delete “${split.name}”?`, words, yes: "Delete" }))
@@ -114,6 +109,7 @@ export function OneSplit() {
   return (
     <>
       <PageHead
+        of={query}
         title={split.name}
         up={up}
         request={{ path }}

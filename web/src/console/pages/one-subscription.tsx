@@ -1,7 +1,7 @@
 /** One subscription: until when it is paid, its invoices, and pausing, moving and canceling it. */
 import { Button, NativeSelect } from "@mantine/core"
 import { useQuery } from "@tanstack/react-query"
-import { Link, useParams } from "@tanstack/react-router"
+import { useParams } from "@tanstack/react-router"
 import { useState } from "react"
 import { read } from "../api/client.ts"
 import { networkTitle } from "../api/facts.ts"
@@ -11,10 +11,11 @@ import type { Invoice, Page, Product, SubscriptionWithInvoices } from "../api/ty
 import { Id } from "../ui/copy.tsx"
 import { DataTable } from "../ui/data-table.tsx"
 import { RequestForm } from "../ui/form.tsx"
-import { Linked } from "../ui/linked.tsx"
+import { IdLink, Linked } from "../ui/linked.tsx"
 import { More } from "../ui/more.tsx"
+import { NotYet, PartNotYet } from "../ui/not-yet.tsx"
 import { Facts, PageHead } from "../ui/page.tsx"
-import { NoRight, Problem } from "../ui/problem.tsx"
+import { NoRight } from "../ui/problem.tsx"
 import { Status } from "../ui/status.tsx"
 import { isSure } from "../ui/sure.ts"
 import { Day, Time } from "../ui/time.tsx"
@@ -53,18 +54,13 @@ export function OneSubscription() {
     every: 10_000,
   })
   const subscription = query.data
-  if (!subscription && query.error) return <Problem error={query.error} retry={() => void query.refetch()} />
-  if (!subscription)
-    return (
-      <div className="late" role="status" aria-label="Loading">
-        <PageHead title="…" up={up} head={<span className="bone" style={{ width: 240, height: 24 }} />} />
-      </div>
-    )
+  if (!subscription) return <NotYet query={query} up={up} />
   const { status, customerEmail, payer, chain } = subscription
   const tone = { active: "good", past_due: "bad", canceled: "off", paused: "off", payment_due: "wait" } as const
   return (
     <>
       <PageHead
+        of={query}
         title={customerEmail ?? id}
         up={up}
         request={{ path }}
@@ -102,12 +98,7 @@ export function OneSubscription() {
               of={[
                 customerEmail && ["E-mail", customerEmail],
                 ["Payer", <Linked key="p" chain={chain} kind="address" value={payer} />],
-                [
-                  "Product",
-                  <Link key="o" to="/products/$id" params={{ id: subscription.productId }} className="plain-link">
-                    open it
-                  </Link>,
-                ],
+                ["Product", <IdLink key="o" to="/products" id={subscription.productId} />],
                 ["Paid until", <Day key="u" at={subscription.paidUntil} />],
                 ["Access until", <Day key="a" at={subscription.accessUntil} />],
                 subscription.maxPeriods !== null && ["Periods at most", String(subscription.maxPeriods)],
@@ -211,6 +202,7 @@ function Move({ subscription, path }: Given) {
           </Button>
         </div>
       )}
+      {isOpen && !products.data && <PartNotYet query={products} />}
       {isOpen && products.data && others.length === 0 && <p className="second">No other product is paid by period.</p>}
       {isOpen && others.length > 0 && (
         <RequestForm

@@ -12,8 +12,9 @@ import { allEvents, EventsInput } from "../ui/events-input.tsx"
 import { RequestForm } from "../ui/form.tsx"
 import { later } from "../ui/later.tsx"
 import { More } from "../ui/more.tsx"
+import { NotYet } from "../ui/not-yet.tsx"
 import { Facts, PageHead } from "../ui/page.tsx"
-import { NoRight, Problem } from "../ui/problem.tsx"
+import { NoRight } from "../ui/problem.tsx"
 import { Secret } from "../ui/secret.tsx"
 import { Status } from "../ui/status.tsx"
 import { isSure } from "../ui/sure.ts"
@@ -34,10 +35,10 @@ export function OneWebhook() {
   const query = useLive(["webhook", id], signal => read<{ data: Webhook }>(path, {}, signal), { every: 10_000 })
   const list = useList<Delivery>(
     ["deliveries", { webhookId: id }],
-    (after, signal) =>
+    (part, signal) =>
       taken(
         GET("/api/console/deliveries", {
-          params: { query: { webhookId: id, limit: 50, ...(after ? { after } : {}) } },
+          params: { query: { webhookId: id, ...part } },
           signal,
         }),
       ) as Promise<Page<Delivery>>,
@@ -52,18 +53,13 @@ export function OneWebhook() {
   const [isStats, setStats] = useState(false)
   const [secret, setSecret] = useState<string | undefined>()
   const roll = useAct<{ data: { secret: string } }>({ onDone: ({ data }) => setSecret(data.secret) })
-  if (!query.data && query.error) return <Problem error={query.error} retry={() => void query.refetch()} />
   const webhook = query.data?.data
-  if (!webhook)
-    return (
-      <div className="late" role="status" aria-label="Loading">
-        <PageHead title="…" up={up} head={<span className="bone" style={{ width: 300, height: 24 }} />} />
-      </div>
-    )
+  if (!webhook) return <NotYet query={query} up={up} />
   const host = webhook.url.replace(/^https?:\/\//, "")
   return (
     <>
       <PageHead
+        of={query}
         title={host}
         up={up}
         request={{ path }}

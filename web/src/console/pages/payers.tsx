@@ -1,11 +1,10 @@
 /** Payers: who paid, how much, and when last. */
-import { TextInput } from "@mantine/core"
 import { useNavigate, useSearch } from "@tanstack/react-router"
-import { useEffect, useState } from "react"
 import type { Payer } from "../api/types.ts"
 import { Hash } from "../ui/copy.tsx"
 import { usePages } from "../ui/cursor-list.ts"
 import { type Column, DataTable } from "../ui/data-table.tsx"
+import { FindInput } from "../ui/find-input.tsx"
 import { Money } from "../ui/money.tsx"
 import { PageHead } from "../ui/page.tsx"
 import { Time } from "../ui/time.tsx"
@@ -43,36 +42,25 @@ export const payerColumns: Column<PayerRow>[] = [
 
 const WHOLE = /^(0x[0-9a-fA-F]{40}|[^@\s]+@[^@\s]+\.[^@\s]+)$/
 
+const isWhole = (text: string): boolean => WHOLE.test(text)
+
 export function Payers() {
   const { q } = useSearch({ strict: false }) as { q?: string }
   const navigate = useNavigate()
-  const [typed, setTyped] = useState(q ?? "")
-  const text = typed.trim()
-  useEffect(() => {
-    if (text === (q ?? "") || (text !== "" && !WHOLE.test(text))) return
-    const wait = setTimeout(
-      () => void navigate({ to: "/payers", search: (text ? { q: text } : {}) as never, replace: true }),
-      250,
-    )
-    return () => clearTimeout(wait)
-  })
+  const set = (text: string) =>
+    void navigate({ to: "/payers", search: (text ? { q: text } : {}) as never, replace: true })
   const query = q ? { q } : {}
   const list = usePages<PayerRow>(path, query, row => row.address)
-  const clear = () => {
-    setTyped("")
-    void navigate({ to: "/payers", search: {} as never, replace: true })
-  }
   return (
     <>
       <PageHead title="Payers" request={{ path, query }} />
       <div className="chips">
-        <TextInput
-          className="grow"
-          size="xs"
-          aria-label="Wallet or e-mail address"
-          placeholder="Wallet or e-mail address"
-          value={typed}
-          onChange={event => setTyped(event.currentTarget.value)}
+        <FindInput
+          label="Wallet or e-mail address"
+          value={q ?? ""}
+          set={set}
+          isWhole={isWhole}
+          hint="The whole address finds its payer."
         />
       </div>
       <section className="card" aria-label="List">
@@ -81,7 +69,7 @@ export function Payers() {
           columns={payerColumns}
           list={list}
           to={({ address }) => `/payers/${address}`}
-          filtered={q ? { words: `the wallet or e-mail address “${q}”`, clear } : undefined}
+          filtered={q ? { words: `the wallet or e-mail address “${q}”`, clear: () => set("") } : undefined}
           empty={
             <>
               <h2>Nobody has paid yet</h2>

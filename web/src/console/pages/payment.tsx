@@ -1,5 +1,5 @@
 /** One payment, checkout or payout: how much, why it stands as it does, what can be done, and all that happened. */
-import { Link, useParams } from "@tanstack/react-router"
+import { useParams } from "@tanstack/react-router"
 import type { ReactNode } from "react"
 import { facts, networkTitle } from "../api/facts.ts"
 import { isCheckoutId, type Story, useCheckout, useStory, useTransaction } from "../api/story.ts"
@@ -7,10 +7,10 @@ import type { Checkout, Transaction } from "../api/types.ts"
 import { Hash, Id } from "../ui/copy.tsx"
 import { Decide } from "../ui/decide.tsx"
 import { EscrowActions, EscrowParts, Refunds } from "../ui/escrow.tsx"
-import { Linked } from "../ui/linked.tsx"
+import { IdLink, Linked } from "../ui/linked.tsx"
 import { Money } from "../ui/money.tsx"
-import { Facts, PageHead } from "../ui/page.tsx"
-import { Problem } from "../ui/problem.tsx"
+import { NotYet } from "../ui/not-yet.tsx"
+import { Facts, PageHead, type Read } from "../ui/page.tsx"
 import { Share } from "../ui/share.tsx"
 import { Status, type Tone } from "../ui/status.tsx"
 import { Happened, Parts, Why } from "../ui/story.tsx"
@@ -18,6 +18,7 @@ import { Time } from "../ui/time.tsx"
 import { CheckoutActions } from "./checkout-actions.tsx"
 
 const payments = { to: "/payments", name: "Payments" }
+const checkouts = { to: "/checkouts", name: "Checkouts" }
 
 export function OnePayment() {
   const { id } = useParams({ strict: false }) as { id: string }
@@ -27,36 +28,14 @@ export function OnePayment() {
   const story = useStory(id)
   const main = isCheckout ? checkout : transaction
   const told = { story: story.data, error: story.error }
-  if (main.error && !main.data) return <Problem error={main.error} retry={() => void main.refetch()} />
-  if (isCheckout && checkout.data) return <CheckoutView checkout={checkout.data} {...told} />
-  if (transaction.data) return <MovementView row={transaction.data} {...told} />
-  if (!isCheckout && transaction.data === null)
+  if (isCheckout && checkout.data) return <CheckoutView checkout={checkout.data} read={checkout} {...told} />
+  if (transaction.data) return <MovementView row={transaction.data} read={transaction} {...told} />
+  if (!isCheckout && transaction.data === null) {
     // Subscriptions, invoices and events are no movements; they have a story.
-    return story.error ? (
-      <Problem error={story.error} retry={() => void story.refetch()} />
-    ) : (
-      <Page head={<PageHead title={id} up={payments} />} {...told} tone="info" rail={null} />
-    )
-  return <Loading id={id} />
-}
-
-function Loading({ id }: { id: string }) {
-  return (
-    <div className="late" role="status" aria-label="Loading">
-      <PageHead title={id} up={payments} head={<span className="bone" style={{ width: 200, height: 32 }} />} />
-      <div className="two">
-        <section className="card pad stack">
-          {["60%", "54%", "48%", "42%"].map(width => (
-            <span key={width} className="bone" style={{ width }} />
-          ))}
-        </section>
-        <section className="card pad stack">
-          <span className="bone" style={{ width: "80%" }} />
-          <span className="bone" style={{ width: "60%" }} />
-        </section>
-      </div>
-    </div>
-  )
+    if (!story.data) return <NotYet query={story} up={payments} />
+    return <Page head={<PageHead title={id} up={payments} />} {...told} tone="info" rail={null} />
+  }
+  return <NotYet query={main} up={isCheckout ? checkouts : payments} />
 }
 
 interface StoryGiven {
@@ -110,7 +89,7 @@ const names: Record<Transaction["type"], string> = {
   refund: "Refund",
 }
 
-function MovementView({ row, story, error }: StoryGiven & { row: Transaction }) {
+function MovementView({ row, read, story, error }: StoryGiven & { row: Transaction; read: Read }) {
   const { checkout, address } = story ?? {}
   const isPart = row.exception === "underpaid" && checkout
   return (
@@ -120,6 +99,7 @@ function MovementView({ row, story, error }: StoryGiven & { row: Transaction }) 
       tone={toneOf(story?.status.word === "Needs you" ? "open" : row.status)}
       head={
         <PageHead
+          of={read}
           title={row.description ?? `${names[row.type]} of ${row.amount} ${row.currency}`}
           up={payments}
           request={{ path: `/api/console/payments/${row.id}` }}
@@ -157,25 +137,11 @@ function MovementView({ row, story, error }: StoryGiven & { row: Transaction }) 
                 ],
                 row.txHash && ["Transaction", <Linked key="h" chain={row.chain} kind="tx" value={row.txHash} />],
                 address && ["Paid to", <PayTo key="a" address={address.address} />],
-                row.sessionId && [
-                  "Checkout",
-                  <Link key="s" to="/payments/$id" params={{ id: row.sessionId }}>
-                    open it
-                  </Link>,
-                ],
-                row.paywallId && [
-                  "Paywall",
-                  <Link key="w" to="/paywalls/$id" params={{ id: row.paywallId }}>
-                    open it
-                  </Link>,
-                ],
+                row.sessionId && ["Checkout", <IdLink key="s" to="/checkouts" id={row.sessionId} />],
+                row.paywallId && ["Paywall", <IdLink key="w" to="/paywalls" id={row.paywallId} />],
+                row.bundleId && ["API", <IdLink key="b" to="/bundles" id={row.bundleId} />],
                 row.paymentId &&
-                  row.paymentId !== row.id && [
-                    "Of the payment",
-                    <Link key="o" to="/payments/$id" params={{ id: row.paymentId }}>
-                      open it
-                    </Link>,
-                  ],
+                  row.paymentId !== row.id && ["Of the payment", <IdLink key="o" to="/payments" id={row.paymentId} />],
                 ["Id", <Id key="i" value={row.id} />],
               ]}
             />
@@ -200,7 +166,7 @@ const PayTo = ({ address }: { address: string }) => (
 
 const isZero = (amount: string): boolean => !/[1-9]/.test(amount)
 
-function CheckoutView({ checkout, story, error }: StoryGiven & { checkout: Checkout }) {
+function CheckoutView({ checkout, read, story, error }: StoryGiven & { checkout: Checkout; read: Read }) {
   const { amount, amountReceived, currency, status, exception, description, metadata, payerInfo, chain } = checkout
   const isOther = amountReceived !== amount && !isZero(amountReceived)
   const waits = waitingIn(story) !== undefined
@@ -211,8 +177,9 @@ function CheckoutView({ checkout, story, error }: StoryGiven & { checkout: Check
       tone={waits ? "wait" : toneOf(status)}
       head={
         <PageHead
+          of={read}
           title={description ?? `Checkout of ${amount} ${currency}`}
-          up={{ to: "/checkouts", name: "Checkouts" }}
+          up={checkouts}
           request={{ path: `/api/console/payments/${checkout.id}` }}
           head={
             <>

@@ -1,7 +1,6 @@
 /** Every movement of money, newest first: filters in the address, a CSV of the whole filtered set. */
-import { Button, TextInput } from "@mantine/core"
+import { Button } from "@mantine/core"
 import { Link, useNavigate, useSearch } from "@tanstack/react-router"
-import { useEffect, useState } from "react"
 import { chosenMerchant, GET, taken } from "../api/client.ts"
 import { pathOf } from "../api/curl.ts"
 import type { Page, Transaction } from "../api/types.ts"
@@ -9,6 +8,7 @@ import { useKeys } from "../shell/keys.ts"
 import { Chips, PickChip } from "../ui/chips.tsx"
 import { Hash, Id } from "../ui/copy.tsx"
 import { type Column, DataTable } from "../ui/data-table.tsx"
+import { FindInput } from "../ui/find-input.tsx"
 import { Money } from "../ui/money.tsx"
 import { PageHead } from "../ui/page.tsx"
 import { Status, stateOf } from "../ui/status.tsx"
@@ -96,10 +96,10 @@ export function Payments() {
   }
   const list = useList<Transaction>(
     ["transactions", query],
-    (after, signal) =>
+    (part, signal) =>
       taken(
         GET("/api/console/transactions", {
-          params: { query: { ...query, limit: 50, ...(after ? { after } : {}) } as never },
+          params: { query: { ...query, ...part } as never },
           signal,
         }),
       ) as Promise<Page<Transaction>>,
@@ -147,7 +147,13 @@ export function Payments() {
         {(type === undefined || type === "agent") && (
           <Chips name="State" choices={states} value={status as never} set={each => set({ status: each } as never)} />
         )}
-        <FindBox value={q ?? ""} set={each => set({ q: each === "" ? undefined : each } as never)} />
+        <FindInput
+          label="Hash, address, id, e-mail, or order: 1042"
+          value={q ?? ""}
+          set={each => set({ q: each === "" ? undefined : each } as never)}
+          isWhole={isWhole}
+          hint="The whole of it finds its payment."
+        />
       </div>
       <section className="card" aria-label="List">
         <DataTable
@@ -187,25 +193,5 @@ function queryOf(text: string | undefined): Record<string, string> {
   return EMAIL.test(text) ? { customerEmail: text } : { q: text }
 }
 
-/** Asks as soon as what is typed is whole; half of a hash is no question. */
-function FindBox({ value, set }: { value: string; set: (text: string) => void }) {
-  const [typed, setTyped] = useState(value)
-  const text = typed.trim()
-  const isWhole = WHOLE.test(text) || EMAIL.test(text) || FIELD.test(text)
-  useEffect(() => setTyped(before => (value === "" && before !== "" && WHOLE.test(before) ? "" : before)), [value])
-  useEffect(() => {
-    if (text === value || (text !== "" && !isWhole)) return
-    const wait = setTimeout(() => set(text), 250)
-    return () => clearTimeout(wait)
-  })
-  return (
-    <TextInput
-      className="grow"
-      size="xs"
-      aria-label="Hash, address, id, e-mail, or a field such as order: 1042"
-      placeholder="Hash, address, e-mail, or order: 1042"
-      value={typed}
-      onChange={event => setTyped(event.currentTarget.value)}
-    />
-  )
-}
+/** Whether the API can find by it. */
+const isWhole = (text: string): boolean => WHOLE.test(text) || EMAIL.test(text) || FIELD.test(text)

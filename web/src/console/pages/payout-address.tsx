@@ -5,8 +5,9 @@ import { useRight } from "../api/me.ts"
 import { settingsPath as path, useSettings } from "../api/settings.ts"
 import type { Settings } from "../api/types.ts"
 import { RequestForm } from "../ui/form.tsx"
+import { PartNotYet } from "../ui/not-yet.tsx"
 import { PageHead } from "../ui/page.tsx"
-import { NoRight, Problem } from "../ui/problem.tsx"
+import { NoRight } from "../ui/problem.tsx"
 import { SettingsTabs } from "../ui/settings-tabs.tsx"
 import { Status } from "../ui/status.tsx"
 import { isSure } from "../ui/sure.ts"
@@ -18,14 +19,9 @@ export function PayoutAddress() {
   const settings = query.data
   return (
     <>
-      <PageHead title="Settings" request={{ path }} />
+      <PageHead title="Settings" request={{ path }} of={query} />
       <SettingsTabs />
-      {!settings && query.error && <Problem error={query.error} retry={() => void query.refetch()} />}
-      {!settings && !query.error && (
-        <section className="card pad late" role="status" aria-label="Loading">
-          <span className="bone" style={{ width: "50%" }} />
-        </section>
-      )}
+      {!settings && <PartNotYet query={query} />}
       {settings && (
         <div className="two">
           <div className="stack">
@@ -51,6 +47,8 @@ function AddressOf({ settings, network, title }: Given & { network: string; titl
   const now = (settings.payoutAddresses as Record<string, string | undefined>)[network] ?? ""
   const pending = settings.pendingPayoutAddresses[network] as { address?: string; effectiveAt?: string } | undefined
   const isFirst = now === ""
+  const may = useRight("payouts")
+  const keep = useAct({ done: "The present address stays" })
   return (
     <section className="card pad stack" aria-label={`Payout address on ${title}`}>
       <div className="row between">
@@ -61,9 +59,17 @@ function AddressOf({ settings, network, title }: Given & { network: string; titl
         <div className="note wait" role="status">
           <div>
             It changes to <span className="mono">{pending.address}</span>{" "}
-            {pending.effectiveAt && <Time at={pending.effectiveAt} />}. Was that not you? Save the address before, and
-            the change is gone.
+            {pending.effectiveAt && <Time at={pending.effectiveAt} />}. Was that not you? Keep the present one, and sign
+            out the other browsers.
           </div>
+          <Button
+            size="xs"
+            disabled={!may}
+            loading={keep.isPending}
+            onClick={() => keep.mutate({ method: "PUT", path, body: { payoutAddresses: { [network]: now } } })}
+          >
+            Keep the present one
+          </Button>
         </div>
       )}
       <RequestForm

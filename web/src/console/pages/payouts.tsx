@@ -25,11 +25,33 @@ export const payoutKinds: Record<Payout["kind"], string> = {
   capture: "Out of escrow",
 }
 const kinds = [["", "All kinds"], ...Object.entries(payoutKinds)] as [Payout["kind"] | "", string][]
+/** Why a payout is held, by the API's word. */
+const heldWords: Record<string, string> = {
+  short: "its address holds too little",
+  sanctions: "its recipient is on a sanctions list",
+  simulation: "it would fail on the network now",
+  low_gas: "the service's wallet lacks gas",
+  gas_budget: "the day's budget of gas is used up",
+  reverted: "it failed on the network",
+  allowance: "your wallet has to allow it",
+  balance: "your wallet holds too little",
+}
 const states = (["queued", "held", "final", "reverted"] as const).map(state => [state, stateOf(state)[1]] as const)
 
 const columns: Column<Payout>[] = [
   { head: "Amount", width: 12, cell: row => <Money amount={row.amount} currency={row.currency} /> },
-  { head: "State", width: 8, cell: row => <Status state={row.state} why={row.heldReason} /> },
+  {
+    head: "State",
+    width: 8,
+    cell: row => (
+      <>
+        <Status state={row.state} why={row.heldReason} />
+        {row.state === "held" && row.heldReason && (
+          <div className="quiet">{heldWords[row.heldReason] ?? row.heldReason}</div>
+        )}
+      </>
+    ),
+  },
   { head: "Kind", width: 14, cell: row => payoutKinds[row.kind] },
   { head: "To", width: 12, wide: true, cell: row => <Hash value={row.recipient} /> },
   {

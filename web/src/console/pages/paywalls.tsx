@@ -1,11 +1,9 @@
 /** Paywalls: content that is open to whoever has paid. */
-import { Button } from "@mantine/core"
-import { Link } from "@tanstack/react-router"
 import { GET, taken } from "../api/client.ts"
 import type { Page, PaywallListed } from "../api/types.ts"
-import { type Column, DataTable } from "../ui/data-table.tsx"
+import { CatalogList, type CatalogQuery } from "../ui/catalog-list.tsx"
+import type { Column } from "../ui/data-table.tsx"
 import { Money } from "../ui/money.tsx"
-import { PageHead } from "../ui/page.tsx"
 import { Status } from "../ui/status.tsx"
 import { Time } from "../ui/time.tsx"
 import { useList } from "../ui/use-list.ts"
@@ -30,41 +28,23 @@ const columns: Column<PaywallListed>[] = [
   { head: "Created", width: 8, wide: true, right: true, cell: row => <Time at={row.createdAt} /> },
 ]
 
-export function Paywalls() {
-  const list = useList<PaywallListed>(["paywalls"], async (after, signal): Promise<Page<PaywallListed>> => {
-    const { paywalls, ...rest } = await taken(
-      GET("/api/console/paywalls", { params: { query: { limit: 50, ...(after ? { after } : {}) } }, signal }),
-    )
+const path = "/api/console/paywalls"
+
+const useRows = (query: CatalogQuery) =>
+  useList<PaywallListed>([path, query], async (part, signal): Promise<Page<PaywallListed>> => {
+    const { paywalls, ...rest } = await taken(GET(path, { params: { query: { ...query, ...part } }, signal }))
     return { ...rest, data: paywalls }
   })
-  return (
-    <>
-      <PageHead
-        title="Paywalls"
-        request={{ path: "/api/console/paywalls" }}
-        actions={
-          <Button variant="filled" component={Link} to="/paywalls/new">
-            Create paywall
-          </Button>
-        }
-      />
-      <section className="card" aria-label="List">
-        <DataTable
-          name="paywalls"
-          columns={columns}
-          list={list}
-          to={({ id }) => `/paywalls/${id}`}
-          empty={
-            <>
-              <h2>No paywalls yet</h2>
-              <p>A paywall opens a page, a file or an API to whoever has paid, and to agents as well.</p>
-              <Button variant="filled" component={Link} to="/paywalls/new">
-                Create paywall
-              </Button>
-            </>
-          }
-        />
-      </section>
-    </>
-  )
-}
+
+export const Paywalls = () => (
+  <CatalogList
+    title="Paywalls"
+    name="paywalls"
+    to="/paywalls"
+    path={path}
+    columns={columns}
+    useRows={useRows}
+    create="Create paywall"
+    words="A paywall opens a page, a file or an API to whoever has paid, and to agents as well."
+  />
+)

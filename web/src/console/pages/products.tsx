@@ -1,14 +1,11 @@
 /** Products: a name and a price, for checkouts, links and subscriptions. */
-import { Button } from "@mantine/core"
-import { Link } from "@tanstack/react-router"
-import { GET, taken } from "../api/client.ts"
-import type { Page, Product } from "../api/types.ts"
-import { type Column, DataTable } from "../ui/data-table.tsx"
+import type { Product } from "../api/types.ts"
+import { CatalogList, type CatalogQuery } from "../ui/catalog-list.tsx"
+import { usePages } from "../ui/cursor-list.ts"
+import type { Column } from "../ui/data-table.tsx"
 import { Money } from "../ui/money.tsx"
-import { PageHead } from "../ui/page.tsx"
 import { Status } from "../ui/status.tsx"
 import { Time } from "../ui/time.tsx"
-import { useList } from "../ui/use-list.ts"
 
 /** How often a product is paid, as in `every month`; `once` without an interval. */
 export const rhythmOf = ({ billingInterval: unit, billingCount: count }: Product): string =>
@@ -22,42 +19,18 @@ const columns: Column<Product>[] = [
   { head: "Created", width: 8, wide: true, right: true, cell: row => <Time at={row.createdAt} /> },
 ]
 
-export function Products() {
-  const list = useList<Product>(
-    ["products"],
-    (after, signal) =>
-      taken(
-        GET("/api/console/products", { params: { query: { limit: 50, ...(after ? { after } : {}) } }, signal }),
-      ) as Promise<Page<Product>>,
-  )
-  return (
-    <>
-      <PageHead
-        title="Products"
-        request={{ path: "/api/console/products" }}
-        actions={
-          <Button variant="filled" component={Link} to="/products/new">
-            Create product
-          </Button>
-        }
-      />
-      <section className="card" aria-label="List">
-        <DataTable
-          name="products"
-          columns={columns}
-          list={list}
-          to={({ id }) => `/products/${id}`}
-          empty={
-            <>
-              <h2>No products yet</h2>
-              <p>A product has a name and a price. With an interval it is a subscription.</p>
-              <Button variant="filled" component={Link} to="/products/new">
-                Create product
-              </Button>
-            </>
-          }
-        />
-      </section>
-    </>
-  )
-}
+const path = "/api/console/products"
+const useRows = (query: CatalogQuery) => usePages<Product>(path, query)
+
+export const Products = () => (
+  <CatalogList
+    title="Products"
+    name="products"
+    to="/products"
+    path={path}
+    columns={columns}
+    useRows={useRows}
+    create="Create product"
+    words="A product has a name and a price. With an interval it is a subscription."
+  />
+)

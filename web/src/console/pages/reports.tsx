@@ -1,14 +1,13 @@
 /** Reports: what was held, came in and went out in a time, as files for the books. */
-import { NativeSelect, TextInput } from "@mantine/core"
-import { useQuery } from "@tanstack/react-query"
+import { Button, NativeSelect, TextInput } from "@mantine/core"
 import { Link, useNavigate, useSearch } from "@tanstack/react-router"
 import { chosenMerchant, read } from "../api/client.ts"
 import { pathOf } from "../api/curl.ts"
 import { networkTitle } from "../api/facts.ts"
-import { retries } from "../api/live.ts"
+import { useLive } from "../api/live.ts"
 import { Money } from "../ui/money.tsx"
+import { PartNotYet } from "../ui/not-yet.tsx"
 import { LinkButton, PageHead } from "../ui/page.tsx"
-import { Problem } from "../ui/problem.tsx"
 
 interface Balances {
   data: { chain: string; token: string; currency: string; amount: string; inAddresses: string; inEscrow: string }[]
@@ -34,6 +33,7 @@ interface Span {
   to: string
 }
 
+const DAY_MS = 86_400_000
 const dayOf = (year: number, month: number): string => new Date(Date.UTC(year, month, 1)).toISOString().slice(0, 10)
 
 /** The quarters and months up to now, the newest first, by name. */
@@ -52,6 +52,12 @@ export function spansOf(now: Date): { name: string; span: Span }[] {
     return { name, span: { from, to: dayOf(year, now.getUTCMonth() - i + 1) } }
   })
   return [...quarters, ...months, { name: `All of ${year}`, span: { from: dayOf(year, 0), to: dayOf(year + 1, 0) } }]
+}
+
+/** A day that lies so many days later; what is no day stays. */
+const moved = (day: string, by: number): string => {
+  const at = Date.parse(`${day}T00:00:00Z`)
+  return Number.isNaN(at) ? day : new Date(at + by * DAY_MS).toISOString().slice(0, 10)
 }
 
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone
@@ -92,11 +98,15 @@ export function Reports() {
               />
               <TextInput
                 type="date"
-                label="Up to, not with"
-                value={to}
-                onChange={event => set({ from, to: event.currentTarget.value })}
+                label="To, that day too"
+                value={moved(to, -1)}
+                min={from}
+                onChange={event => set({ from, to: moved(event.currentTarget.value, 1) })}
               />
             </div>
+            <p className="quiet" style={{ paddingTop: 8 }}>
+              Days begin at midnight UTC; the months of the tax report in your zone, {zone}.
+            </p>
           </section>
           <section className="card" aria-label="Reports">
             {kinds.map(([kind, name, words], i) => (
@@ -126,12 +136,11 @@ export function Reports() {
               ))}
             </div>
             <div className="row">
-              <LinkButton href={pathOf({ path: "/api/console/receipts.ndjson", query })}>
-                Receipts that prove themselves
-              </LinkButton>
+              <LinkButton href={pathOf({ path: "/api/console/receipts.ndjson", query })}>Signed receipts</LinkButton>
             </div>
             <p className="quiet">
-              Payments and receipts of the time above; the others whole.{" "}
+              Payments and receipts are of the time above; the others are whole. Anybody can check a signed receipt
+              without asking you or this service.{" "}
               <Link to="/addresses" className="plain-link">
                 Receiving addresses
               </Link>{" "}
@@ -139,7 +148,18 @@ export function Reports() {
             </p>
           </section>
         </div>
-        <Held />
+        <div className="stack">
+          <Held />
+          <section className="card pad stack tight" aria-label="By mail">
+            <h2>By mail, each month</h2>
+            <p className="quiet">The statement of the month before, from its second day on, for owners and finance.</p>
+            <div className="row">
+              <Button size="xs" component={Link} to="/notifications">
+                Choose it
+              </Button>
+            </div>
+          </section>
+        </div>
       </div>
     </>
   )
@@ -147,18 +167,15 @@ export function Reports() {
 
 /** What is held now, by network and token. */
 function Held() {
-  const balances = useQuery({
-    queryKey: ["balances"],
-    queryFn: ({ signal }) => read<Balances>("/api/console/balances", {}, signal),
-    ...retries,
+  const balances = useLive(["balances"], signal => read<Balances>("/api/console/balances", {}, signal), {
+    every: 30_000,
   })
-  if (balances.error && !balances.data) return <Problem error={balances.error} retry={() => void balances.refetch()} />
+  if (!balances.data) return <PartNotYet query={balances} />
   return (
     <section className="card pad stack" aria-label="Held now">
       <h2>On its way to you now</h2>
-      {!balances.data && <span className="bone late" style={{ width: 140, height: 28 }} />}
-      {balances.data?.data.length === 0 && <p className="quiet">Nothing. What is paid is paid out by itself.</p>}
-      {balances.data?.data.map(({ chain, token, currency, amount, inAddresses, inEscrow }) => (
+      {balances.data.data.length === 0 && <p className="quiet">Nothing. What is paid is paid out by itself.</p>}
+      {balances.data.data.map(({ chain, token, currency, amount, inAddresses, inEscrow }) => (
         <div key={`${chain}${token}`}>
           <div className="label">{networkTitle(chain)}</div>
           <Money size="money" amount={amount} currency={currency} />

@@ -1,12 +1,13 @@
 /** The request log: what your servers and people asked for, what was refused, and why. */
 import { TextInput } from "@mantine/core"
-import { useNavigate, useParams, useSearch } from "@tanstack/react-router"
+import { useQuery } from "@tanstack/react-query"
+import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router"
 import { useState } from "react"
 import { read } from "../api/client.ts"
-import { useLive } from "../api/live.ts"
-import type { LoggedRequest } from "../api/types.ts"
+import { retries, useLive } from "../api/live.ts"
+import type { ApiKey, LoggedRequest, Page } from "../api/types.ts"
 import { Chips } from "../ui/chips.tsx"
-import { Id } from "../ui/copy.tsx"
+import { shortId } from "../ui/copy.tsx"
 import { usePages } from "../ui/cursor-list.ts"
 import { type Column, DataTable } from "../ui/data-table.tsx"
 import { PageHead } from "../ui/page.tsx"
@@ -26,13 +27,31 @@ const choices = [
 
 const toneOf = (status: number): string => (status >= 500 ? "bad" : status >= 400 ? "wait" : "good")
 
+/** A key by its name, which leads to the requests that came with it; by its id where it is revoked. */
+function KeyName({ id }: { id: string }) {
+  const { data } = useQuery({
+    queryKey: ["key-names"],
+    queryFn: async ({ signal }) => {
+      const { data } = await read<Page<ApiKey>>("/api/console/api-keys", { limit: 100 }, signal)
+      return new Map(data.map(each => [each.id, each.name]))
+    },
+    staleTime: 60_000,
+    ...retries,
+  })
+  return (
+    <Link to="/requests" search={{ key: id } as never} className="plain-link over" title={`Only what came with ${id}`}>
+      {data?.get(id) ?? shortId(id)}
+    </Link>
+  )
+}
+
 const columns: Column<Row>[] = [
   {
     head: "Request",
     width: 26,
     cell: row => (
       <span className="mono">
-        <b>{row.method}</b> {row.route.replace("/api/console", "…")}
+        <b>{row.method}</b> {row.route}
       </span>
     ),
   },
@@ -48,7 +67,7 @@ const columns: Column<Row>[] = [
     width: 8,
     wide: true,
     cell: ({ keyId, personId }) =>
-      keyId ? <Id value={keyId} /> : <span className="quiet">{personId ? "a person" : "–"}</span>,
+      keyId ? <KeyName id={keyId} /> : <span className="quiet">{personId ? "a person" : "nobody known"}</span>,
   },
   { head: "Took", width: 6, wide: true, right: true, cell: row => <span className="num">{row.durationMs} ms</span> },
   { head: "When", width: 8, right: true, cell: row => <Time at={row.at} /> },
@@ -58,13 +77,21 @@ const columns: Column<Row>[] = [
 const rowId = (row: LoggedRequest): string => `${row.requestId} ${row.at}`
 
 export function Requests() {
-  const { status } = useSearch({ strict: false }) as { status?: Status }
+  const { status, key } = useSearch({ strict: false }) as { status?: Status; key?: string }
   const navigate = useNavigate()
   const [typed, setTyped] = useState("")
-  const query = status ? { status } : {}
+  const query = { ...(status ? { status } : {}), ...(key ? { key } : {}) }
   const list = usePages<Row>(path, query, rowId)
-  const set = (next?: string) =>
-    void navigate({ to: "/requests", search: (next ? { status: next } : {}) as never, replace: true })
+  const set = (status?: string) =>
+    void navigate({
+      to: "/requests",
+      search: { ...(status ? { status } : {}), ...(key ? { key } : {}) } as never,
+      replace: true,
+    })
+  const words = [
+    status && `the status “${choices.find(([each]) => each === status)?.[1]}”`,
+    key && `the key ${shortId(key)}`,
+  ].filter(Boolean)
   return (
     <>
       <PageHead title="Requests" request={{ path, query }} />
@@ -80,7 +107,7 @@ export function Requests() {
           <TextInput
             size="xs"
             aria-label="The id of a request"
-            placeholder="X-Request-Id, then Enter"
+            placeholder="Find by X-Request-Id, then Enter"
             value={typed}
             onChange={event => setTyped(event.currentTarget.value)}
           />
@@ -93,8 +120,8 @@ export function Requests() {
           list={list}
           to={({ requestId }) => `/requests/${encodeURIComponent(requestId)}`}
           filtered={
-            status
-              ? { words: `the status “${choices.find(([each]) => each === status)?.[1]}”`, clear: () => set() }
+            words.length > 0
+              ? { words: words.join(" and "), clear: () => void navigate({ to: "/requests", search: {} as never }) }
               : undefined
           }
           empty={

@@ -1,13 +1,13 @@
 /** The browsers in which this person is signed in; each can be signed out from here. */
 import { Button } from "@mantine/core"
-import { useQuery } from "@tanstack/react-query"
 import { read } from "../api/client.ts"
-import { retries } from "../api/live.ts"
+import { useLive } from "../api/live.ts"
 import type { Session } from "../api/types.ts"
 import { signOut } from "../shell/sign-out.ts"
 import { type Column, DataTable } from "../ui/data-table.tsx"
 import { PageHead } from "../ui/page.tsx"
 import { SettingsTabs } from "../ui/settings-tabs.tsx"
+import { isSure } from "../ui/sure.ts"
 import { Time } from "../ui/time.tsx"
 import { useAct } from "../ui/use-act.ts"
 import { wholeList } from "../ui/whole-list.ts"
@@ -25,13 +25,17 @@ function browserOf(agent: string | null): string {
 }
 
 export function Sessions() {
-  const query = useQuery({
-    queryKey: ["sessions"],
-    queryFn: async ({ signal }) => (await read<{ data: Session[] }>(path, {}, signal)).data,
-    refetchInterval: 30_000,
-    ...retries,
+  const query = useLive(["sessions"], async signal => (await read<{ data: Session[] }>(path, {}, signal)).data, {
+    every: 30_000,
   })
   const end = useAct({ done: "That browser is signed out" })
+  const others = query.data?.filter(({ current }) => !current) ?? []
+  const endOthers = async () => {
+    const words = "Only this browser stays signed in."
+    const title = `Sign out ${others.length} other ${others.length === 1 ? "browser" : "browsers"}?`
+    if (!(await isSure({ title, words, yes: "Sign them out" }))) return
+    for (const { id } of others) end.mutate({ method: "DELETE", path: `${path}/${id}` })
+  }
   const columns: Column<Session>[] = [
     {
       head: "Browser",
@@ -63,7 +67,12 @@ export function Sessions() {
   ]
   return (
     <>
-      <PageHead title="Settings" request={{ path }} />
+      <PageHead
+        title="Settings"
+        request={{ path }}
+        of={query}
+        actions={others.length > 0 && <Button onClick={endOthers}>Sign out all others</Button>}
+      />
       <SettingsTabs />
       <section className="card" aria-label="List">
         <DataTable

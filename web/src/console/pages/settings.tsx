@@ -6,8 +6,8 @@ import { useMembership } from "../api/me.ts"
 import { settingsPath as path, useSettings } from "../api/settings.ts"
 import type { Settings } from "../api/types.ts"
 import { bodyOf, given, RequestForm } from "../ui/form.tsx"
+import { PartNotYet } from "../ui/not-yet.tsx"
 import { PageHead } from "../ui/page.tsx"
-import { Problem } from "../ui/problem.tsx"
 import { SettingsTabs } from "../ui/settings-tabs.tsx"
 
 const DEFAULT = "#1b4fd8"
@@ -18,14 +18,9 @@ export function AccountSettings() {
   const settings = query.data
   return (
     <>
-      <PageHead title="Settings" request={{ path }} />
+      <PageHead title="Settings" request={{ path }} of={query} />
       <SettingsTabs />
-      {!settings && query.error && <Problem error={query.error} retry={() => void query.refetch()} />}
-      {!settings && !query.error && (
-        <section className="card pad late" role="status" aria-label="Loading">
-          <span className="bone" style={{ width: "50%" }} />
-        </section>
-      )}
+      {!settings && <PartNotYet query={query} />}
       {settings && <Forms settings={settings} />}
     </>
   )

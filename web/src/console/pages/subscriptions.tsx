@@ -1,14 +1,20 @@
 /** Subscriptions and their invoices: two lists, each with a CSV. */
 import { Button } from "@mantine/core"
+import { useQuery } from "@tanstack/react-query"
 import { Link, useNavigate, useSearch } from "@tanstack/react-router"
-import { chosenMerchant } from "../api/client.ts"
+import type { ReactNode } from "react"
+import { chosenMerchant, read } from "../api/client.ts"
 import { pathOf } from "../api/curl.ts"
-import type { Invoice, Subscription } from "../api/types.ts"
+import { retries } from "../api/live.ts"
+import { useOverview } from "../api/overview.ts"
+import type { Invoice, Page, Product, Subscription } from "../api/types.ts"
 import { useKeys } from "../shell/keys.ts"
 import { Chips } from "../ui/chips.tsx"
 import { Hash } from "../ui/copy.tsx"
 import { usePages } from "../ui/cursor-list.ts"
 import { type Column, DataTable } from "../ui/data-table.tsx"
+import { FindInput } from "../ui/find-input.tsx"
+import { IdLink } from "../ui/linked.tsx"
 import { Money } from "../ui/money.tsx"
 import { LinkButton, PageHead } from "../ui/page.tsx"
 import { Status, stateOf } from "../ui/status.tsx"
@@ -20,6 +26,36 @@ const every = (count: number, unit: string): string => (count === 1 ? `each ${un
 export const rhythmText = ({ billingCount, billingInterval }: Pick<Subscription, "billingCount" | "billingInterval">) =>
   every(billingCount, billingInterval)
 
+/** The products by their ids: what a subscription is for. The first hundred; others show their rhythm alone. */
+const useProducts = () =>
+  useQuery({
+    queryKey: ["products", "names"],
+    queryFn: async ({ signal }) => {
+      const { data } = await read<Page<Product>>("/api/console/products", { limit: 100 }, signal)
+      return new Map(data.map(each => [each.id, each]))
+    },
+    staleTime: 60_000,
+    ...retries,
+  })
+
+/** What is paid, and how often. */
+function Plan({ of }: { of: Subscription }) {
+  const product = useProducts().data?.get(of.productId)
+  return (
+    <div className="cut">
+      {product && `${product.name} `}
+      <span className="quiet">
+        {product && (
+          <>
+            · <Money amount={product.price} currency={product.currency} />{" "}
+          </>
+        )}
+        {rhythmText(of)}
+      </span>
+    </div>
+  )
+}
+
 const columns: Column<Subscription>[] = [
   {
     head: "Subscriber",
@@ -28,7 +64,7 @@ const columns: Column<Subscription>[] = [
       row.customerEmail ? <span className="strong cut">{row.customerEmail}</span> : <Hash value={row.payer} />,
   },
   { head: "State", width: 8, cell: row => <Status state={row.status} why={row.cancelReason} /> },
-  { head: "Paid", width: 8, cell: row => <span className="second">{rhythmText(row)}</span> },
+  { head: "For", width: 20, cell: row => <Plan of={row} /> },
   { head: "Paid until", width: 8, wide: true, cell: row => <Day at={row.paidUntil} /> },
   {
     head: "Then",
@@ -46,9 +82,18 @@ const columns: Column<Subscription>[] = [
 export const invoiceColumns: Column<Invoice>[] = [
   { head: "Amount", width: 10, cell: row => <Money amount={row.amount} currency={row.currency} /> },
   { head: "State", width: 8, cell: row => <Status state={row.status === "open" ? "due" : row.status} /> },
-  { head: "Number", width: 4, wide: true, cell: row => <span className="num">{row.sequence}</span> },
   {
-    head: "For",
+    head: "Invoice",
+    width: 12,
+    wide: true,
+    cell: row => (
+      <span className="num">
+        {row.sequence} of <IdLink to="/subscriptions" id={row.subscriptionId} />
+      </span>
+    ),
+  },
+  {
+    head: "Period",
     width: 16,
     cell: row => (
       <span className="second">
@@ -74,15 +119,18 @@ const invoiceStates = [
 ] as const
 
 export function Subscriptions() {
-  const { status } = useSearch({ strict: false }) as { status?: Subscription["status"] }
+  const { status, q } = useSearch({ strict: false }) as { status?: Subscription["status"]; q?: string }
   const navigate = useNavigate()
-  const query = status ? { status } : {}
+  const query = { ...(status ? { status } : {}), ...(q ? { q } : {}) }
   const path = "/api/console/subscriptions"
   const list = usePages<Subscription>(path, query)
   const csv = pathOf({ path: `${path}.csv`, query: { ...query, merchant: chosenMerchant.get() ?? undefined } })
   useKeys({ e: () => location.assign(csv) })
-  const set = (next?: string) =>
-    void navigate({ to: "/subscriptions", search: (next ? { status: next } : {}) as never, replace: true })
+  const set = (more: { status?: string | undefined; q?: string | undefined }) => {
+    const search = Object.fromEntries(Object.entries({ ...query, ...more }).filter(([, value]) => value))
+    void navigate({ to: "/subscriptions", search: search as never, replace: true })
+  }
+  const words = [status && `the state “${stateOf(status)[1]}”`, q && `“${q}”`].filter(Boolean)
   return (
     <>
       <PageHead
@@ -97,8 +145,21 @@ export function Subscriptions() {
           </>
         }
       />
+      <Figures />
       <div className="chips">
-        <Chips name="State" choices={states.map(each => [each, stateOf(each)[1]])} value={status} set={set} />
+        <Chips
+          name="State"
+          choices={states.map(each => [each, stateOf(each)[1]])}
+          value={status}
+          set={each => set({ status: each })}
+        />
+        <FindInput
+          label="E-mail, wallet or id"
+          value={q ?? ""}
+          set={each => set({ q: each })}
+          isWhole={isWhole}
+          hint="The whole address or id finds its subscription."
+        />
       </div>
       <section className="card" aria-label="List">
         <DataTable
@@ -106,7 +167,11 @@ export function Subscriptions() {
           columns={columns}
           list={list}
           to={({ id }) => `/subscriptions/${id}`}
-          filtered={status ? { words: `the state “${stateOf(status)[1]}”`, clear: () => set() } : undefined}
+          filtered={
+            words.length > 0
+              ? { words: words.join(" and "), clear: () => set({ status: undefined, q: undefined }) }
+              : undefined
+          }
           empty={
             <>
               <h2>No subscriptions yet</h2>
@@ -122,6 +187,45 @@ export function Subscriptions() {
         />
       </section>
     </>
+  )
+}
+
+const WHOLE = /^(0x[0-9a-fA-F]{40}|(sub|cs|inv)_[a-z0-9]{24}|[^@\s]+@[^@\s]+\.[^@\s]+)$/
+const isWhole = (text: string): boolean => WHOLE.test(text)
+const DAYS = 30
+
+/** What subscriptions bring in a month, and how many came and went. */
+function Figures() {
+  const { data } = useOverview(DAYS)
+  if (!data) return <div className="four figures" aria-hidden="true" />
+  const { active, mrr, started, ended, churn } = data.subscriptions
+  const figures: [string, ReactNode][] = [
+    [
+      "A month brings",
+      mrr.length === 0
+        ? "–"
+        : mrr.map(each => (
+            <div key={`${each.chain}${each.token}`}>
+              <Money size="figure" amount={each.amount} currency={each.currency} />
+            </div>
+          )),
+    ],
+    ["Subscribers", active.toLocaleString()],
+    [`Began, ${DAYS} days`, started.toLocaleString()],
+    [
+      `Ended, ${DAYS} days`,
+      `${ended.toLocaleString()}${churn === null || ended === 0 ? "" : ` (${(churn * 100).toFixed(1)} %)`}`,
+    ],
+  ]
+  return (
+    <section className="four figures" aria-label="Figures">
+      {figures.map(([name, value]) => (
+        <div key={name} className="card pad">
+          <div className="label">{name}</div>
+          <div className="figure">{value}</div>
+        </div>
+      ))}
+    </section>
   )
 }
 

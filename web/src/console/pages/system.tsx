@@ -4,8 +4,8 @@ import { read } from "../api/client.ts"
 import { networkTitle } from "../api/facts.ts"
 import { useLive } from "../api/live.ts"
 import type { Health } from "../api/types.ts"
+import { PartNotYet } from "../ui/not-yet.tsx"
 import { Facts, PageHead } from "../ui/page.tsx"
-import { Problem } from "../ui/problem.tsx"
 import { Status } from "../ui/status.tsx"
 import { Time } from "../ui/time.tsx"
 
@@ -14,21 +14,18 @@ const path = "/api/console/health"
 export function System() {
   const query = useLive(["health"], signal => read<Health>(path, {}, signal), { every: 10_000 })
   const health = query.data
-  if (!health && query.error) return <Problem error={query.error} retry={() => void query.refetch()} />
   if (!health)
     return (
-      <div className="late" role="status" aria-label="Loading">
+      <>
         <PageHead title="System" request={{ path }} />
-        <section className="card pad">
-          <span className="bone" style={{ width: "50%" }} />
-        </section>
-      </div>
+        <PartNotYet query={query} />
+      </>
     )
   const alarms = [...health.alarms, ...health.networks.flatMap(({ alarms }) => alarms)]
   const { payouts, deliveries } = health.queue
   return (
     <>
-      <PageHead title="System" request={{ path }} />
+      <PageHead title="System" request={{ path }} of={query} />
       <div className="stack">
         {alarms.length === 0 ? (
           <div className="note good" role="status">

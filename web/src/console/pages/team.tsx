@@ -2,7 +2,7 @@
 import { Button, NativeSelect, TextInput } from "@mantine/core"
 import { useState } from "react"
 import { facts } from "../api/facts.ts"
-import { useRight } from "../api/me.ts"
+import { useMe, useRight } from "../api/me.ts"
 import type { Invitation, Member } from "../api/types.ts"
 import { usePages } from "../ui/cursor-list.ts"
 import { type Column, DataTable } from "../ui/data-table.tsx"
@@ -15,6 +15,7 @@ import { isSure } from "../ui/sure.ts"
 import { Time } from "../ui/time.tsx"
 import { useAct } from "../ui/use-act.ts"
 
+const capital = (word: string): string => word.replace(/^./, first => first.toUpperCase())
 const path = "/api/console/team"
 const invitations = `${path}/invitations`
 
@@ -28,16 +29,27 @@ const roleWords: Record<Member["role"], string> = {
   viewer: "Reads, and changes nothing",
 }
 const roles = Object.keys(roleWords) as Member["role"][]
+const roleChoices = roles.map(role => ({ value: role as string, label: capital(role) }))
 
 export function Team() {
   const may = useRight("team")
+  const { data: me } = useMe()
   const [isNew, setNew] = useState(false)
   const [made, setMade] = useState<string | undefined>()
   const members = usePages<Member>(path)
   const change = useAct({ done: "The role counts from the next request on" })
   const remove = useAct({ done: "That person is no member any more" })
   const columns: Column<Member>[] = [
-    { head: "Person", width: 20, cell: row => <div className="strong cut">{row.email ?? row.subject}</div> },
+    {
+      head: "Person",
+      width: 20,
+      cell: row => (
+        <div className="cut">
+          <span className="strong">{row.email ?? row.subject}</span>
+          {row.subject === me.person.subject && <span className="quiet"> · you</span>}
+        </div>
+      ),
+    },
     {
       head: "Role",
       width: 10,
@@ -51,12 +63,14 @@ export function Team() {
               change.mutate({ method: "PUT", path: `${path}/${row.id}`, body: { role: currentTarget.value } })
             }
           >
-            {roles.map(role => (
-              <option key={role}>{role}</option>
+            {roleChoices.map(({ value, label }) => (
+              <option key={value} value={value}>
+                {label}
+              </option>
             ))}
           </select>
         ) : (
-          row.role
+          capital(row.role)
         ),
     },
     {
@@ -174,7 +188,7 @@ function Invite({ done, close }: { done: (token: string) => void; close: () => v
             <NativeSelect
               label="Role"
               description={roleWords[form.values.role as Member["role"]]}
-              data={roles}
+              data={roleChoices}
               {...form.getInputProps("role")}
             />
           </>
@@ -200,7 +214,7 @@ function Invitations() {
         empty={null}
         columns={[
           { head: "For", width: 20, cell: row => <span className="strong">{row.email ?? row.wallet}</span> },
-          { head: "Role", width: 8, cell: row => row.role },
+          { head: "Role", width: 8, cell: row => capital(row.role) },
           { head: "Ends", width: 8, wide: true, cell: row => <Time at={row.expiresAt} /> },
           {
             head: "",

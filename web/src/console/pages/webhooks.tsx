@@ -73,10 +73,10 @@ export function Webhooks() {
   )
   const list = useList<Delivery>(
     ["deliveries", query],
-    (after, signal) =>
+    (part, signal) =>
       taken(
         GET("/api/console/deliveries", {
-          params: { query: { ...query, limit: 50, ...(after ? { after } : {}) } },
+          params: { query: { ...query, ...part } },
           signal,
         }),
       ) as Promise<Page<Delivery>>,

@@ -27,8 +27,8 @@ export function AcceptInvitation() {
     <section className="card pad stack">
       <h2>Accept an invitation</h2>
       <TextInput
-        label="Its token"
-        description="The end of the link that you were sent"
+        label="The invitation"
+        description="Paste the link that you were sent, or the code at its end"
         value={token}
         onChange={event => setToken(event.currentTarget.value.trim().replace(/^.*[/=#]/, ""))}
       />

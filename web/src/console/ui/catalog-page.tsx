@@ -5,8 +5,9 @@ import { useNavigate } from "@tanstack/react-router"
 import type { ReactNode } from "react"
 import { useRight } from "../api/me.ts"
 import { More } from "./more.tsx"
+import { NotYet } from "./not-yet.tsx"
 import { PageHead } from "./page.tsx"
-import { NoRight, Problem } from "./problem.tsx"
+import { NoRight } from "./problem.tsx"
 import { Status } from "./status.tsx"
 import { isSure } from "./sure.ts"
 import { useAct } from "./use-act.ts"
@@ -29,17 +30,8 @@ export function CatalogPage<T extends { active: boolean }>(given: Given<T>) {
   const may = useRight("catalog")
   const navigate = useNavigate()
   const change = useAct({})
-  const { data: thing, error } = query
-  if (!thing && error) return <Problem error={error} retry={() => void query.refetch()} />
-  if (!thing)
-    return (
-      <div className="late" role="status" aria-label="Loading">
-        <PageHead title="…" up={up} head={<span className="bone" style={{ width: 240, height: 24 }} />} />
-        <section className="card pad">
-          <span className="bone" style={{ width: "50%" }} />
-        </section>
-      </div>
-    )
+  const thing = query.data
+  if (!thing) return <NotYet query={query} up={up} />
   const toggle = async () => {
     if (thing.active && !(await isSure({ title: "Switch it off?", words: offWords, yes: "Switch off" }))) return
     change.mutate({ method: "PUT", path, body: { active: !thing.active } })
@@ -52,6 +44,7 @@ export function CatalogPage<T extends { active: boolean }>(given: Given<T>) {
   return (
     <>
       <PageHead
+        of={query}
         title={nameOf(thing)}
         up={up}
         request={{ path }}

@@ -31,9 +31,13 @@ export function Hash({ value, what = "Address", dot = true }: { value: string; w
   )
 }
 
+/** An id of ours: its kind, its beginning and its end. */
+export const shortId = (id: string): string =>
+  id.length < 14 ? id : `${id.slice(0, id.indexOf("_") + 5)}…${id.slice(-4)}`
+
 /** An id of ours, whole or shortened; a click copies it. */
 export function Id({ value, whole = false }: { value: string; whole?: boolean }) {
-  const shown = whole || value.length < 14 ? value : `${value.slice(0, value.indexOf("_") + 5)}…${value.slice(-4)}`
+  const shown = whole ? value : shortId(value)
   return (
     <button type="button" className="hash" title={`${value} (click to copy)`} onClick={() => copyText(value, "Id")}>
       <span style={whole ? { whiteSpace: "normal", textAlign: "start", overflowWrap: "anywhere" } : {}}>{shown}</span>

@@ -3,10 +3,9 @@ import { Button, Checkbox } from "@mantine/core"
 import { Link, useNavigate } from "@tanstack/react-router"
 import { useWindowVirtualizer } from "@tanstack/react-virtual"
 import { type ReactNode, useEffect, useRef, useState } from "react"
-import { failureOf } from "../api/failure.ts"
 import { useKeys } from "../shell/keys.ts"
-import { Problem, RequestId } from "./problem.tsx"
-import { clockText } from "./time.tsx"
+import { StillWaiting } from "./not-yet.tsx"
+import { Problem, Stale } from "./problem.tsx"
 import type { Listed } from "./use-list.ts"
 
 export interface Column<T> {
@@ -36,6 +35,7 @@ interface Given<T> {
 
 const SKELETON_ROWS = 6
 const VIRTUAL_FROM = 200
+/** Of most rows; each is measured once it is there, as rows on a phone are higher. */
 const ROW_PX = 45
 
 export function DataTable<T extends { id: string }>(given: Given<T>) {
@@ -50,6 +50,16 @@ export function DataTable<T extends { id: string }>(given: Given<T>) {
         <button type="button" className="strip wait newer" onClick={list.show}>
           {list.waiting} new: show {list.waiting === 1 ? "it" : "them"}
         </button>
+      )}
+      {rows.length > 0 && filtered && (
+        <div className="matches num" role="status">
+          <span>
+            {countText(list, name)} with {filtered.words}
+          </span>
+          <button type="button" className="plain-link" onClick={filtered.clear}>
+            Clear the filter
+          </button>
+        </div>
       )}
       {rows.length > 0 ? (
         <Rows {...given} rows={rows} />
@@ -66,9 +76,8 @@ export function DataTable<T extends { id: string }>(given: Given<T>) {
       {rows.length > 0 && !given.isPart && (
         <div className="foot-row num">
           <span>
-            {rows.length === list.total
-              ? `${list.total.toLocaleString()} ${list.total === 1 ? oneOf(name) : name}`
-              : `${rows.length.toLocaleString()} of ${list.isLeast ? "more than " : ""}${list.total.toLocaleString()} ${name}`}
+            {rows.length === list.total ? "" : `${rows.length.toLocaleString()} of `}
+            {countText(list, name)}
           </span>
           {list.more && (
             <Button size="xs" onClick={list.more} loading={list.isLoadingMore}>
@@ -81,27 +90,12 @@ export function DataTable<T extends { id: string }>(given: Given<T>) {
   )
 }
 
+/** How many there are, as far as the API counts. */
+const countText = ({ total, isLeast }: Pick<Listed<unknown>, "total" | "isLeast">, name: string): string =>
+  `${isLeast ? "more than " : ""}${total.toLocaleString()} ${total === 1 ? oneOf(name) : name}`
+
 /** One of what a list has: `deliveries`, `entries`, `payments to decide`. */
 const oneOf = (name: string): string => name.replace(/^(\w+?)(ie)?s\b/, (_, stem, y) => (y ? `${stem}y` : stem))
-
-/** Old rows stay while the server does not answer. */
-function Stale({ error, asOf, retry }: { error: unknown; asOf: number; retry: () => void }) {
-  const { code, message, requestId } = failureOf(error)
-  if (code === "RATE_LIMITED") return null
-  return (
-    <div className="strip wait" role="status">
-      <span>
-        As of {clockText(asOf)}. {message}
-      </span>
-      <span className="row">
-        {requestId && <RequestId id={requestId} />}
-        <Button size="xs" onClick={retry}>
-          Try again
-        </Button>
-      </span>
-    </div>
-  )
-}
 
 function Head<T>({ columns, picked }: Given<T>) {
   return (
@@ -140,6 +134,7 @@ function Skeleton<T>(given: Given<T>) {
           ))}
         </tbody>
       </table>
+      <StillWaiting />
     </div>
   )
 }
@@ -184,13 +179,16 @@ function Rows<T extends { id: string }>(given: Given<T> & { rows: T[] }) {
   const above = isLong ? (items[0]?.start ?? 0) - virtual.options.scrollMargin : 0
   const below = isLong ? virtual.getTotalSize() - ((items.at(-1)?.end ?? 0) - virtual.options.scrollMargin) : 0
   return (
-    <table className="list" aria-label={name} aria-rowcount={rows.length}>
+    <table className="list" aria-label={name} aria-rowcount={rows.length + 1}>
       <Head {...given} />
       <tbody ref={body}>
         {above > 0 && <tr style={{ height: above }} />}
         {rows.slice(from, until).map((row, i) => (
           <tr
             key={row.id}
+            data-index={from + i}
+            aria-rowindex={isLong ? from + i + 2 : undefined}
+            ref={isLong ? virtual.measureElement : undefined}
             data-on={from + i === at || picked?.ids.has(row.id) || undefined}
             className={[to && "open", picked && "has-box", list.fresh.has(row.id) && "fresh"].filter(Boolean).join(" ")}
           >

@@ -5,6 +5,7 @@ import { type ReactNode, useEffect } from "react"
 import type { Shown } from "../api/curl.ts"
 import { useNeedsCount } from "../api/needs.ts"
 import { copyCurl } from "./copy.tsx"
+import { Stale } from "./problem.tsx"
 
 interface Given {
   title: string
@@ -15,9 +16,19 @@ interface Given {
   /** The page's own request, to be copied as curl. */
   request?: Shown | undefined
   actions?: ReactNode
+  /** The page's own read: where it failed and the page shows what was before, the head says so. */
+  of?: Read
 }
 
-export function PageHead({ title, head, up, request, actions }: Given) {
+/** What the head needs to know of a read. */
+export interface Read {
+  data: unknown
+  error: unknown
+  dataUpdatedAt: number
+  refetch: () => unknown
+}
+
+export function PageHead({ title, head, up, request, actions, of }: Given) {
   const count = useNeedsCount()
   useEffect(() => {
     document.title = `${count ? `(${count}) ` : ""}${title} · Sluice`
@@ -47,6 +58,7 @@ export function PageHead({ title, head, up, request, actions }: Given) {
           {actions}
         </div>
       </div>
+      {of?.error && of.data ? <Stale error={of.error} asOf={of.dataUpdatedAt} retry={() => void of.refetch()} /> : null}
     </header>
   )
 }

@@ -1,7 +1,6 @@
 /** Which split what is sold is divided by. */
 import { NativeSelect, type NativeSelectProps } from "@mantine/core"
 import { useQuery } from "@tanstack/react-query"
-import { Link } from "@tanstack/react-router"
 import { read } from "../api/client.ts"
 import { retries } from "../api/live.ts"
 import { useRight } from "../api/me.ts"
@@ -30,9 +29,3 @@ export function SplitInput(props: NativeSelectProps) {
     />
   )
 }
-
-export const SplitLink = ({ id }: { id: string }) => (
-  <Link to="/splits/$id" params={{ id }} className="plain-link">
-    a split
-  </Link>
-)

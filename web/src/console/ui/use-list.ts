@@ -3,6 +3,7 @@
  * reader is at the top, so that nothing moves under a pointer.
  */
 import { useQueries } from "@tanstack/react-query"
+import { useRouterState } from "@tanstack/react-router"
 import { useEffect, useRef, useState } from "react"
 import { useLive } from "../api/live.ts"
 import type { Page } from "../api/types.ts"
@@ -29,20 +30,39 @@ export interface Listed<T> {
 }
 
 const AT_TOP = 40
+/** The first page is soon there; whoever wants more wants many, and each page is one of the 60 requests of a minute. */
+const FIRST_ROWS = 50
+const MORE_ROWS = 100
+
+/** How far each list was read, by the entry of the browser's history: "back" finds the list as long as it was left. */
+const readTo = new Map<string, string[]>()
+const MOST_KEPT = 50
+
+function keepRead(place: string, cursors: string[]): void {
+  readTo.delete(place)
+  readTo.set(place, cursors)
+  const [oldest] = readTo.keys()
+  if (readTo.size > MOST_KEPT && oldest !== undefined) readTo.delete(oldest)
+}
 
 export function useList<T extends Row>(
   key: readonly unknown[],
-  ask: (after: string | undefined, signal: AbortSignal) => Promise<Page<T>>,
+  ask: (page: { limit: number; after?: string }, signal: AbortSignal) => Promise<Page<T>>,
   options: { enabled?: boolean } = {},
 ): Listed<T> {
   const name = JSON.stringify(key)
-  const first = useLive([...key], signal => ask(undefined, signal), options)
-  const [cursors, setCursors] = useState<{ name: string; list: string[] }>({ name, list: [] })
-  const list = cursors.name === name ? cursors.list : []
+  const first = useLive([...key], signal => ask({ limit: FIRST_ROWS }, signal), { ...options, keep: true })
+  const place = `${useRouterState({ select: ({ location }) => location.state.__TSR_key })} ${name}`
+  const [cursors, setCursors] = useState<{ place: string; list: string[] }>()
+  const list = (cursors?.place === place ? cursors.list : readTo.get(place)) ?? []
+  const readFurther = (list: string[]) => {
+    keepRead(place, list)
+    setCursors({ place, list })
+  }
   const later = useQueries({
     queries: list.map(after => ({
       queryKey: [...key, after],
-      queryFn: ({ signal }: { signal: AbortSignal }) => ask(after, signal),
+      queryFn: ({ signal }: { signal: AbortSignal }) => ask({ limit: MORE_ROWS, after }, signal),
       staleTime: Number.POSITIVE_INFINITY,
     })),
   })
@@ -81,11 +101,11 @@ export function useList<T extends Row>(
     waiting: mayMove ? 0 : unseen.length,
     show: () => {
       scrollTo({ top: 0 })
-      setCursors({ name, list: [] })
+      readFurther([])
       if (page) setShown({ name, page, fresh: new Set(unseen.map(({ id }) => id)) })
     },
     fresh: current?.fresh ?? new Set(),
-    more: next === undefined ? undefined : () => setCursors({ name, list: [...list, next] }),
+    more: next === undefined ? undefined : () => readFurther([...list, next]),
     isLoadingMore: later.some(({ isPending }) => isPending),
     error: first.error ?? later.find(({ error }) => error)?.error ?? null,
     asOf: first.dataUpdatedAt,

@@ -4,6 +4,7 @@ import { read } from "../api/client.ts"
 import { useLive } from "../api/live.ts"
 import type { WebhookStats } from "../api/types.ts"
 import { Facts } from "./page.tsx"
+import { Problem } from "./problem.tsx"
 
 const HOURS = 24
 
@@ -14,7 +15,7 @@ const most = (times: (number | null)[]): number | null =>
 const sum = (numbers: number[]): number => numbers.reduce((a, b) => a + b, 0)
 
 export default function WebhookStatsCard({ id }: { id: string }) {
-  const { data } = useLive(
+  const query = useLive(
     ["webhook-stats", id],
     async signal =>
       (await read<WebhookStats>(`/api/console/webhooks/${id}/stats`, { by: "hour" }, signal)).data.periods.slice(
@@ -22,7 +23,17 @@ export default function WebhookStatsCard({ id }: { id: string }) {
       ),
     { every: 30_000 },
   )
-  if (!data) return null
+  const { data } = query
+  if (!data)
+    return (
+      <section className="card pad" aria-label="The last 24 hours">
+        {query.error ? (
+          <Problem error={query.error} retry={() => void query.refetch()} />
+        ) : (
+          <span className="bone late" style={{ width: "60%" }} />
+        )}
+      </section>
+    )
   const [delivered, failed, pending] = (["delivered", "failed", "pending"] as const).map(field =>
     sum(data.map(each => each[field])),
   ) as [number, number, number]
@@ -53,8 +64,8 @@ export default function WebhookStatsCard({ id }: { id: string }) {
           ["Arrived", delivered.toLocaleString()],
           ["Failed", failed.toLocaleString()],
           ["Waiting", pending.toLocaleString()],
-          half !== null && ["Half answered within", `${half} ms`],
-          slow !== null && ["95 of 100 within", `${slow} ms`],
+          half !== null && ["Half answered within, in the slowest hour", `${half} ms`],
+          slow !== null && ["95 of 100 within, in the slowest hour", `${slow} ms`],
         ]}
       />
     </section>

@@ -1,0 +1,107 @@
+/** How the API fails on a page of the console, and what a person must see then. */
+import type { Page, Route } from "playwright-core"
+import { expect } from "vitest"
+import type { ConsolePage } from "./console-pages.ts"
+import { shows } from "./console-visits.ts"
+
+const WORDS = "It broke in the test."
+const failWith =
+  (status: number, body: object, headers = {}) =>
+  (route: Route) =>
+    route.fulfill({ status, headers, json: { requestId: "req-of-the-test", message: WORDS, ...body } })
+
+interface Fault {
+  answer: (route: Route) => Promise<void>
+  /** What is there meanwhile, beside a way on. */
+  says: string[]
+  /** Whether "Try again" shows the page; else it comes back by itself. */
+  byButton?: boolean
+  /** Nothing brings it back: the person may not see it. */
+  isFinal?: boolean
+}
+
+const faults: Record<string, Fault> = {
+  "500": { answer: failWith(500, { error: "INTERNAL_ERROR" }), says: [WORDS, "req-of-the-test"], byButton: true },
+  "403": {
+    answer: failWith(403, { error: "ROLE_REQUIRED" }),
+    says: ["Your role does not allow this", WORDS, "Go to Home"],
+    isFinal: true,
+  },
+  "429": {
+    answer: failWith(429, { error: "RATE_LIMITED", retryAfter: 2 }, { "retry-after": "2" }),
+    says: ["Too many requests this minute."],
+  },
+  timeout: { answer: () => new Promise(() => undefined), says: ["This takes too long"], byButton: true },
+  torn: {
+    answer: route => route.fulfill({ status: 200, contentType: "application/json", body: '{"data":[{"id":"pay_' }),
+    says: ["broke off on its way"],
+    byButton: true,
+  },
+}
+
+/** The faults that exist. */
+export const faultNames: readonly string[] = Object.keys(faults)
+
+/** The pages that can fail. */
+export const canFail = ({ kind }: ConsolePage): boolean => kind !== "still"
+
+const API = "**/api/console/**"
+/** The page gives up after 20 s. */
+const LATER_MS = 21_000
+
+/** Opens a page whose reads fail, sees that it says so, and that it goes on; a form's request fails. `url` is the service's. */
+export async function failOn(page: Page, url: string, each: ConsolePage, name: string): Promise<void> {
+  const fault = faults[name] as Fault
+  const isForm = each.kind === "form"
+  const answer = (route: Route) => {
+    const { pathname } = new URL(route.request().url())
+    const isMeant = (route.request().method() === "GET") !== isForm && !/\/(stream|me)$/.test(pathname)
+    return isMeant ? fault.answer(route) : route.fallback()
+  }
+  if (name === "timeout") await page.clock.install()
+  await page.route(API, answer)
+  const held = page.waitForRequest(API)
+  await page.goto(`${url}/console${each.path}`)
+  if (isForm) return await failForm(page, each, name)
+  if (name === "timeout") {
+    await held
+    await page.locator("main h1, main .bone").first().waitFor({ state: "attached" })
+    await page.clock.fastForward(LATER_MS)
+  }
+  await shows(page, ...fault.says)
+  expect(await page.locator("h1").count(), "a title").toBeGreaterThan(0)
+  await page.unroute(API, answer)
+  if (fault.isFinal) return
+  // Each part has its own.
+  if (fault.byButton)
+    for (const button of await page.locator("main").getByRole("button", { name: "Try again" }).all())
+      await button.click().catch(() => undefined)
+  await shows(page, ...each.shows)
+}
+
+/** The request of a form fails: what was typed stays, and the button can be pressed again. */
+async function failForm(page: Page, each: ConsolePage, name: string): Promise<void> {
+  const button = page.locator("main").getByRole("button", { name: each.submit ?? "", exact: true })
+  const field = page.locator("main form input[type=text], main form input:not([type])").first()
+  await field.fill("7")
+  const sent = page.waitForRequest(request => request.method() === "POST" && request.url().includes("/api/console/"))
+  await button.click()
+  if (name === "timeout") {
+    await sent
+    await page.clock.fastForward(3 * LATER_MS)
+  }
+  const says = {
+    timeout: "what moves money is done once",
+    torn: "what moves money is done once",
+    "429": WORDS,
+    "403": WORDS,
+    "500": WORDS,
+  }
+  await page
+    .locator("main")
+    .getByRole("alert")
+    .getByText(says[name as keyof typeof says])
+    .waitFor()
+  expect(await field.inputValue()).toBe("7")
+  expect(await button.isEnabled()).toBe(true)
+}
