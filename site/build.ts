@@ -17,7 +17,9 @@ const dist = join(root, "web/dist/docs")
 function stampOf(): string {
   const hash = createHash("sha256")
   const ours = globSync(["*.{ts,json}", "src/*.ts", "src/styles/*.css"], { cwd: here }).map(name => join(here, name))
-  const documents = globSync("**/*.{md,json,png}", { cwd: join(root, "docs") }).map(name => join(root, "docs", name))
+  const documents = globSync("**/*.{md,json,png,webp}", { cwd: join(root, "docs") }).map(name =>
+    join(root, "docs", name),
+  )
   for (const path of [...ours, ...documents].sort())
     hash.update(`${path.slice(root.length)}\0`).update(readFileSync(path))
   return hash.digest("hex").slice(0, 16)

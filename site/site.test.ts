@@ -81,7 +81,7 @@ describe("every page", () => {
     )
     const heavy = [...pages].flatMap(([path, page]) => {
       const loaded = [...valuesOf(page, "src"), ...valuesOf(page, "href")].filter(link =>
-        /^\/docs\/.*\.(js|css|png)$/.test(link),
+        /^\/docs\/.*\.(js|css|png|webp)$/.test(link),
       )
       const bytes = [path, ...new Set(loaded)].reduce((sum, each) => sum + sizeOf(each), fonts)
       return bytes > (path === "/docs/developers/errors/" ? 320_000 : 250_000) ? [`${path}: ${bytes}`] : []

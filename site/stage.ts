@@ -53,7 +53,7 @@ function linked(text: string, slug: string): string {
       return target === undefined ? words : `[${words}](${target})`
     })
     .replace(/href="([^"]+)"/g, (_, link: string) => `href="${targetOf(link) ?? "/docs/"}"`)
-    .replace(/\]\(([^)\s]+\.(?:png|svg))\)/g, (_, link: string) => `](${targetOf(link) ?? link})`)
+    .replace(/\]\(([^)\s]+\.(?:png|svg|webp))\)/g, (_, link: string) => `](${targetOf(link) ?? link})`)
 }
 
 interface Page {
@@ -106,7 +106,10 @@ export function stage(): string[] {
   write(join(copies, "llms-full.txt"), llmsFull(pages))
   write(join(copies, "changelog.xml"), feed(readFileSync(join(here, "../CHANGELOG.md"), "utf8")))
   write(join(copies, "favicon.svg"), ICON)
-  for (const name of ["openapi.json", "console.png"]) copyFileSync(join(docs, name), join(copies, name))
+  for (const name of ["openapi.json", ...globSync("**/*.{png,webp}", { cwd: docs })]) {
+    mkdirSync(dirname(join(copies, name)), { recursive: true })
+    copyFileSync(join(docs, name), join(copies, name))
+  }
   return pages.map(({ slug }) => slug)
 }
 

@@ -61,7 +61,7 @@ const money = (world: World): ConsolePage[] => [
   thing("payout", "/payouts/$id", `/payouts/${world.payout}`, ["Payments inside it", "How it was sent"]),
   list("payers", "/payers", ["19.95"], `q=${NOBODY}`),
   thing("payer", "/payers/$id", `/payers/${world.payer}`, ["19.95", "Last payments", "Order 1042"]),
-  list("reports", "/reports", ["On its way to you now", "Export payouts"]),
+  list("reports", "/reports", ["Held for you now", "Export payouts"]),
   list("addresses", "/addresses", ["cs_", "terms"]),
 ]
 

@@ -5,11 +5,11 @@
 import { mkdirSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import type { Page } from "playwright-core"
-import { newSandbox } from "../../server/test/e2e/program.ts"
-import { openBrowser, visit } from "./browser.ts"
+import { visit } from "./browser.ts"
 import { type ConsolePage, pagesOf } from "./console-pages.ts"
-import { fillSales, type Sales } from "./console-sales.ts"
-import { type ConsoleWorld, fillConsole } from "./console-world.ts"
+import { settled, signIn, startWorld } from "./console-pictures.ts"
+import type { Sales } from "./console-sales.ts"
+import type { ConsoleWorld } from "./console-world.ts"
 
 const folder = join(import.meta.dirname, "../screenshots/console")
 const only = process.argv[2] ?? ""
@@ -65,7 +65,7 @@ const scenes = (world: ConsoleWorld & Sales): Scene[] => [
     path: "/checkouts/new",
     at: [1440, 390],
     before: async page => {
-      await page.getByLabel("The money").selectOption("manual")
+      await page.getByLabel("Capture", { exact: true }).selectOption("manual")
       await more(page)
     },
   },
@@ -166,32 +166,10 @@ async function find(page: Page, text: string): Promise<void> {
   await page.waitForTimeout(600)
 }
 
-/** Signs in by the sandbox's button. */
-async function signIn(page: Page, url: string, name: string): Promise<void> {
-  await page.goto(`${url}/console`)
-  await page.getByRole("button", { name: `Sign in as ${name}` }).click()
-  await page.getByRole("heading", { name: "Home" }).waitFor()
-}
-
-async function settled(page: Page): Promise<void> {
-  await page.waitForLoadState("networkidle").catch(() => undefined)
-  await page
-    .locator(".bone")
-    .first()
-    .waitFor({ state: "detached", timeout: 5_000 })
-    .catch(() => undefined)
-  await page.evaluate(() => document.fonts.ready)
-  await page.waitForTimeout(200)
-}
-
 rmSync(folder, { recursive: true, force: true })
 mkdirSync(folder, { recursive: true })
-const sandbox = await newSandbox({ LIMIT_PUBLIC: "0", LIMIT_AUTH: "0", LIMIT_CONSOLE: "0" })
-await import("../src/console/build.ts")
-const [browser] = await Promise.all([openBrowser(), sandbox.start()])
+const { sandbox, browser, world, end } = await startWorld()
 try {
-  const filled = await fillConsole(sandbox)
-  const world = { ...filled, ...(await fillSales(sandbox, filled.product)) }
   for (const theme of ["light", "dark"] as const) {
     const { page, close } = await visit(browser, sandbox, { colorScheme: theme, reducedMotion: "reduce" })
     await page.setViewportSize({ width: 1440, height: 900 })
@@ -205,7 +183,7 @@ try {
       for (const width of at) {
         await page.setViewportSize({ width, height: width === 390 ? 844 : 900 })
         await page.goto(`${sandbox.url}/console${path}`)
-        await settled(page)
+        await settled(page, name.endsWith("~loading"))
         await before?.(page).catch(error => process.stderr.write(`${name}: ${String(error).split("\n")[0]}\n`))
         if (before) await page.waitForTimeout(350)
         await shoot(page, name, theme, width)
@@ -214,8 +192,7 @@ try {
   }
 } finally {
   writeFileSync(join(folder, "index.html"), sheet())
-  await browser.close()
-  await sandbox.remove()
+  await end()
 }
 process.stdout.write(`The pictures are in ${folder}; index.html shows all.\n`)
 

@@ -10,6 +10,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { newSandbox, root, type Sandbox, until } from "../../server/test/e2e/program.ts"
 import { injectWallet, isSound, openBrowser } from "./browser.ts"
 import { canFail, failOn, faultNames } from "./console-faults.ts"
+import { fillLists, keepsItsPlace, longLists } from "./console-lists.ts"
 import { type ConsolePage, pagesOf } from "./console-pages.ts"
 import { fillSales, type Sales } from "./console-sales.ts"
 import { shows, visitsOf } from "./console-visits.ts"
@@ -230,6 +231,18 @@ describe("where the API fails", () => {
     const pages = pagesOf(world).filter(canFail)
     for (const [i, each] of pages.entries())
       if (i % 3 === part) await tryFault(each, faultNames[i % faultNames.length] ?? "")
+  })
+})
+
+// On the embedded database nothing but the service can write.
+describe.skipIf(process.env.DATABASE_URL === undefined)("lists of 10,000 rows", () => {
+  it("draw few of them, and are at their place when one comes back", async () => {
+    const { page, faults } = await open("/links", await fillLists(sandbox))
+    for (const list of longLists) {
+      await go(page, list[0])
+      await keepsItsPlace(page, list, 250)
+    }
+    expect(faults).toEqual([])
   })
 })
 

@@ -47,6 +47,8 @@ export interface Sandbox {
   port: number
   rpcPort: number
   url: string
+  /** Its own database where these tests run on Postgres. */
+  databaseUrl: string | undefined
   /** Starts `script/server` and answers its process, at once. */
   spawn(...args: string[]): Run
   /** Starts it and waits until it is up. */
@@ -130,6 +132,7 @@ export async function newSandbox(
     port,
     rpcPort,
     url,
+    databaseUrl: copy?.url,
     spawn: spawnOne,
     start: async (...args) => {
       const run = spawnOne(...args)

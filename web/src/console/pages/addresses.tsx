@@ -35,7 +35,7 @@ const columns: Column<Row<Deposit>>[] = [
       ) : paywallId ? (
         <IdLink to="/paywalls" id={paywallId} />
       ) : (
-        <span className="quiet">–</span>
+        <span className="quiet">an API</span>
       ),
   },
   { head: "Network", width: 8, wide: true, cell: row => networkTitle(row.chain) },

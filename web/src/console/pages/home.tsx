@@ -268,9 +268,9 @@ function Balance({ overview, token }: { overview: Overview; token: Token }): Rea
   const hasEscrow = balance !== undefined && Number(balance.inEscrow) !== 0
   return (
     <>
-      <div className="label">On its way to you</div>
+      <div className="label">At your receiving addresses</div>
       <Money size="money" amount={balance?.inAddresses ?? "0.00"} currency={token.currency} />
-      <div className="quiet">at your receiving addresses, until the next payout</div>
+      <div className="quiet">until the next payout, or your decision</div>
       {hasEscrow && (
         <div className="quiet">
           <Money amount={balance.inEscrow} currency={token.currency} /> reserved in the escrow

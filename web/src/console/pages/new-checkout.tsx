@@ -19,8 +19,8 @@ const lasting = [
 ]
 
 const captures = [
-  { value: "direct", label: "is yours once it is paid" },
-  { value: "manual", label: "is reserved first" },
+  { value: "direct", label: "At once: it is yours when it is paid" },
+  { value: "manual", label: "Later: it is reserved until you capture it" },
 ]
 
 const daysOf = (days: number[]) =>
@@ -124,12 +124,7 @@ export function NewCheckout() {
                 <TextInput label="The payer's e-mail" description="Optional" {...form.getInputProps("customerEmail")} />
               </div>
               <div className="pair">
-                <NativeSelect
-                  label="The money"
-                  description="Reserved money is captured or released by you later"
-                  data={captures}
-                  {...form.getInputProps("capture")}
-                />
+                <NativeSelect label="Capture" data={captures} {...form.getInputProps("capture")} />
                 <SplitInput {...form.getInputProps("splitId")} />
               </div>
               {form.values.capture === "manual" && (

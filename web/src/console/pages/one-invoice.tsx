@@ -31,7 +31,7 @@ export function OneInvoice() {
           </>
         }
       />
-      <div className="two">
+      <div className="halves">
         <section className="card pad" aria-label="Facts">
           <Facts
             of={[

@@ -12,6 +12,7 @@ import { AmountInput, NetworkInput } from "../ui/inputs.tsx"
 import { IdLink } from "../ui/linked.tsx"
 import { Money } from "../ui/money.tsx"
 import { Facts, PageHead } from "../ui/page.tsx"
+import { ProductInput } from "../ui/product-input.tsx"
 import { Share } from "../ui/share.tsx"
 import { SplitInput } from "../ui/split-input.tsx"
 import { Time } from "../ui/time.tsx"
@@ -19,6 +20,7 @@ import { useThing } from "../ui/use-thing.ts"
 
 const up = { to: "/links", name: "Links" }
 const first = {
+  productId: "",
   splitId: "",
   title: "",
   amount: "",
@@ -34,14 +36,14 @@ const embedOf = (url: string): string =>
 
 export function NewLink() {
   const navigate = useNavigate()
-  // "Sell with it" of a split.
-  const { split = "" } = useSearch({ strict: false }) as { split?: string }
+  // "Sell with it" of a split, "Sell by a link" of a product.
+  const { split = "", product = "" } = useSearch({ strict: false }) as { split?: string; product?: string }
   return (
     <div style={{ maxWidth: 640 }}>
       <PageHead title="Create link" up={up} />
       <section className="card pad">
         <RequestForm<typeof first, PaymentLink>
-          first={{ ...first, splitId: split }}
+          first={{ ...first, splitId: split, productId: product }}
           right="catalog"
           submit="Create link"
           done="The link takes payments"
@@ -52,7 +54,8 @@ export function NewLink() {
             path: "/api/console/payment-links",
             body: bodyOf({
               title: values.title.trim(),
-              amount: given(values.amount)?.replace(",", "."),
+              amount: values.productId === "" ? given(values.amount)?.replace(",", ".") : undefined,
+              productId: given(values.productId),
               description: given(values.description),
               slug: given(values.slug),
               chain: given(values.chain),
@@ -66,9 +69,16 @@ export function NewLink() {
               <TextInput label="Title" description="The payer sees it" autoFocus {...form.getInputProps("title")} />
               <AmountInput
                 label="Amount"
-                description="Left empty, the payer chooses"
+                description={form.values.productId === "" ? "Left empty, the payer chooses" : "The product's price"}
+                disabled={form.values.productId !== ""}
                 chain={form.values.chain}
                 {...form.getInputProps("amount")}
+              />
+              <ProductInput
+                label="Or a product"
+                none="No product: the amount above"
+                may={each => each.chain === form.values.chain}
+                {...form.getInputProps("productId")}
               />
               <Textarea label="Description" description="Optional" rows={3} {...form.getInputProps("description")} />
               <div className="pair">

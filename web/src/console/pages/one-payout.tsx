@@ -69,7 +69,7 @@ export function OnePayout() {
           </>
         }
       />
-      <Why story={payout as unknown as Story} tone={stateOf(payout.state)[0]} />
+      <Why story={payout as unknown as Story} tone={stateOf(payout.state)[0]} here={payout.id} />
       <div className="two">
         <div className="stack">
           <section className="card" aria-label="Payments inside it">
@@ -109,7 +109,7 @@ export function OnePayout() {
 }
 
 /** Each transaction that was signed for it; the later ones pay a higher fee. */
-function Sent({ payout: { log } }: { payout: PayoutStory }) {
+function Sent({ payout: { log, minedAt, blockNumber, state } }: { payout: PayoutStory }) {
   if (log.length === 0) return null
   return (
     <section className="card pad stack">
@@ -129,6 +129,21 @@ function Sent({ payout: { log } }: { payout: PayoutStory }) {
             </div>
           </li>
         ))}
+        {minedAt && (
+          <li>
+            <i className="good" />
+            <div>It is in block {Number(blockNumber).toLocaleString()}.</div>
+            <div className="quiet">
+              <Moment at={minedAt} />
+            </div>
+          </li>
+        )}
+        {state === "final" && (
+          <li>
+            <i className="good" />
+            <div>That block is final: it can't be taken back.</div>
+          </li>
+        )}
       </ol>
     </section>
   )

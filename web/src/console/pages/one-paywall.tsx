@@ -183,7 +183,12 @@ export function OnePaywall() {
       up={up}
       path={path}
       nameOf={({ name }) => name}
-      headOf={({ price, currency }) => <Money size="money" amount={price} currency={currency} />}
+      headOf={({ name, price, currency }) => (
+        <>
+          <Money size="money" amount={price} currency={currency} />
+          <span className="second">{name}</span>
+        </>
+      )}
       offWords="Nobody can buy access then; whoever has it keeps it."
       form={paywall => (
         <RequestForm

@@ -1,6 +1,6 @@
 /** One product, new or to be changed. */
-import { NativeSelect, Textarea, TextInput } from "@mantine/core"
-import { useNavigate } from "@tanstack/react-router"
+import { Button, NativeSelect, Textarea, TextInput } from "@mantine/core"
+import { Link, useNavigate } from "@tanstack/react-router"
 
 import { facts, networkTitle } from "../api/facts.ts"
 
@@ -132,10 +132,19 @@ export function OneProduct() {
       headOf={product => (
         <>
           <Money size="money" amount={product.price} currency={product.currency} />
-          <span className="quiet">{rhythmOf(product)}</span>
+          <span className="second">
+            {product.name}, {rhythmOf(product)}
+          </span>
         </>
       )}
       offWords="It can't be bought then."
+      more={({ id, active }) =>
+        active && (
+          <Button variant="filled" component={Link} to="/links/new" search={{ product: id } as never}>
+            Sell by a link
+          </Button>
+        )
+      }
       form={product => (
         <RequestForm
           key={product.updatedAt}

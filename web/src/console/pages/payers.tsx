@@ -25,15 +25,18 @@ function Sums({ of, field }: { of: Payer; field: "paid" | "open" | "returned" })
   ))
 }
 
+/** Money of the escrow is no payment to an address, so it is counted on the payer's page alone. */
+const Count = ({ of }: { of: number }) => (
+  <span className="num quiet">{of === 0 ? "through escrow alone" : of === 1 ? "1 payment" : `${of} payments`}</span>
+)
+
 export const payerColumns: Column<PayerRow>[] = [
   { head: "Paid", width: 12, cell: row => <Sums of={row} field="paid" /> },
   { head: "Payer", width: 14, cell: row => <Hash value={row.address} /> },
   {
     head: "Payments",
-    width: 4,
-    wide: true,
-    right: true,
-    cell: row => <span className="num">{row.totals.reduce((sum, each) => sum + each.payments, 0)}</span>,
+    width: 8,
+    cell: row => <Count of={row.totals.reduce((sum, each) => sum + each.payments, 0)} />,
   },
   { head: "Waits for you", width: 10, wide: true, right: true, cell: row => <Sums of={row} field="open" /> },
   { head: "Sent back", width: 10, wide: true, right: true, cell: row => <Sums of={row} field="returned" /> },

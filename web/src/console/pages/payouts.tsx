@@ -1,5 +1,6 @@
 /** Payouts: what left for the merchant's wallets and those of others, and why something is held. */
-import { useNavigate, useSearch } from "@tanstack/react-router"
+import { Button } from "@mantine/core"
+import { Link, useNavigate, useSearch } from "@tanstack/react-router"
 import { chosenMerchant } from "../api/client.ts"
 import { pathOf } from "../api/curl.ts"
 import type { Payout } from "../api/types.ts"
@@ -103,6 +104,9 @@ export function Payouts() {
             <>
               <h2>No payouts yet</h2>
               <p>What is paid is sent to your wallet by itself, several payments together where that saves fees.</p>
+              <Button component={Link} to="/payout-address">
+                See where it goes
+              </Button>
             </>
           }
         />

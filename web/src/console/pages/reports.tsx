@@ -173,17 +173,17 @@ function Held() {
   if (!balances.data) return <PartNotYet query={balances} />
   return (
     <section className="card pad stack" aria-label="Held now">
-      <h2>On its way to you now</h2>
+      <h2>Held for you now</h2>
       {balances.data.data.length === 0 && <p className="quiet">Nothing. What is paid is paid out by itself.</p>}
       {balances.data.data.map(({ chain, token, currency, amount, inAddresses, inEscrow }) => (
         <div key={`${chain}${token}`}>
           <div className="label">{networkTitle(chain)}</div>
           <Money size="money" amount={amount} currency={currency} />
           <div className="quiet">
-            <Money amount={inAddresses} /> at receiving addresses
+            <Money amount={inAddresses} /> at receiving addresses, until the next payout or your decision
             {/[1-9]/.test(inEscrow) && (
               <>
-                , <Money amount={inEscrow} /> reserved
+                , <Money amount={inEscrow} /> reserved in escrow
               </>
             )}
           </div>

@@ -22,11 +22,13 @@ interface Given<T> {
   offWords: string
   form: (thing: T) => ReactNode
   rail: (thing: T) => ReactNode
+  /** What else can be done with it. */
+  more?: (thing: T) => ReactNode
   canDelete?: boolean
 }
 
 export function CatalogPage<T extends { active: boolean }>(given: Given<T>) {
-  const { query, up, path, nameOf, headOf, offWords, form, rail, canDelete = true } = given
+  const { query, up, path, nameOf, headOf, offWords, form, rail, more, canDelete = true } = given
   const may = useRight("catalog")
   const navigate = useNavigate()
   const change = useAct({})
@@ -60,6 +62,7 @@ export function CatalogPage<T extends { active: boolean }>(given: Given<T>) {
               <Button onClick={toggle} loading={change.isPending}>
                 {thing.active ? "Switch off" : "Switch on"}
               </Button>
+              {more?.(thing)}
               {canDelete && <More items={[{ name: "Delete", act: remove, isBad: true }]} />}
             </>
           ) : (

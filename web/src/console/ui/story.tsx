@@ -7,9 +7,11 @@ import { Status, type Tone } from "./status.tsx"
 import { Moment, Time } from "./time.tsx"
 
 /** The reason, in words, and the next steps. */
-export function Why({ story, tone }: { story: Story | undefined; tone: Tone }) {
+export function Why({ story, tone, here }: { story: Story | undefined; tone: Tone; here?: string }) {
   if (!story) return null
-  const { why, next } = story.status
+  const { why } = story.status
+  // What leads to the page itself leads nowhere.
+  const next = story.status.next.filter(({ route }) => here === undefined || LOOK.exec(route ?? "")?.[2] !== here)
   return (
     <div className={`note ${tone}`} role="status" style={{ marginBottom: 16 }}>
       <div>
