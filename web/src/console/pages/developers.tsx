@@ -20,7 +20,16 @@ import { useAct } from "../ui/use-act.ts"
 
 export const keysPath = "/api/console/api-keys"
 const limitsPath = "/api/console/settings/key-limits"
-const scopeName = (scope: string): string => scope.replace(":", ": ")
+/** What a key may do, in a word or two; the form says it in full. */
+const scopeNames: Record<ApiKey["scopes"][number], string> = {
+  checkouts: "Take payments",
+  read: "Read",
+  catalog: "Change what is sold",
+  webhooks: "Webhooks",
+  money: "Send money",
+  "settings:read": "Read settings",
+  console: "Everything but settings",
+}
 const DAY_S = 86_400
 const lasting = [
   { value: "", label: "Until it is revoked" },
@@ -47,7 +56,11 @@ const columns: Column<ApiKey>[] = [
     ),
   },
   { head: "State", width: 6, cell: row => <Status state={stateOfKey(row)} why={row.ending?.reason ?? null} /> },
-  { head: "May", width: 20, cell: row => <div className="second cut">{row.scopes.map(scopeName).join(", ")}</div> },
+  {
+    head: "May",
+    width: 20,
+    cell: row => <div className="second cut">{row.scopes.map(scope => scopeNames[scope]).join(" · ")}</div>,
+  },
   {
     head: "Last used",
     width: 8,

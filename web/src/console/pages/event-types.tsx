@@ -9,6 +9,7 @@ import { copyText } from "../ui/copy.tsx"
 import { type Column, DataTable } from "../ui/data-table.tsx"
 import { NotYet } from "../ui/not-yet.tsx"
 import { PageHead } from "../ui/page.tsx"
+import { SchemaFields } from "../ui/schema-fields.tsx"
 import { wholeList } from "../ui/whole-list.ts"
 
 const path = "/api/console/event-types"
@@ -75,22 +76,24 @@ export function OneEventType() {
       <PageHead title={id} up={up} />
       <p className="second lead">{[...sentences(type.summary), ...sentences(type.recipients)].join(" ")}</p>
       <div className="halves">
-        {(
-          [
-            ["Example", type.example],
-            ["Schema", type.schema],
-          ] as const
-        ).map(([name, json]) => (
-          <section key={name} className="card pad stack tight" aria-label={name}>
-            <div className="row between">
-              <h2>{name}</h2>
-              <Button size="xs" onClick={() => copyText(JSON.stringify(json, null, 2), name)}>
-                Copy
-              </Button>
-            </div>
-            <pre className="code">{JSON.stringify(json, null, 2)}</pre>
-          </section>
-        ))}
+        <section className="card pad stack tight" aria-label="Example">
+          <div className="row between">
+            <h2>Example</h2>
+            <Button size="xs" onClick={() => copyText(JSON.stringify(type.example, null, 2), "Example")}>
+              Copy
+            </Button>
+          </div>
+          <pre className="code">{JSON.stringify(type.example, null, 2)}</pre>
+        </section>
+        <section className="card pad stack tight" aria-label="Fields">
+          <div className="row between">
+            <h2>Fields</h2>
+            <Button size="xs" onClick={() => copyText(JSON.stringify(type.schema, null, 2), "JSON Schema")}>
+              Copy the JSON Schema
+            </Button>
+          </div>
+          <SchemaFields schema={type.schema} />
+        </section>
       </div>
     </>
   )

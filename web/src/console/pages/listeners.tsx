@@ -41,9 +41,11 @@ export function Listeners() {
           name="listeners"
           list={list}
           empty={
-            <p>
-              None now. Begin one with <code className="mono">{command}</code>
-            </p>
+            <>
+              <h2>No listener now</h2>
+              <p>A program on a developer's machine begins one:</p>
+              <pre className="code">{command}</pre>
+            </>
           }
           columns={[
             {
