@@ -28,7 +28,7 @@ const faults: Record<string, Fault> = {
     isFinal: true,
   },
   "429": {
-    answer: failWith(429, { error: "RATE_LIMITED", retryAfter: 2 }, { "retry-after": "2" }),
+    answer: failWith(429, { error: "RATE_LIMITED", retryAfter: 1 }, { "retry-after": "1" }),
     says: ["Too many requests this minute."],
   },
   timeout: { answer: () => new Promise(() => undefined), says: ["This takes too long"], byButton: true },
@@ -73,9 +73,9 @@ export async function failOn(page: Page, url: string, each: ConsolePage, name: s
   await page.unroute(API, answer)
   if (fault.isFinal) return
   // Each part has its own.
-  if (fault.byButton)
-    for (const button of await page.locator("main").getByRole("button", { name: "Try again" }).all())
-      await button.click().catch(() => undefined)
+  const again = page.locator("main").getByRole("button", { name: "Try again" })
+  const clickOne = () => again.first().click({ timeout: 2_000 })
+  while (fault.byButton && (await again.count()) > 0) await clickOne().catch(() => undefined)
   await shows(page, ...each.shows)
 }
 

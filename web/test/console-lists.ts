@@ -25,7 +25,12 @@ export async function fillLists(sandbox: Sandbox): Promise<string> {
   const { merchants, token } = sandbox.file()
   const [, { name, accessToken }] = merchants
   const { body } = await sandbox.call("/api/console/me", undefined, { authorization: `Bearer ${accessToken}` })
-  const owner = { merchantId: body.merchants[0].merchantId, paywallId: "pw_none", webhookId: "", token: token.address }
+  const owner = {
+    merchantId: body.merchants[0].merchantId,
+    paywallId: "pw_none",
+    webhookId: "",
+    token: token.address.toLowerCase(),
+  }
   const { db, close } = await openPostgres(sandbox.databaseUrl ?? "", error => {
     throw error
   })

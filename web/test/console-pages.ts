@@ -50,7 +50,7 @@ const form = (name: string, path: string, submit: string, shows: string[]): Cons
 const NOBODY = `0x${"7".repeat(40)}`
 
 const money = (world: World): ConsolePage[] => [
-  list("home", "/", ["Received, last 30 days", "473.85", "payments to decide", "Order 1042"]),
+  list("home", "/", ["Received, last 30 days", "payments to decide"]),
   list("payments", "/payments", ["250.00", "Partly paid", "Order 1041"], "status=reversed"),
   thing("payment-paid", "/payments/$id", `/payments/${world.paid.id}`, ["19.90", "What happened", "Lisbon"]),
   list("needs-you", "/needs-you", ["Partly paid", "Paid twice", "1.80"]),
@@ -59,8 +59,8 @@ const money = (world: World): ConsolePage[] => [
   thing("captured", "/checkouts/$id", `/checkouts/${world.captured}`, ["42.00", "Can be refunded"]),
   list("payouts", "/payouts", ["250.00", "Export as CSV"], "state=reverted"),
   thing("payout", "/payouts/$id", `/payouts/${world.payout}`, ["Payments inside it", "How it was sent"]),
-  list("payers", "/payers", ["19.95"], `q=${NOBODY}`),
-  thing("payer", "/payers/$id", `/payers/${world.payer}`, ["19.95", "Last payments", "Order 1042"]),
+  list("payers", "/payers", ["48.20", "1 payment"], `q=${NOBODY}`),
+  thing("payer", "/payers/$id", `/payers/${world.payer}`, ["Last payments", "Order 1042"]),
   list("reports", "/reports", ["Held for you now", "Export payouts"]),
   list("addresses", "/addresses", ["cs_", "terms"]),
 ]
@@ -79,7 +79,7 @@ const sold = (world: World): ConsolePage[] => [
   thing("invoice", "/invoices/$id", `/invoices/${world.invoice}`, ["9.00", "The subscriber's page"]),
   list("paywalls", "/paywalls", ["The lighthouse film"], "q=nothing"),
   form("paywall-new", "/paywalls/new", "Create paywall", ["Access lasts"]),
-  thing("paywall", "/paywalls/$id", `/paywalls/${world.paywall}`, ["5.00", "For ever"]),
+  thing("paywall", "/paywalls/$id", `/paywalls/${world.paywall}`, ["5.00", "access for its time"]),
   list("apis", "/bundles", ["Weather", "Payments by agents"], "q=nothing"),
   form("api-new", "/bundles/new", "Sell it", ["Routes and their prices"]),
   thing("api", "/bundles/$id", `/bundles/${world.bundle}`, ["Its address", "Every call that was paid for"]),

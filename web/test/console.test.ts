@@ -52,6 +52,8 @@ describe("each page", () => {
     const { page, calls, faults } = await open()
     const pages: [string, ...string[]][] = [
       ...pagesOf(world).map(({ path, shows }): [string, ...string[]] => [path, ...shows]),
+      ["/", "473.85", "Order 1042"],
+      [`/payers/${world.payer}`, "19.95"],
       ["/payments?status=reversed", "No payments with the state “Reversed by the chain”."],
       [`/payments/${world.waiting}`, "14.90", "less than the price of 19.90 USDC", "It waits for your decision"],
       [`/checkouts/${world.reserved}`, "64.00", "Reserved", "Capture until"],
@@ -215,25 +217,6 @@ describe("the account", () => {
   })
 })
 
-describe("where the API fails", () => {
-  it("has each route among the pages that are tried and pictured", () => {
-    const source = readFileSync(join(root, "web/src/console/main.tsx"), "utf8")
-    const routes = [...source.matchAll(/page\("([^"]+)"/g)].map(([, route]) => route)
-    expect(
-      pagesOf(world)
-        .map(({ route }) => route)
-        .sort(),
-    ).toEqual(routes.sort())
-  })
-
-  /** Each page by one of the faults here, so that each fault meets every fifth page; by all of them in the long form. */
-  it.concurrent.each([0, 1, 2])("each page says so, and goes on (part %i)", async part => {
-    const pages = pagesOf(world).filter(canFail)
-    for (const [i, each] of pages.entries())
-      if (i % 3 === part) await tryFault(each, faultNames[i % faultNames.length] ?? "")
-  })
-})
-
 // On the embedded database nothing but the service can write.
 describe.skipIf(process.env.DATABASE_URL === undefined)("lists of 10,000 rows", () => {
   it("draw few of them, and are at their place when one comes back", async () => {
@@ -248,6 +231,23 @@ describe.skipIf(process.env.DATABASE_URL === undefined)("lists of 10,000 rows", 
 
 // They wait for the pages' own rhythm, so they wait together.
 describe.concurrent("when the server does not answer as it should", () => {
+  it("has each route among the pages that are tried and pictured", () => {
+    const source = readFileSync(join(root, "web/src/console/main.tsx"), "utf8")
+    const routes = [...source.matchAll(/page\("([^"]+)"/g)].map(([, route]) => route)
+    expect(
+      pagesOf(world)
+        .map(({ route }) => route)
+        .sort(),
+    ).toEqual(routes.sort())
+  })
+
+  /** Each page by one of the faults here, so that each fault meets every fifth page; by all of them in the long form. */
+  it.each([0, 1, 2])("each page says so, and goes on (part %i)", async part => {
+    const pages = pagesOf(world).filter(canFail)
+    for (const [i, each] of pages.entries())
+      if (i % 3 === part) await tryFault(each, faultNames[i % faultNames.length] ?? "")
+  })
+
   it("says that a page's file did not come, keeps what is around it, and loads it when it is asked to again", async () => {
     const { page } = await open("/links")
     await shows(page, "Support the radio")

@@ -1,5 +1,5 @@
 /** One paywall, new or to be changed. */
-import { Checkbox, NativeSelect, type NativeSelectProps, Textarea, TextInput } from "@mantine/core"
+import { Checkbox, NativeSelect, Textarea, TextInput } from "@mantine/core"
 import { useNavigate } from "@tanstack/react-router"
 import type { ReactNode } from "react"
 
@@ -65,12 +65,18 @@ function contentOf(text: string): object | null | string {
   return 'The content is one JSON object, such as {"text":"Sun"}.'
 }
 
-const forAgents = ["slug", "listed", "contentData"] as const
+const more = ["subscriptionProductId", "slug", "listed", "contentData"] as const
 
-/** What agents get and how they find it; the same of a new paywall and of one to be changed. */
-function AgentFields({ form }: { form: PaywallForm }) {
+/** Who else it is open to, and what agents get: the same of a new paywall and of one to be changed. */
+function MoreOfPaywall({ form, chain }: { form: PaywallForm; chain: string }) {
   return (
-    <MoreFields errors={form.errors} of={forAgents}>
+    <MoreFields errors={form.errors} of={more}>
+      <ProductInput
+        label="Open to subscribers of"
+        none="Nobody: only who pays here"
+        may={each => each.billingInterval !== null && each.chain === chain}
+        {...form.getInputProps("subscriptionProductId")}
+      />
       <TextInput
         label="Name in its address, for agents"
         description="Agents pay at /api/p/ and this name"
@@ -98,16 +104,6 @@ interface PaywallForm {
   // biome-ignore lint/suspicious/noExplicitAny: it is what Mantine's form gives to an input.
   getInputProps: (name: any, options?: { type: "checkbox" }) => any
 }
-
-/** A product's subscribers have access, too. */
-const SubscribersInput = ({ chain, ...props }: NativeSelectProps & { chain: string }) => (
-  <ProductInput
-    label="Open to subscribers of"
-    none="Nobody: only who pays here"
-    may={each => each.billingInterval !== null && each.chain === chain}
-    {...props}
-  />
-)
 
 const urlOf = (id: string): string => `${facts.baseUrl}/paywall/${id}`
 const embedOf = (id: string): string =>
@@ -164,9 +160,8 @@ export function NewPaywall() {
                 <NativeSelect label="Access lasts" data={durations} {...form.getInputProps("accessDuration")} />
               </div>
               <NetworkInput {...form.getInputProps("chain")} />
-              <SubscribersInput chain={form.values.chain} {...form.getInputProps("subscriptionProductId")} />
               <SplitInput {...form.getInputProps("splitId")} />
-              <AgentFields form={form} />
+              <MoreOfPaywall form={form} chain={form.values.chain} />
             </>
           )}
         />
@@ -242,9 +237,8 @@ export function OnePaywall() {
                 data={durationsOf(paywall.accessDuration)}
                 {...form.getInputProps("accessDuration")}
               />
-              <SubscribersInput chain={paywall.chain} {...form.getInputProps("subscriptionProductId")} />
               <SplitInput {...form.getInputProps("splitId")} />
-              <AgentFields form={form} />
+              <MoreOfPaywall form={form} chain={paywall.chain} />
             </>
           )}
         />

@@ -27,6 +27,16 @@ const choices = [
 
 const toneOf = (status: number): string => (status >= 500 ? "bad" : status >= 400 ? "wait" : "good")
 
+/** An answer of at most 1 KB: the beginning of one, where it was longer. */
+const MESSAGE = /"message":"((?:[^"\\]|\\.)*)"/g
+
+/** Why it was refused: the answer's message, then what is wrong with each field. */
+function refusalOf({ refusal }: Pick<LoggedRequest, "refusal">): string[] | undefined {
+  if (refusal === null) return undefined
+  const found = [...refusal.matchAll(MESSAGE)].map(([, text]) => JSON.parse(`"${text}"`) as string)
+  return found.length > 0 ? found : [refusal]
+}
+
 /** A key by its name, which leads to the requests that came with it; by its id where it is revoked. */
 function KeyName({ id }: { id: string }) {
   const { data } = useQuery({
@@ -60,7 +70,9 @@ const columns: Column<Row>[] = [
     head: "Why",
     width: 24,
     wide: true,
-    cell: row => <div className="cut second">{row.refusal ?? row.code ?? <span className="quiet">–</span>}</div>,
+    cell: row => (
+      <div className="cut second">{refusalOf(row)?.[0] ?? row.code ?? <span className="quiet">–</span>}</div>
+    ),
   },
   {
     head: "By",
@@ -147,11 +159,15 @@ export function OneRequest() {
     <>
       <PageHead title={id} up={{ to: "/requests", name: "Requests" }} request={{ path: own }} />
       <div className="stack">
-        {refusals.map(({ id, refusal, code }) => (
-          <div key={id} className="note wait" role="status">
+        {refusals.map(row => (
+          <div key={row.id} className="note wait" role="status">
             <div>
-              {code && <p className="strong">{code}</p>}
-              <p style={{ overflowWrap: "anywhere" }}>{refusal}</p>
+              {refusalOf(row)?.map((text, i) => (
+                <p key={text} className={i === 0 ? "strong" : ""} style={{ overflowWrap: "anywhere" }}>
+                  {text}
+                </p>
+              ))}
+              {row.code && <p className="mono">{row.code}</p>}
             </div>
           </div>
         ))}

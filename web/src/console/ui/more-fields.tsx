@@ -1,5 +1,5 @@
 /** Fields that few need, behind a line; open as soon as one of them is at fault. */
-import type { ReactNode } from "react"
+import { type ReactNode, useState } from "react"
 
 interface Given {
   errors: Record<string, ReactNode>
@@ -8,9 +8,14 @@ interface Given {
   children: ReactNode
 }
 
-export const MoreFields = ({ errors, of, children }: Given) => (
-  <details className="more-fields" open={of.some(name => errors[name]) || undefined}>
-    <summary>More</summary>
-    <div className="form">{children}</div>
-  </details>
-)
+/** What is in it is not there before it is opened: some of it asks the server. */
+export function MoreFields({ errors, of, children }: Given) {
+  const [isOpen, setOpen] = useState(false)
+  const isShown = isOpen || of.some(name => errors[name])
+  return (
+    <details className="more-fields" open={isShown} onToggle={event => setOpen(event.currentTarget.open)}>
+      <summary>More</summary>
+      {isShown && <div className="form">{children}</div>}
+    </details>
+  )
+}
