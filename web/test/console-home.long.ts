@@ -4,13 +4,12 @@
  */
 import { setTimeout as sleep } from "node:timers/promises"
 import type { Browser, Page } from "playwright-core"
-import { createPublicClient, encodeFunctionData, erc20Abi, type Hex, http } from "viem"
+import { createPublicClient, encodeFunctionData, erc20Abi, formatUnits, type Hex, http } from "viem"
 import { privateKeyToAccount } from "viem/accounts"
 import { afterAll, beforeAll, expect, it } from "vitest"
 import { openPostgres } from "../../server/src/platform/db/open.ts"
 import { newSandbox, type Sandbox, until } from "../../server/test/e2e/program.ts"
 import { openBrowser } from "./browser.ts"
-import { ownerOf } from "./console-sales.ts"
 import { shows, visitsOf } from "./console-visits.ts"
 
 const SECONDS = Number(process.env.HOME_SECONDS ?? 600)
@@ -21,47 +20,51 @@ const FIRST_AMOUNT = 10_001n
 
 let browser: Browser
 let sandbox: Sandbox
+let closeDatabase: (() => Promise<void>) | undefined
 const { open, close } = visitsOf(() => ({ browser, sandbox }))
 
 beforeAll(async () => {
   await import("../src/console/build.ts")
-  sandbox = await newSandbox({}, "migrated")
+  // A merchant's server may make more; the person at the console has the limits of every person.
+  sandbox = await newSandbox({ LIMIT_CHECKOUT: "0", LIMIT_MERCHANT: "0" }, "migrated")
   await Promise.all([sandbox.start(), openBrowser().then(found => (browser = found))])
 })
 afterAll(async () => {
   await close()
   await browser?.close()
+  await closeDatabase?.()
   await sandbox.remove()
 })
 
-/** Sends transfers from the buyers in turn, each with the next amount, until the signal; answers how many. */
-async function payOn(to: Hex, signal: AbortSignal): Promise<number> {
-  const { rpcUrl, chainId, token, buyers } = sandbox.file()
+/** Makes checkouts by the merchant's key and pays each, so many a second, until the signal; answers how many. */
+async function sellOn(signal: AbortSignal): Promise<number> {
+  const { rpcUrl, chainId, token, buyers, merchants } = sandbox.file()
   const client = createPublicClient({ transport: http(rpcUrl) })
   const accounts = buyers.map(({ privateKey }: { privateKey: Hex }) => privateKeyToAccount(privateKey))
   const nonces = new Map<number, number>()
   for (const [i, { address }] of accounts.entries()) nonces.set(i, await client.getTransactionCount({ address }))
   const fees = { gas: 120_000n, maxFeePerGas: 20_000_000_000n, maxPriorityFeePerGas: 1_000_000n }
+  const sell = async (n: number) => {
+    const units = FIRST_AMOUNT + BigInt(n)
+    const order = { amount: formatUnits(units, 6), description: `Order ${n}` }
+    const { status, body } = await sandbox.call("/api/checkouts", order, { "x-api-key": merchants[0].apiKey })
+    if (status !== 201) throw new Error(`${status} ${JSON.stringify(body)}`)
+    const data = encodeFunctionData({ abi: erc20Abi, functionName: "transfer", args: [body.payTo, units] })
+    const i = n % accounts.length
+    const nonce = nonces.get(i) ?? 0
+    nonces.set(i, nonce + 1)
+    const transaction = { type: "eip1559", chainId, nonce, to: token.address, data, ...fees } as const
+    await client.sendRawTransaction({ serializedTransaction: await accounts[i].signTransaction(transaction) })
+  }
   const begun = Date.now()
-  let sent = 0
+  const all: Promise<void>[] = []
   while (!signal.aborted) {
     const due = Math.floor(((Date.now() - begun) / 1_000) * A_SECOND)
-    while (sent < due) {
-      const i = sent % accounts.length
-      const data = encodeFunctionData({
-        abi: erc20Abi,
-        functionName: "transfer",
-        args: [to, FIRST_AMOUNT + BigInt(sent)],
-      })
-      const nonce = nonces.get(i) ?? 0
-      nonces.set(i, nonce + 1)
-      const transaction = { type: "eip1559", chainId, nonce, to: token.address, data, ...fees } as const
-      await client.sendRawTransaction({ serializedTransaction: await accounts[i].signTransaction(transaction) })
-      sent++
-    }
+    while (all.length < due) all.push(sell(all.length))
     await sleep(20)
   }
-  return sent
+  await Promise.all(all)
+  return all.length
 }
 
 interface Row {
@@ -81,12 +84,11 @@ const rowsOf = (page: Page): Promise<Row[]> =>
 
 it("shows each payment within six seconds, and no request is refused", async context => {
   if (!sandbox.databaseUrl) return context.skip("Only Postgres answers beside the service.")
-  const { get, post } = ownerOf(sandbox)
-  const paywall = await post("/api/console/paywalls", { name: "Radio", price: "0.01" })
-  const { payTo } = await get(`/api/console/paywalls/${paywall.id}`)
-  const { db, close: closeDb } = await openPostgres(sandbox.databaseUrl, error => {
+  const opened = await openPostgres(sandbox.databaseUrl, error => {
     throw error
   })
+  const { db } = opened
+  closeDatabase = opened.close
   const { page, faults } = await open("/", sandbox.file().merchants[0].name)
   const refused: string[] = []
   let requests = 0
@@ -95,10 +97,12 @@ it("shows each payment within six seconds, and no request is refused", async con
     requests++
     if (response.status() === 429) refused.push(response.url())
   })
-  await shows(page, "Received, last 30 days")
+  // Nothing came in yet, and the page says so.
+  await shows(page, "Received, last 30 days", "0.00", "No payments yet")
 
   const over = new AbortController()
-  const paying = payOn(payTo, over.signal)
+  const selling = sellOn(over.signal)
+  selling.catch(() => undefined)
   /** The newest payments as the database has them, by when they were first seen there. */
   const seenAt = new Map<string, number>()
   const amounts = new Map<string, string>()
@@ -120,7 +124,6 @@ it("shows each payment within six seconds, and no request is refused", async con
     const shown = await rowsOf(page)
     if (truth.length >= 10) {
       samples++
-      expect(shown.length).toBe(10)
       for (const { id, amount, state } of shown) {
         const units = String(Math.round(Number(amount.split(" ")[0]) * 1e6))
         // What is shown and was never written is wrong at once.
@@ -137,7 +140,7 @@ it("shows each payment within six seconds, and no request is refused", async con
     await sleep(250)
   }
   over.abort()
-  const sent = await paying
+  const sent = await selling
   const count = async () =>
     Number(
       (
@@ -148,7 +151,6 @@ it("shows each payment within six seconds, and no request is refused", async con
       ).n,
     )
   await until("every payment is there", async () => (await count()) === sent)
-  await closeDb()
   const figures = {
     seconds: SECONDS,
     sent,

@@ -3,7 +3,7 @@ import { Button } from "@mantine/core"
 import { Link, useNavigate, useSearch } from "@tanstack/react-router"
 import type { ReactNode } from "react"
 import { GET, taken } from "../api/client.ts"
-import { isSandbox, networkTitle } from "../api/facts.ts"
+import { facts, isSandbox, networkTitle } from "../api/facts.ts"
 import { failureOf } from "../api/failure.ts"
 import {
   type AttentionKind,
@@ -53,7 +53,7 @@ export function Home() {
   )
   const { data, error } = overview
   const tokens = data ? tokensOf(data) : []
-  const chosen = tokens.find(each => `${each.chain} ${each.currency}` === token) ?? tokens[0]
+  const chosen = tokens.find(each => `${each.chain} ${each.currency}` === token) ?? tokens[0] ?? settlementToken
   return (
     <>
       <PageHead
@@ -131,6 +131,15 @@ export function Home() {
       </div>
     </>
   )
+}
+
+/** What the figures are of before anything came in. */
+const [network] = facts.networks
+const settlementToken: Token | undefined = network && {
+  chain: network.network,
+  token: network.token.address,
+  currency: network.token.symbol,
+  decimals: network.token.decimals,
 }
 
 /** The tokens with figures, that with the most first. */
