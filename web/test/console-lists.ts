@@ -50,12 +50,13 @@ export const MOST_ROWS = 80
 
 /** Presses "Show more" until the list has that many rows. */
 export async function readUntil(page: Page, rows: number, name: string): Promise<void> {
-  const shown = (count: number) => page.getByText(`${count.toLocaleString("en")} of more than`, { exact: false })
-  for (let count = 50; count < rows; count = count + 100) {
-    await shown(count).filter({ hasText: name }).waitFor()
-    await page.getByRole("button", { name: "Show more" }).click()
+  const all = page.getByText(new RegExp(`^${rows.toLocaleString("en")} (of more than .*)?${name}$`))
+  const more = page.getByRole("button", { name: "Show more" })
+  while ((await all.count()) === 0) {
+    await all.or(more).first().waitFor()
+    // It is gone where the last page came meanwhile.
+    if ((await all.count()) === 0) await more.click({ timeout: 5_000 }).catch(() => undefined)
   }
-  await page.getByText(new RegExp(`^${rows.toLocaleString("en")} (of more than .*)?${name}$`)).waitFor()
 }
 
 const rowsNow = (page: Page): Promise<number> => page.locator("table.list tbody tr.open").count()

@@ -17,7 +17,6 @@ const { sandbox, browser, world, end } = await startWorld()
 const pictures: Picture[] = [
   ["home", "/", 760],
   ["payment", `/payments/${world.underpaid.id}`, 640],
-  ["needs-you", "/needs-you", 420],
   ["return", "/needs-you", 560, page => page.getByRole("button", { name: "Return", exact: true }).first().click()],
   ["payout", `/payouts/${world.payout}`, 520],
   ["reports", "/reports", 640],

@@ -8,7 +8,7 @@ export function Accept() {
   return (
     <>
       <PageHead title="Join a team" />
-      <p className="second">
+      <p className="second lead">
         You are signed in as {me.person.email ?? me.person.subject}. An invitation is accepted by the person it names.
       </p>
       <AcceptInvitation />

@@ -6,7 +6,7 @@ import { chosenMerchant } from "../api/client.ts"
 import { pathOf } from "../api/curl.ts"
 import type { AuditEntry } from "../api/types.ts"
 import { PickChip } from "../ui/chips.tsx"
-import { Id } from "../ui/copy.tsx"
+import { Id, shortId } from "../ui/copy.tsx"
 import { usePages } from "../ui/cursor-list.ts"
 import { type Column, DataTable } from "../ui/data-table.tsx"
 import { later } from "../ui/later.tsx"
@@ -78,7 +78,7 @@ export function Audit() {
             title={`Only what ${actor.id} did`}
             onClick={() => set({ actor: String(actor.id) })}
           >
-            <span>{actor.id.length > 28 ? `${actor.id.slice(0, 8)}…${actor.id.slice(-4)}` : actor.id}</span>
+            <span className="cut">{/^[a-z]+_[a-z0-9]{16,}$/.test(actor.id) ? shortId(actor.id) : actor.id}</span>
           </button>
         ),
     },

@@ -69,7 +69,6 @@ const columns: Column<Row>[] = [
   {
     head: "Why",
     width: 24,
-    wide: true,
     cell: row => (
       <div className="cut second">{refusalOf(row)?.[0] ?? row.code ?? <span className="quiet">–</span>}</div>
     ),

@@ -24,7 +24,7 @@ export function AcceptInvitation() {
     },
   })
   return (
-    <section className="card pad stack">
+    <section className="card pad stack" style={{ maxWidth: 560 }}>
       <h2>Accept an invitation</h2>
       <TextInput
         label="The invitation"

@@ -54,7 +54,7 @@ export function DataTable<T extends { id: string }>(given: Given<T>) {
       {rows.length > 0 && filtered && (
         <div className="matches num" role="status">
           <span>
-            {countText(list, name)} with {filtered.words}
+            {countText(countOf(list, rows), name)} with {filtered.words}
           </span>
           <button type="button" className="plain-link" onClick={filtered.clear}>
             Clear the filter
@@ -76,8 +76,8 @@ export function DataTable<T extends { id: string }>(given: Given<T>) {
       {rows.length > 0 && !given.isPart && (
         <div className="foot-row num">
           <span>
-            {rows.length === list.total ? "" : `${rows.length.toLocaleString()} of `}
-            {countText(list, name)}
+            {rows.length === countOf(list, rows).total ? "" : `${rows.length.toLocaleString()} of `}
+            {countText(countOf(list, rows), name)}
           </span>
           {list.more && (
             <Button size="xs" onClick={list.more} loading={list.isLoadingMore}>
@@ -89,6 +89,10 @@ export function DataTable<T extends { id: string }>(given: Given<T>) {
     </div>
   )
 }
+
+/** Read to the end, the rows are the count; before it there are at least as many. */
+const countOf = <T,>({ total, isLeast, more }: Listed<T>, rows: T[]) =>
+  more ? { total: Math.max(total, rows.length), isLeast } : { total: rows.length, isLeast: false }
 
 /** How many there are, as far as the API counts. */
 const countText = ({ total, isLeast }: Pick<Listed<unknown>, "total" | "isLeast">, name: string): string =>
