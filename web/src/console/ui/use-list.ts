@@ -94,6 +94,7 @@ export function useList<T extends Row>(
     ...new Map([...top, ...later.flatMap(({ data }) => data?.data ?? [])].map(r => [r.id, r])).values(),
   ]
   const next = list.length > 0 ? later.at(-1)?.data?.next : (current?.page ?? page)?.next
+  const isLoadingMore = later.some(({ isPending }) => isPending)
   return {
     rows,
     total: page?.total ?? 0,
@@ -105,8 +106,9 @@ export function useList<T extends Row>(
       if (page) setShown({ name, page, fresh: new Set(unseen.map(({ id }) => id)) })
     },
     fresh: current?.fresh ?? new Set(),
-    more: next === undefined ? undefined : () => readFurther([...list, next]),
-    isLoadingMore: later.some(({ isPending }) => isPending),
+    // While a page comes it is not known whether another follows: what is there stays "of more".
+    more: isLoadingMore ? () => undefined : next === undefined ? undefined : () => readFurther([...list, next]),
+    isLoadingMore,
     error: first.error ?? later.find(({ error }) => error)?.error ?? null,
     asOf: first.dataUpdatedAt,
     retry: () => void first.refetch(),
