@@ -293,7 +293,7 @@ const stepWords: Record<string, [string, string, string]> = {
   payout_address: ["Say where your money goes", "Your wallet's address, where each payout is sent", "/payout-address"],
   for_sale: ["Make something to sell", "A link takes a minute and needs no server", "/links/new"],
   webhook: ["Tell your server about payments", "An endpoint gets each event, signed", "/webhooks/new"],
-  first_payment: ["Take the first payment", "Open what you made as a payer would", "/checkouts/new"],
+  first_payment: ["Take the first payment", "Choose what you sell, and open it as a payer would", "/links"],
 }
 
 function FirstSteps({ steps }: { steps: Overview["checklist"] }) {

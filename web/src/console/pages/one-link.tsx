@@ -1,8 +1,8 @@
 /** One payment link, new or to be changed. */
-import { Textarea, TextInput } from "@mantine/core"
-import { useNavigate, useSearch } from "@tanstack/react-router"
+import { Button, Textarea, TextInput } from "@mantine/core"
+import { Link, useNavigate, useSearch } from "@tanstack/react-router"
 
-import { facts, networkTitle } from "../api/facts.ts"
+import { facts, isSandbox, networkTitle } from "../api/facts.ts"
 
 import type { PaymentLink } from "../api/types.ts"
 import { CatalogPage } from "../ui/catalog-page.tsx"
@@ -124,9 +124,17 @@ export function OneLink() {
         amount === null ? (
           <span className="figure">{title}</span>
         ) : (
-          <Money size="money" amount={amount} currency={currency} />
+          <>
+            <Money size="money" amount={amount} currency={currency} />
+            <span className="second">{title}</span>
+          </>
         )
       }
+      more={({ slug }) => (
+        <Button component={Link} to="/payments" search={{ slug } as never}>
+          Its payments
+        </Button>
+      )}
       offWords="Its page then says that it is over."
       form={link => (
         <RequestForm
@@ -169,7 +177,17 @@ export function OneLink() {
       )}
       rail={link => (
         <>
-          <Share url={link.url} embed={embedOf(link.url)} />
+          <Share
+            url={link.url}
+            embed={embedOf(link.url)}
+            {...(link.uses === 0 && link.active
+              ? {
+                  first: isSandbox
+                    ? "Nobody has paid yet. Open it as a payer: the test wallet pays with one click."
+                    : "Nobody has paid yet. Send its address, or open it as a payer would.",
+                }
+              : {})}
+          />
           <section className="card pad" aria-label="Facts">
             <Facts
               of={[

@@ -138,13 +138,18 @@ export function OneProduct() {
         </>
       )}
       offWords="It can't be bought then."
-      more={({ id, active }) =>
-        active && (
-          <Button variant="filled" component={Link} to="/links/new" search={{ product: id } as never}>
-            Sell by a link
+      more={({ id, active }) => (
+        <>
+          <Button component={Link} to="/payments" search={{ productId: id } as never}>
+            Its payments
           </Button>
-        )
-      }
+          {active && (
+            <Button variant="filled" component={Link} to="/links/new" search={{ product: id } as never}>
+              Sell by a link
+            </Button>
+          )}
+        </>
+      )}
       form={product => (
         <RequestForm
           key={product.updatedAt}

@@ -6,7 +6,7 @@ import { pathOf } from "../api/curl.ts"
 import type { Page, Transaction } from "../api/types.ts"
 import { useKeys } from "../shell/keys.ts"
 import { Chips, PickChip } from "../ui/chips.tsx"
-import { Hash, Id } from "../ui/copy.tsx"
+import { Hash, Id, shortId } from "../ui/copy.tsx"
 import { type Column, DataTable } from "../ui/data-table.tsx"
 import { FindInput } from "../ui/find-input.tsx"
 import { Money } from "../ui/money.tsx"
@@ -20,6 +20,9 @@ export interface PaymentsSearch {
   status?: Transaction["status"]
   q?: string
   days?: number
+  /** Those of one link, or of one product. */
+  slug?: string
+  productId?: string
 }
 
 const kinds = [
@@ -85,7 +88,7 @@ export const toPayment = (row: { id: string }): string => `/payments/${row.id}`
 export function Payments() {
   const search = useSearch({ strict: false }) as PaymentsSearch
   const navigate = useNavigate()
-  const { type, status, q, days } = search
+  const { type, status, q, days, slug, productId } = search
   const set = (more: Partial<PaymentsSearch>) =>
     void navigate({ to: "/payments", search: { ...search, ...more } as never, replace: true })
   const query = {
@@ -93,6 +96,8 @@ export function Payments() {
     ...(status ? { status } : {}),
     ...queryOf(q),
     ...(days ? { from: since(days) } : {}),
+    ...(slug ? { slug } : {}),
+    ...(productId ? { productId } : {}),
   }
   const list = useList<Transaction>(
     ["transactions", query],
@@ -112,6 +117,8 @@ export function Payments() {
   const words = [
     status && `the state “${stateOf(status)[1]}”`,
     q && `“${q}”`,
+    slug && `the link “${slug}”`,
+    productId && `the product ${shortId(productId)}`,
     days && `a time in the last ${days === 1 ? "24 hours" : `${days} days`}`,
     type && `the kind “${kinds.find(([kind]) => kind === type)?.[1]}”`,
   ].filter(Boolean)

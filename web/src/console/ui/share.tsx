@@ -6,7 +6,15 @@ import { later } from "./later.tsx"
 
 const Qr = later(async () => (await import("./qr.tsx")).default)
 
-export function Share({ url, embed, title = "Share" }: { url: string; embed?: string; title?: string }) {
+interface Given {
+  url: string
+  embed?: string
+  title?: string
+  /** What comes next where nobody has used it yet. */
+  first?: string
+}
+
+export function Share({ url, embed, title = "Share", first }: Given) {
   const [isQr, setQr] = useState(false)
   return (
     <section className="card pad stack tight">
@@ -19,8 +27,16 @@ export function Share({ url, embed, title = "Share" }: { url: string; embed?: st
           Copy
         </Button>
       </div>
+      {first && <p className="second">{first}</p>}
       <div className="row">
-        <Button size="xs" component="a" href={url} target="_blank" rel="noreferrer">
+        <Button
+          size="xs"
+          variant={first ? "filled" : "default"}
+          component="a"
+          href={url}
+          target="_blank"
+          rel="noreferrer"
+        >
           Open as a payer
         </Button>
         <Button size="xs" onClick={() => setQr(!isQr)} aria-expanded={isQr}>
