@@ -1,7 +1,6 @@
 /** One paywall, new or to be changed. */
-import { Checkbox, NativeSelect, Textarea, TextInput } from "@mantine/core"
+import { NativeSelect, Textarea, TextInput } from "@mantine/core"
 import { useNavigate } from "@tanstack/react-router"
-import type { ReactNode } from "react"
 
 import { facts, networkTitle } from "../api/facts.ts"
 
@@ -10,15 +9,16 @@ import { CatalogPage } from "../ui/catalog-page.tsx"
 import { Id } from "../ui/copy.tsx"
 import { bodyOf, given, RequestForm } from "../ui/form.tsx"
 import { AmountInput, NetworkInput } from "../ui/inputs.tsx"
+import { later } from "../ui/later.tsx"
 import { Money } from "../ui/money.tsx"
-import { MoreFields } from "../ui/more-fields.tsx"
 import { Facts, PageHead } from "../ui/page.tsx"
-import { ProductInput } from "../ui/product-input.tsx"
 import { Share } from "../ui/share.tsx"
 import { SplitInput } from "../ui/split-input.tsx"
 import { Time } from "../ui/time.tsx"
 import { useThing } from "../ui/use-thing.ts"
 import { contentWords } from "./paywalls.tsx"
+
+const MoreOfPaywall = later(async () => (await import("../ui/paywall-more.tsx")).default)
 
 const up = { to: "/paywalls", name: "Paywalls" }
 const DAY_S = 86_400
@@ -63,46 +63,6 @@ function contentOf(text: string): object | null | string {
     // Said below.
   }
   return 'The content is one JSON object, such as {"text":"Sun"}.'
-}
-
-const more = ["subscriptionProductId", "slug", "listed", "contentData"] as const
-
-/** Who else it is open to, and what agents get: the same of a new paywall and of one to be changed. */
-function MoreOfPaywall({ form, chain }: { form: PaywallForm; chain: string }) {
-  return (
-    <MoreFields errors={form.errors} of={more}>
-      <ProductInput
-        label="Open to subscribers of"
-        none="Nobody: only who pays here"
-        may={each => each.billingInterval !== null && each.chain === chain}
-        {...form.getInputProps("subscriptionProductId")}
-      />
-      <TextInput
-        label="Name in its address, for agents"
-        description="Agents pay at /api/p/ and this name"
-        placeholder="weather-report"
-        {...form.getInputProps("slug")}
-      />
-      <Checkbox
-        label="List it for agents, where they look for what they can buy"
-        {...form.getInputProps("listed", { type: "checkbox" })}
-      />
-      <Textarea
-        label="What an agent gets, as JSON"
-        description="At most 64 KB. It is never shown here again; left empty, it stays as it is"
-        placeholder='{"text":"Sun"}'
-        rows={3}
-        classNames={{ input: "mono" }}
-        {...form.getInputProps("contentData")}
-      />
-    </MoreFields>
-  )
-}
-
-interface PaywallForm {
-  errors: Record<string, ReactNode>
-  // biome-ignore lint/suspicious/noExplicitAny: it is what Mantine's form gives to an input.
-  getInputProps: (name: any, options?: { type: "checkbox" }) => any
 }
 
 const urlOf = (id: string): string => `${facts.baseUrl}/paywall/${id}`
