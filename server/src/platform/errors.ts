@@ -67,7 +67,7 @@ export const errorTable = {
   },
   access_denied: {
     status: 400,
-    message: "The person denied this sign-in, or may no longer grant this key. No key was created.",
+    message: "The person denied this sign-in, or is no longer allowed to grant this key. No key was created.",
     help: "If that was a mistake, start again with `POST /api/device`. An approval counts only while the person keeps the role and the session that they approved it with.",
   },
   expired_token: {
@@ -349,7 +349,7 @@ export const errorTable = {
   NOT_READY: {
     status: 503,
     message: "The service is not ready.",
-    help: "Every path except `/healthz` answers this while the process starts or stops, or while the clocks of its machine and of its database differ by more than a minute. Nothing was done: send the request again after the seconds in `Retry-After`. On `/readyz`, the message gives the reason: the process is starting or stopping, the database does not answer, or the clocks differ. For clocks, it says which is wrong, by the newest block.",
+    help: "Every path except `/healthz` answers this while the process starts or stops, or while the clocks of its machine and of its database differ by more than a minute. Nothing was done: send the request again after the seconds in `Retry-After`. On `/readyz`, the message gives the reason: the process is starting or stopping, the database does not answer, or the clocks differ. For clocks, it says which one is wrong, judging by the newest block.",
     retryAfterS: 1,
   },
 } as const satisfies Record<string, ErrorWords>

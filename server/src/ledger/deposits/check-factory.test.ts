@@ -80,7 +80,7 @@ it("believes no endpoint over another, waits where one is silent, and logs only 
   const absent = `0x${"3".repeat(40)}` as Address
   // The endpoint lies about whether our factory's code is there.
   proxy.spoil = (method, params, result) => (method === "eth_getCode" && params[0] === factory ? "0x" : result)
-  await refused(check({ urls }), `by the endpoint ${new URL(proxy.url).host}`)
+  await refused(check({ urls }), `according to the endpoint ${new URL(proxy.url).host}`)
   await expect(check({ urls })).rejects.not.toThrow("secret-key")
   await refused(check({ urls, depositFactory: absent }), "there is no deposit factory at")
   proxy.spoil = (_method, _params, result) => result

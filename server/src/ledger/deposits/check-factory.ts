@@ -91,7 +91,7 @@ async function operatorBy(
   const values = [textOf(factoryCode), textOf(depositCode)]
   if (textOf(chain) !== hexNumber(chainId) || values.includes(undefined)) return undefined
   const mismatch = (message: string) =>
-    new NetworkMismatch(`${name}: ${message} (by the endpoint ${hostOf(endpoint)}); see DEPOSIT_FACTORY_*`)
+    new NetworkMismatch(`${name}: ${message} (according to the endpoint ${hostOf(endpoint)}); see DEPOSIT_FACTORY_*`)
   if (values[0] === "0x") throw mismatch(`there is no deposit factory at ${checksummed(factory)}`)
   // The guardian is not checked: the factory's deployer chose it, and it can only pause and name another operator.
   const words = immutablesOf(values[0], depositFactoryRuntime)

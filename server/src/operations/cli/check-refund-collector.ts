@@ -20,7 +20,7 @@ export async function checkRefundCollector(
     if (!code?.ok) continue
     if (!isRefundCollector(code.value, escrow, operator))
       throw new Error(
-        `The contract at ${checksummed(address)} is not this version's refund collector of that escrow and operator (by the endpoint ${hostOf(endpoints[i] as Endpoint)}).`,
+        `The contract at ${checksummed(address)} is not this version's refund collector for that escrow and operator (according to the endpoint ${hostOf(endpoints[i] as Endpoint)}).`,
       )
   }
   if (!codes.some(code => code?.ok)) throw new Error("No endpoint returns the code of the refund collector.")

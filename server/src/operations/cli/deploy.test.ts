@@ -122,7 +122,7 @@ it("deploys the refund collector of the network's escrow for its operator, whom 
   expect([(await unguarded([])).text, await nonceOfPayer()]).toEqual([first.text, 1])
   proxy.spoil = (method, _params, result) =>
     method === "eth_getCode" && String(result).length > 1_000 ? `${String(result).slice(0, -2)}00` : result
-  expect((await unguarded([])).text).toMatch(/is not this version's refund collector of that escrow and operator/)
+  expect((await unguarded([])).text).toMatch(/is not this version's refund collector for that escrow and operator/)
   expect((await unguarded(["--contract", "escrow"])).text).toBe(
     "--contract must be one of: factory, refund-collector, authorization-batch, receipt-anchor.",
   )

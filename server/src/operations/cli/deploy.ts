@@ -240,7 +240,7 @@ function accountOf(flag: string, text: string): Address {
 function guardianOf(text: string | undefined, operator: Address): Address {
   if (text === undefined)
     throw new UsageError(
-      "Name a cold account with --guardian. Only the guardian can stop a stolen operator's key, and it can't be changed later.",
+      "Name a cold account with --guardian. Only the guardian can disable a stolen operator key, and the guardian can't be changed later.",
     )
   const guardian = accountOf("--guardian", text)
   if (guardian === operator)

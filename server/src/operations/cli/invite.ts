@@ -68,7 +68,7 @@ async function main(args: string[]): Promise<string> {
     await assertInstallation(db, settings.mode)
     const said = [await invite(db, { iss, sub }, (await openClock(db)).now())]
     if (settings.oidcIssuer !== "" && iss !== settings.oidcIssuer && iss !== settings.baseUrl)
-      said.push(`Note: OIDC_ISSUER is ${settings.oidcIssuer}, and tokens of other issuers are not accepted.`)
+      said.push(`Note: OIDC_ISSUER is ${settings.oidcIssuer}, and tokens from other issuers are not accepted.`)
     if (settings.signup === "open") said.push("SIGNUP is open here, so nobody needs an invitation.")
     return said.join("\n")
   } finally {

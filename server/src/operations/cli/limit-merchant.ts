@@ -41,7 +41,7 @@ export async function limitMerchant(
         .where("merchant_id", "=", merchantId)
         .where("bucket", "=", bucket)
         .execute()
-      return `${merchantId} has the limit of the settings in ${bucket}.`
+      return `${merchantId} uses the limit from the settings for ${bucket}.`
     }
     await db
       .insertInto("merchant_limits")

@@ -48,8 +48,8 @@ ${Object.entries(commands)
   .map(([name, { does }]) => `  ${name.padEnd(16)}${does}`)
   .join("\n")}
 
-\`sluice COMMAND --help\` explains a command. Each accepts \`--env-file FILE\`: a file of settings with NAME=VALUE in each line,
-which no shell interprets. An environment variable wins over the file. You can repeat the option; the first file with a name wins.
+\`sluice COMMAND --help\` explains a command. Each accepts \`--env-file FILE\`: a file of settings with one NAME=VALUE per line,
+read as it is, without a shell. An environment variable wins over the file. You can repeat the option; the first file with a name wins.
 
 Merchants' commands, which call a service with an API key; docs/developers/cli.md has all of them:
 ${ofMerchants.join(" ")}

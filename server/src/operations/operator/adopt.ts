@@ -51,7 +51,7 @@ export async function adopt(ctx: Context, wanted: Wanted): Promise<{ said: strin
     .select("payout_id")
     .where("hash", "=", wanted.hash)
     .executeTakeFirst()
-  if (known) throw refused(`The transaction is already known: it is an attempt of the payout ${known.payout_id}.`)
+  if (known) throw refused(`The transaction is already known: it is an attempt to send the payout ${known.payout_id}.`)
   const found = await findOnChain(ctx, wanted.hash)
   const done = await byHand(ctx, wanted, async ctx => {
     // The escrow is locked first: nothing may wait for an escrow's lock while it holds a wallet's.

@@ -64,7 +64,7 @@ export async function retryPayout(ctx: Context, asked: OperatorOrder & { payout:
   })
   const how =
     reason === "sanctions"
-      ? "Its recipient is screened again; while it is listed, it stays held."
+      ? "Its recipient is screened again; the payout stays on hold while the recipient is listed."
       : "It is paid if its checks succeed; otherwise it stays held."
   return { said: `The payout ${asked.payout} is retried now. ${how}` }
 }

@@ -62,7 +62,7 @@ export async function unstick(
   })
   return {
     said:
-      `The nonce ${asked.nonce} is replaced by an empty transfer, ${signed.hash}, for at most ${gwei(again.max_fee)} gwei per unit of gas. When that is ` +
+      `The transaction with the nonce ${asked.nonce} is replaced by an empty transfer, ${signed.hash}, for at most ${gwei(again.max_fee)} gwei per unit of gas. When that is ` +
       `final, ${consequences[last.kind]} If the replaced transaction is mined after all, it counts, and nothing is created again.`,
     hash: signed.hash,
   }

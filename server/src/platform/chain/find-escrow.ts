@@ -59,7 +59,7 @@ async function isThere(
   if (code.value === "0x") return false
   const mismatch = (message: string, setting: "ESCROW" | "REFUND_COLLECTOR" = "ESCROW") =>
     new NetworkMismatch(
-      `${name}: ${message} (by the endpoint ${hostOf(endpoint)}); see ${networkSetting(setting, name)}`,
+      `${name}: ${message} (according to the endpoint ${hostOf(endpoint)}); see ${networkSetting(setting, name)}`,
     )
   if (!hash?.ok && !/revert/i.test(hash?.error ?? "")) return undefined
   if (!hash?.ok || hash.value !== paymentInfoHash(info, chainId, address))

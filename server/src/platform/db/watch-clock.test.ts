@@ -53,13 +53,13 @@ it("has the right time again when it has asked, after a sleep of the machine tha
 
 // To the process whose clock is 61 s beside that of the database either may be the right one.
 it.each([
-  ["agrees with Postgres", 61_000, 2_000, "; by the newest block, the clock of this machine is wrong"],
-  ["agrees with this machine", 61_000, -59_000, "; by the newest block, the clock of Postgres is wrong"],
+  ["agrees with Postgres", 61_000, 2_000, "; judging by the newest block, the clock of this machine is wrong"],
+  ["agrees with this machine", 61_000, -59_000, "; judging by the newest block, the clock of Postgres is wrong"],
   [
     "agrees with this machine, which is behind",
     -61_000,
     63_000,
-    "; by the newest block, the clock of Postgres is wrong",
+    "; judging by the newest block, the clock of Postgres is wrong",
   ],
   ["is old by both", 61_000, 600_000, ""],
   ["is half way between", 61_000, -30_500, ""],

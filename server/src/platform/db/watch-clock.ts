@@ -84,8 +84,8 @@ export async function openClock(db: Db, clocks: OtherClocks = {}): Promise<Datab
 /** The end of the clause. Empty if the chain agrees with neither clock: it may have stopped. */
 function verdictOf(blockMs: number, { machineMs, databaseMs }: { machineMs: number; databaseMs: number }): string {
   const isNear = (ms: number) => Math.abs(ms - blockMs) < NEAR_BLOCK_MS
-  if (isNear(machineMs)) return "; by the newest block, the clock of Postgres is wrong"
-  return isNear(databaseMs) ? "; by the newest block, the clock of this machine is wrong" : ""
+  if (isNear(machineMs)) return "; judging by the newest block, the clock of Postgres is wrong"
+  return isNear(databaseMs) ? "; judging by the newest block, the clock of this machine is wrong" : ""
 }
 
 /** Compares the clocks every five seconds until `signal` aborts. Logs when this machine's goes wrong or right. */
