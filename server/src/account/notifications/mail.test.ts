@@ -321,6 +321,17 @@ describe("an invitation", () => {
     expect((server.got[1] as Got).raw.replaceAll("=\r\n", "")).toContain(`/console/team/accept#${body.token}`)
   })
 
+  it("from before links were sealed does not keep its token where its mail fails for good", async () => {
+    const { token } = await invite()
+    const body = `Merchant: Shop\n\n${service.ctx.settings.consoleUrl}/console/team/accept#${token}`
+    const old = service.ctx.db.updateTable("mails").set({ sealed: null, body }).where("notice", "=", "invitation")
+    await old.execute()
+    server.refuse = { rcpt: 550 }
+    await sendMails(service.ctx)
+    expect(await rows()).toMatchObject([{ status: "failed", attempts: 1, body: null }])
+    expect(JSON.stringify(await rows())).not.toContain(token)
+  })
+
   it("is mailed with a link that opens a page, and the token is not kept once it is sent", async () => {
     const body = await invite()
     await sendMails(service.ctx)

@@ -183,9 +183,9 @@ const sent = { status: "sent" as const, body: null, sealed: null, error: null }
 /** What becomes of a mail that was not accepted. A refused recipient is final; a refused login is the operator's to mend. */
 function failed(
   ctx: Context,
-  { id, attempts }: Mail,
+  { id, attempts, notice }: Mail,
   failure: Error & { responseCode?: number; code?: string },
-): { status: "failed" | "pending"; error: string; sealed?: null; run_at?: Date } {
+): { status: "failed" | "pending"; error: string; body?: null; sealed?: null; run_at?: Date } {
   const error = failure.message.slice(0, ERROR_CHARACTERS).toWellFormed().replaceAll("\0", "")
   const isRefused = failure.code === "EENVELOPE" && (failure.responseCode ?? 0) >= 500
   const delayMs = RETRY_MS[attempts]
@@ -193,6 +193,8 @@ function failed(
     { mail: id, attempt: attempts + 1, code: failure.code, status: failure.responseCode },
     "a mail was not accepted",
   )
-  if (isRefused || delayMs === undefined) return { status: "failed", error, sealed: null }
+  // The body of an invitation from before migration 0018 has its token.
+  const kept = notice === "invitation" ? { body: null } : {}
+  if (isRefused || delayMs === undefined) return { status: "failed", error, sealed: null, ...kept }
   return { status: "pending", error, run_at: new Date(ctx.now().getTime() + delayMs) }
 }
