@@ -33,12 +33,17 @@ const keyrings: Partial<Record<NodeJS.Platform, Keyring>> = {
 const keyring = (): Keyring | undefined =>
   process.env.SLUICE_KEYRING === "off" ? undefined : keyrings[process.platform]
 
-/** Keeps a secret of printable characters without spaces; false where there is no keyring, or it does not give the secret back. */
+/**
+ * Keeps a secret of printable characters without spaces; false where there is no keyring, or it does not give the secret back. It is
+ * removed there again then, since nothing would remember its id.
+ */
 export function storeSecret(id: string, label: string, secret: string): boolean {
   const into = keyring()
   if (!into || !/^[\w-]+$/.test(id) || !/^[\w.-]+$/.test(secret)) return false
   into.store(id, label, secret)
-  return into.read(id) === secret
+  if (into.read(id) === secret) return true
+  into.remove(id)
+  return false
 }
 
 /** The secret; undefined where it is not there, or the keyring stays locked. */

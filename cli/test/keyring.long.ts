@@ -1,7 +1,7 @@
 // The keyring of the system: a real one (gnome-keyring, on a bus of its own) where the machine has it, and a machine without one.
 import { execFileSync, spawn } from "node:child_process"
 import { once } from "node:events"
-import { mkdtempSync, readFileSync, rmSync } from "node:fs"
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { createServer } from "node:http"
 import type { AddressInfo } from "node:net"
 import { tmpdir } from "node:os"
@@ -97,6 +97,19 @@ it.skipIf(!HAS_KEYRING)("has a buyer's key, and nobody reads it without the keyr
   )
   for (const ended of ["buyer: 0", "other: 3", "none: 3", "off: 3"]) expect(out).toContain(`${ended}\n`)
   expect(out).not.toContain(wallet.slice(0, 20))
+})
+
+it.runIf(process.platform === "linux")("is left in no keyring that took it and does not give it back", async () => {
+  const [bin, kept, file] = ["bin", "kept", "locked.json"].map(name => join(dir, name)) as [string, string, string]
+  for (const folder of [bin, kept]) mkdirSync(folder)
+  const secretTool = `#!/bin/sh
+for last; do :; done
+case $1 in store) cat >"${kept}/$last";; clear) rm "${kept}/$last";; *) exit 1;; esac`
+  writeFileSync(join(bin, "secret-tool"), secretTool, { mode: 0o700 })
+  const out = await shell("sluice login --json | tail -n 1", { SLUICE_CONFIG: file, PATH: `${bin}:${env.PATH}` })
+  expect(out).toContain('"keyIn":"file"')
+  expect(profile(file)).toMatchObject({ apiKey: KEY })
+  expect(readdirSync(kept)).toEqual([])
 })
 
 it.each([
