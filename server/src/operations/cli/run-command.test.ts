@@ -77,6 +77,8 @@ it.each([
   ["signer", ["x"], "The key must start with"],
   ["recover", [], "--rpc is missing: the URL of a node."],
   ["wallet", [], "Name a command."],
+  ["receipts", ["rotate-key", "--reason", "list", "--to", "0g"], "rotate-key has no --to."],
+  ["receipts", ["--reason", "export", "cost"], "cost has no --reason."],
   ["verify-address", [], "Name one address."],
 ])("a wrong command line of %s %j is one sentence and exit 2", async (name, args, words) => {
   const { code, out, errors } = await sluice(name, ...args)

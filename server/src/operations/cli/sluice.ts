@@ -61,7 +61,8 @@ ${ofMerchants.join(" ")}
 export async function run(): Promise<void> {
   const [name = "--help"] = process.argv.splice(2, 1)
   const found = Object.hasOwn(commands, name) ? commands[name] : undefined
-  const command = found?.merchants?.some(each => process.argv.includes(each, 2)) ? undefined : found
+  // Their subcommand comes first: any later word may be the value of an option, such as a reason.
+  const command = found?.merchants?.includes(process.argv[2] ?? "") ? undefined : found
   if (!command) {
     const { commandTable } = await import("../../../../cli/src/commands.ts")
     const operators = Object.keys(commands).filter(each => !commands[each]?.merchants)
