@@ -21,7 +21,7 @@ const PARSED_CHARACTERS = 100_000
 
 declare module "fastify" {
   interface FastifyRequest {
-    /** The answer's body, if it is an error. */
+    /** The answer's body, if it is an error; a route sets it to log another text in its place. */
     refusal?: string
     /** What the log names it by in place of its route, such as a tool of an assistant. */
     loggedAs?: string
@@ -59,7 +59,7 @@ function keepRefusal(
   payload: unknown,
   done: (error: null, payload: unknown) => void,
 ): void {
-  if (reply.statusCode >= 400 && typeof payload === "string") request.refusal = payload
+  if (reply.statusCode >= 400 && typeof payload === "string") request.refusal ??= payload
   done(null, payload)
 }
 

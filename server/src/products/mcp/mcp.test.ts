@@ -389,6 +389,38 @@ describe("a request", () => {
     expect(JSON.stringify(await all())).not.toMatch(/find-me-not|made_up_tool/)
   })
 
+  it("that the protocol refuses leaves no text of the client in the log", async () => {
+    const apiKey = await key(["read", "console"])
+    const text = "find-me-not"
+    const call = { jsonrpc: "2.0", id: text, method: "tools/call", params: { name: text, arguments: { q: text } } }
+    const _meta = { "io.modelcontextprotocol/protocolVersion": text }
+    const versioned = { ...call, params: { ...call.params, _meta } }
+    const newest = { "mcp-protocol-version": "2026-07-28", "mcp-method": text, "mcp-name": text }
+    const refused: [unknown, Record<string, string>][] = [
+      [call, { "mcp-protocol-version": text }],
+      [versioned, { "mcp-protocol-version": text }],
+      [call, newest],
+      [call, { accept: text }],
+      [call, { "content-type": `text/${text}` }],
+      [{ [text]: text }, {}],
+    ]
+    const answers = []
+    for (const [body, headers] of refused) {
+      const answer = await post(apiKey, body, { headers })
+      expect(answer.status).toBeGreaterThanOrEqual(400)
+      answers.push(await answer.text())
+    }
+    // The client is answered what was wrong with what it sent.
+    expect(answers.join()).toContain(text)
+    const logged = async () => {
+      const { body } = await service.call("GET", "/api/console/requests?status=4xx&limit=50", undefined, { as: "shop" })
+      return body.data.filter(({ route }: { route: string }) => route === "/mcp" || route === "/mcp/search")
+    }
+    await expect.poll(async () => (await logged()).length).toBe(refused.length)
+    expect(JSON.stringify(await logged())).not.toContain(text)
+    expect((await logged()).at(-1).refusal).toMatch(/protocol refused/)
+  })
+
   it("is counted against the limit of its key", async () => {
     const { limits } = service.ctx.settings
     service.ctx.settings.limits = { ...limits, mcp: 2 }

@@ -11,9 +11,14 @@ import { type AnswerSchema, serveMcp } from "./serve-mcp.ts"
 import { partedSchema, type Schema } from "./untrusted.ts"
 
 const Options = Type.Object({ write: Type.Optional(Type.Boolean()) })
+const FIRST_ERROR = 400
 const METHOD_NOT_ALLOWED = 405
 /** Of the transport: the rest of an answer is this service's own. */
 const PASSED = ["content-type", "mcp-session-id", "mcp-protocol-version"]
+/** What the log has in place of an error of the protocol, which repeats headers, ids and names of the request. */
+const LOGGED = JSON.stringify({
+  message: "The protocol refused the request. The answer is not kept: it has text of the request.",
+})
 
 export function mcpRoutes(app: Server, ctx: Context): void {
   const schemaOf = answerSchemas(() => app.swagger())
@@ -35,6 +40,7 @@ export function mcpRoutes(app: Server, ctx: Context): void {
       if (tool !== undefined && Object.hasOwn(tools, tool)) request.loggedAs = `/mcp/${tool}`
       const answer = await serveMcp(plainRequest(request, ctx.settings.baseUrl), request.body, tools, schemaOf)
       reply.code(answer.status)
+      if (answer.status >= FIRST_ERROR) request.refusal = LOGGED
       for (const name of PASSED) {
         const value = answer.headers.get(name)
         if (value !== null) reply.header(name, value)
