@@ -1,5 +1,6 @@
 /** Verifies a holder's file or link: a receipt, or a merchant's file, for which it shows that none is left out. */
 import { fromUtf8 } from "./bytes.ts"
+import { mayEnd } from "./end.ts"
 import { type ErasedReceipt, type HeadLine, padded, readSigned, type SavedReceipt } from "./format.ts"
 import { pathOf, rootOf, rootOfPart, treeOf } from "./merkle.ts"
 import { type Asking, type Line, type Verified, verify } from "./verify.ts"
@@ -66,7 +67,7 @@ export async function verifyHolding({ receipts, head, isFile }: Holding, asking:
       verified[i] = await verify(each, { ...asking, factory })
   }
   const chain = isFile
-    ? await chainOf({ receipts, head, isFile }, verified)
+    ? await chainOf({ receipts, head, isFile }, verified, asking)
     : { isSo: undefined, words: "not checked: it needs the merchant's file", failing: [] }
   const lines = [1, 2, 3, 4, 5, 6].map(n => together(n, verified))
   return { lines: [...lines, { n: 7, ...chain }], verified }
@@ -111,7 +112,7 @@ function together(n: number, verified: readonly Verified[]): Line & { failing: n
 type Chain = Pick<Line, "isSo" | "words"> & { failing: number[] }
 
 /** Follows the places and hashes from one receipt to the next, up to the place that the service signed as the last. */
-async function chainOf({ receipts, head }: Holding, verified: readonly Verified[]): Promise<Chain> {
+async function chainOf({ receipts, head }: Holding, verified: readonly Verified[], asking: Asking): Promise<Chain> {
   const no = (words: string, i: number): Chain => ({ isSo: false, words, failing: [i] })
   const end = head ? await readSigned(head.jws).catch(() => undefined) : undefined
   if (end?.body.type !== "head") return no("the file has no signed last line: its end may be missing", receipts.length)
@@ -134,13 +135,16 @@ async function chainOf({ receipts, head }: Holding, verified: readonly Verified[
   }
   if (before.seq !== last)
     return no(`the file ends at the receipt ${before.seq}, and the last one is ${last}`, receipts.length)
-  const signer = verified.some(({ kid }) => kid === end.kid)
-  if (receipts.length > 0 && erasedOnes < receipts.length && !signer)
-    return no("its last line is signed by a key that signed none of its receipts", receipts.length)
+  // Of a file that nobody can open, no receipt says whose key its last line should have.
+  const isOpen = erasedOnes < receipts.length
+  const asOf = isOpen
+    ? await mayEnd({ kid: end.kid, at: end.body.at, keyBlock: head?.keyBlock }, verified, asking)
+    : undefined
+  if (asOf && !asOf.isSo) return { ...asOf, failing: asOf.isSo === undefined ? [] : [receipts.length] }
   const noted = erasedOnes === 0 ? "" : `; ${erasedOnes} were erased, and only their holders can read them`
   return {
     isSo: true,
-    words: `${receipts.length} receipts, ${first} to ${last}, and none is left out${noted}`,
+    words: `${receipts.length} receipts, ${first} to ${last}, and none is left out${asOf?.words ?? ""}${noted}`,
     failing: [],
   }
 }

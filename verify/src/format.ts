@@ -118,6 +118,8 @@ export interface HeadBody {
 export interface HeadLine {
   sluiceHead: 1
   jws: string
+  /** The block that registered its key, so that nobody has to search for it; absent if it is not known. */
+  keyBlock?: number
 }
 
 /** Canonical JSON (RFC 8785) of text, whole numbers, null, lists and objects. Throws for any other value. */

@@ -51,23 +51,26 @@ export interface Verified {
   body: ReceiptBody | undefined
   /** The key that signed it. */
   kid?: string
+  /** Its chain, and the factories of the paid addresses, or the one that the caller knows. */
+  chainId?: number
+  factories?: string[]
   /** The hash of its signed form, which the next receipt names. */
   hash: string | undefined
   lines: Line[]
 }
 
 /** The clocks of a chain and a service may differ by this, in seconds. */
-const CLOCKS_S = 60
+export const CLOCKS_S = 60
 /** A receipt that names this many transfers may list only a part of them. */
 const MOST_TRANSFERS = 64
 
-type Answer = Pick<Line, "isSo" | "words">
-const yes = (words: string): Answer => ({ isSo: true, words })
-const no = (words: string): Answer => ({ isSo: false, words })
-const unchecked = (words: string): Answer => ({ isSo: undefined, words: `not checked: ${words}` })
+export type Answer = Pick<Line, "isSo" | "words">
+export const yes = (words: string): Answer => ({ isSo: true, words })
+export const no = (words: string): Answer => ({ isSo: false, words })
+export const unchecked = (words: string): Answer => ({ isSo: undefined, words: `not checked: ${words}` })
 
 /** Asks one question. An error that it throws is its answer. */
-async function ask(question: () => Promise<Answer>): Promise<Answer> {
+export async function ask(question: () => Promise<Answer>): Promise<Answer> {
   try {
     return await question()
   } catch (error) {
@@ -108,7 +111,8 @@ export async function verify(saved: SavedReceipt, { nodes, factory }: Asking): P
     return { body: undefined, hash: undefined, lines }
   }
   const { body, kid } = signed
-  const node = nodes.get(numberOfChain(body))
+  const chainId = numberOfChain(body)
+  const node = nodes.get(chainId)
   const named = body.transfers.flatMap(each => each.factory ?? [])
   const factories = [...new Set(named.length > 0 ? named : factory === undefined ? [] : [factory])]
   const followed: Followed = { saved, jws, body, kid, node, factories }
@@ -121,7 +125,7 @@ export async function verify(saved: SavedReceipt, { nodes, factory }: Asking): P
     await ask(() => isMoved(followed)),
     await ask(() => isCommitted(followed)),
   ]
-  return { body, kid, hash: await hashOfReceipt(jws), lines: linesOf(lines) }
+  return { body, kid, chainId, factories, hash: await hashOfReceipt(jws), lines: linesOf(lines) }
 }
 
 const linesOf = (answers: readonly Answer[]): Line[] => answers.map((answer, i) => ({ n: i + 1, ...answer }))
@@ -139,10 +143,10 @@ async function ownFacts(facts: readonly Fact[], body: ReceiptBody | undefined): 
 const NO_NODE = "name a node of the chain"
 
 /** The blocks with an event about one thing: at the block that the file names, or anywhere from a given block on. */
-async function blocksOf(
+export async function blocksOf(
   node: Node,
   event: readonly [topic: string, factory: string, about: string],
-  hint: number | null,
+  hint: number | null | undefined,
   from: number,
 ): Promise<number[]> {
   const [topic, factory, about] = event

@@ -211,23 +211,33 @@ export async function* receiptLines(
   yield await headLine(ctx, merchantId, { first, last, whole: type === undefined })
 }
 
-/** The last line, signed by a key that signed receipts of the file. Nothing where there is no key yet. */
+/**
+ * The last line, signed by a key that is not revoked: by the one of the last receipt that can be opened and has such a key. Where there
+ * is none, by the one that replaced it, since another may be of another network. Nothing where there is no key yet.
+ */
 async function headLine(
   ctx: TxContext,
   merchant: string,
   part: Pick<HeadBody, "first" | "last" | "whole">,
 ): Promise<string> {
-  // By the key of its last receipt that can be opened, since another may be of another network or replace it; by the newest
-  // where there is none.
-  const { rows } = await sql<Row<"receipt_keys">>`
-    select k.* from receipt_keys k left join lateral (
-      select r.sealed is not null as opens, r.seq from receipts r join receipt_batches b on b.root = r.root and b.key_id = k.id
-      where r.merchant_id = ${merchant} and r.seq between ${part.first} and ${part.last}
-      order by r.sealed is not null desc, r.seq desc limit 1) last on true
-    order by coalesce(last.opens, false) desc, last.seq desc nulls last, k.created_at desc limit 1`.execute(ctx.db)
+  const { rows } = await sql<Row<"receipt_keys"> & { key_block: bigint | null }>`
+    with signed as (
+      select k.id, k.chain_id, k.factory, max(r.seq) as seq from receipts r
+      join receipt_batches b on b.root = r.root join receipt_keys k on k.id = b.key_id
+      where r.merchant_id = ${merchant} and r.seq between ${part.first} and ${part.last} and r.sealed is not null group by k.id)
+    select k.*, i.block_number as key_block from receipt_keys k
+    left join payouts i on i.id = k.anchor_id and i.state = 'final'
+    left join signed own on own.id = k.id
+    left join (select chain_id, factory from signed order by seq desc limit 1) last
+      on last.chain_id = k.chain_id and last.factory = k.factory
+    where k.revoke_id is null
+    order by own.seq desc nulls last, last.chain_id is not null desc, i.id is not null desc, k.created_at desc limit 1`.execute(
+    ctx.db,
+  )
   const [row] = rows
   if (!row) return ""
   const body: HeadBody = { v: 1, type: "head", issuer: didOf(ctx), merchant, ...part, at: ctx.now().toISOString() }
-  const line: HeadLine = { sluiceHead: 1, jws: signText(body, openKey(ctx, row)) }
+  const keyBlock = row.key_block === null ? {} : { keyBlock: Number(row.key_block) }
+  const line: HeadLine = { sluiceHead: 1, jws: signText(body, openKey(ctx, row)), ...keyBlock }
   return `${JSON.stringify(line)}\n`
 }
