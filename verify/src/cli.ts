@@ -1,22 +1,25 @@
 /** `sluice-verify`: verifies a receipt, a link to one, or a merchant's file, and prints the findings in seven lines. */
 import { readFileSync } from "node:fs"
 import { parseArgs } from "node:util"
+import { concat } from "./bytes.ts"
 import { describe } from "./describe.ts"
 import { type Holding, readHolding, readLinked, verifyHolding } from "./file.ts"
 import { openNode } from "./rpc.ts"
-import { fetchStored } from "./storage.ts"
+import { fetchStored, MAX_BYTES } from "./storage.ts"
 import { questions } from "./verify.ts"
 
 const usage = `Verifies receipts, without asking the service that made them.
 
-  sluice-verify FILE|LINK [--rpc URL]... [--indexer URL] [--factory ADDRESS] [--ask LINES] [--json]
+  sluice-verify FILE|LINK [--rpc URL]... [--indexer URL] [--key-file FILE] [--factory ADDRESS] [--ask LINES] [--json]
 
   FILE               a receipt that was saved (receipt-….json), or a merchant's receipts (receipts.ndjson); - for the input
   LINK               the address of a receipt, with what follows its #; its bytes are fetched from there. Or a place in 0G's
-                     storage, 0g://ROOT?o=OFFSET&l=LENGTH with --key KEY and --indexer URL
-  --indexer URL      an indexer of 0G's storage, from which the bytes are fetched instead: needs no service
+                     storage, 0g://ROOT?o=OFFSET&l=LENGTH with its key and --indexer URL. - reads it from the input, too
+  --indexer URL      an indexer of 0G's storage, from which the bytes are fetched instead: needs no service. It names nodes;
+                     those at addresses that are not public are asked only if the indexer is at one
   --batch FILE       the bytes that the link names, where they are kept elsewhere
-  --key KEY          the key of a receipt in 0G's storage, k= in its link
+  --key-file FILE    the key of a receipt in 0G's storage, k= in its link; - for the input
+  --key KEY          the same key. Other users of this machine can see it, as they can a LINK: prefer --key-file, and - for a LINK
   --rpc URL          a node of the chain; one for each chain. Ask one that you trust: it says what is on the chain
   --factory ADDRESS  the factory of the service, for receipts of escrows, which name none
   --ask LINES        the lines that must hold, such as 1,3 or 1-7; by default 1-6, and of a merchant's file 1-7
@@ -33,6 +36,7 @@ const options = {
   batch: { type: "string" },
   indexer: { type: "string" },
   key: { type: "string" },
+  "key-file": { type: "string" },
   ask: { type: "string" },
   json: { type: "boolean" },
   help: { type: "boolean" },
@@ -86,10 +90,30 @@ async function named(url: string) {
   return [await node.chainId(), node] as const
 }
 
-async function read(what: string, from: { batch?: string; indexer?: string; key?: string }): Promise<Holding> {
-  if (!/^(https?|0g):/.test(what)) return readHolding(readFileSync(what === "-" ? 0 : what, "utf8"))
-  const { key, root, offset, length } = what.startsWith("0g:") ? placeOf(what, from.key) : linkOf(what)
+const LINK = /^(https?|0g):\S+$/
+
+async function read(said: string, from: From): Promise<Holding> {
+  if (said === "-" && from["key-file"] === "-") throw new UsageError("Only one of them can be the input.")
+  const text = LINK.test(said) ? said : textAt(said)
+  const what = text.trim()
+  if (!LINK.test(what)) return readHolding(text)
+  const { key, root, offset, length } = what.startsWith("0g:") ? placeOf(what, keyOf(from)) : linkOf(what)
   return readLinked(await bytesOf(what, root, from), { key, root, offset, length })
+}
+
+/** A file's text, or the input's. */
+const textAt = (path: string): string => readFileSync(path === "-" ? 0 : path, "utf8")
+
+function keyOf({ key, "key-file": file }: From): string | undefined {
+  if (key !== undefined && file !== undefined) throw new UsageError("Name --key or --key-file, not both.")
+  return file === undefined ? key : textAt(file).trim()
+}
+
+interface From {
+  batch?: string
+  indexer?: string
+  key?: string
+  "key-file"?: string
 }
 
 const wholeNumber = (text: string | null): number => (/^\d{1,9}$/.test(text ?? "") ? Number(text) : Number.NaN)
@@ -114,15 +138,11 @@ function placeOf(what: string, key: string | undefined): Place {
   const said = new URLSearchParams(query)
   const [offset = Number.NaN, length = Number.NaN] = ["o", "l"].map(name => wholeNumber(said.get(name)))
   if (Number.isNaN(offset + length)) throw new UsageError("A place in 0G's storage is 0g://ROOT?o=OFFSET&l=LENGTH.")
-  if (key === undefined) throw new UsageError("--key is missing: the key of the receipt, k= in its link.")
+  if (key === undefined) throw new UsageError("--key-file is missing: the key of the receipt, k= in its link.")
   return { key, root, offset, length }
 }
 
-async function bytesOf(
-  what: string,
-  root: string,
-  { batch, indexer }: { batch?: string; indexer?: string },
-): Promise<Uint8Array> {
+async function bytesOf(what: string, root: string, { batch, indexer }: From): Promise<Uint8Array> {
   if (batch !== undefined) return readFileSync(batch)
   if (indexer !== undefined) return await fetchStored(indexer, root)
   if (what.startsWith("0g:")) throw new UsageError("--indexer is missing: an indexer of 0G's storage.")
@@ -135,7 +155,15 @@ async function fetched(url: string): Promise<Uint8Array> {
     throw new Error(
       `${url} answers ${response.status}. Name the bytes with --batch where you have them, or with --indexer an indexer of 0G's storage.`,
     )
-  return new Uint8Array(await response.arrayBuffer())
+  const parts: Uint8Array[] = []
+  let size = 0
+  for await (const part of response.body ?? []) {
+    size += part.length
+    if (size > MAX_BYTES)
+      throw new Error(`${url} answers more than the ${MAX_BYTES} bytes that a file of receipts has.`)
+    parts.push(part)
+  }
+  return concat(...parts)
 }
 
 function textOf(

@@ -1,10 +1,13 @@
 /** Fetches a file from 0G's storage nodes. What they give is checked by the file's root, so they are trusted in nothing. */
+import { isPublicAddress } from "../../server/src/platform/net/public-address.ts"
 import { keccak256 } from "./keccak.ts"
+import { NotAllowed, post } from "./post.ts"
 import { provenBytes, SEGMENT_CHUNKS, segmentsOf } from "./segments.ts"
 
 /** Batches have at most 4 MB. */
-const MAX_BYTES = 16 * 1_048_576
-const TIMEOUT_MS = 30_000
+export const MAX_BYTES = 16 * 1_048_576
+/** How many of the nodes that an indexer names are asked. */
+const MAX_NODES = 64
 
 /** A node, and what it says of the file; it has the segments whose number in the whole log is `shardId` modulo `numShard`. */
 interface Holder {
@@ -16,41 +19,53 @@ interface Holder {
   size: number
 }
 
-async function call(url: string, method: string, params: unknown[]): Promise<unknown> {
-  const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method, params })
-  const headers = { "content-type": "application/json" }
-  const response = await fetch(url, { method: "POST", headers, body, signal: AbortSignal.timeout(TIMEOUT_MS) })
-  return ((await response.json()) as { result?: unknown }).result
-}
+/** Asks a node. */
+type Call = (url: string, method: string, params: readonly unknown[]) => Promise<unknown>
 
-/** The bytes of the file with this root, as an indexer says where they are; throws a sentence where they can't be had. */
-export async function fetchStored(indexer: string, root: string): Promise<Uint8Array> {
-  const holders = await holdersOf(indexer, root)
+/**
+ * The bytes of the file with this root, as an indexer says where they are; throws a sentence where they can't be had. A node
+ * at an address that is not public is asked only where the indexer is at one, too: others must not choose what in the
+ * user's network is asked.
+ */
+export async function fetchStored(indexer: string, root: string, isPublic = isPublicAddress): Promise<Uint8Array> {
+  const { result, peer } = await post(indexer, "indexer_getFileLocations", [root], () => true).catch((error: Error) => {
+    throw new Error(`The indexer can't be asked: ${error.message}.`)
+  })
+  const allows = (address: string): boolean => isPublic(address) || !isPublic(peer)
+  const call: Call = async (url, method, params) => (await post(url, method, params, allows)).result
+  const { holders, refused } = await holdersOf(call, Array.isArray(result) ? result : [], root)
   for (const size of new Set(holders.map(each => each.size))) {
     const file = await fileOf(
+      call,
       holders.filter(each => each.size === size),
       { root, size },
     )
     if (file) return file
   }
+  const note = refused === 0 ? "" : ` It names ${refused} at addresses that are not public, which were not asked.`
   throw new Error(
     holders.length === 0
-      ? `None of 0G's nodes that ${indexer} names has the file ${root}.`
-      : `0G's nodes do not give all of the file ${root}.`,
+      ? `None of 0G's nodes that ${indexer} names has the file ${root}.${note}`
+      : `0G's nodes do not give all of the file ${root}.${note}`,
   )
 }
 
-async function holdersOf(indexer: string, root: string): Promise<Holder[]> {
-  const found = await call(indexer, "indexer_getFileLocations", [root])
-  const named = (Array.isArray(found) ? found : []) as { url?: unknown; config?: Record<string, unknown> }[]
-  const holders = named.map(async ({ url, config }) => {
+/** The nodes that have the file, and how many were refused for their address. */
+async function holdersOf(
+  call: Call,
+  named: { url?: unknown; config?: Record<string, unknown> }[],
+  root: string,
+): Promise<{ holders: Holder[]; refused: number }> {
+  const asked = named.slice(0, MAX_NODES).map(async ({ url, config }) => {
     const info = (await call(`${url}`, "zgs_getFileInfo", [root, true])) as { tx?: Record<string, unknown> } | null
     const numbers = [config?.shardId, config?.numShard, info?.tx?.seq, info?.tx?.startEntryIndex, info?.tx?.size]
     const [shardId = 0, numShard = 0, seq = 0, start = 0, size = 0] = numbers.map(Number)
     return { url: `${url}`, shardId, numShard, seq, start, size }
   })
-  const answers = await Promise.allSettled(holders)
-  return answers.flatMap(answer => (answer.status === "fulfilled" ? [answer.value] : [])).filter(isUsable)
+  const answers = await Promise.allSettled(asked)
+  const holders = answers.flatMap(answer => (answer.status === "fulfilled" ? [answer.value] : [])).filter(isUsable)
+  const refused = answers.filter(answer => answer.status === "rejected" && answer.reason instanceof NotAllowed).length
+  return { holders, refused }
 }
 
 const isUsable = ({ shardId, numShard, seq, start, size }: Holder): boolean =>
@@ -60,12 +75,13 @@ const isUsable = ({ shardId, numShard, seq, start, size }: Holder): boolean =>
   size <= MAX_BYTES
 
 async function fileOf(
+  call: Call,
   holders: readonly Holder[],
   { root, size }: { root: string; size: number },
 ): Promise<Uint8Array | undefined> {
   const file = new Uint8Array(segmentsOf(size) * SEGMENT_CHUNKS * 256)
   for (let index = 0; index < segmentsOf(size); index++) {
-    const bytes = await segmentFrom(holders, { root, size, index })
+    const bytes = await segmentFrom(call, holders, { root, size, index })
     if (!bytes) return undefined
     file.set(bytes, index * SEGMENT_CHUNKS * 256)
   }
@@ -73,6 +89,7 @@ async function fileOf(
 }
 
 async function segmentFrom(
+  call: Call,
   holders: readonly Holder[],
   part: { root: string; size: number; index: number },
 ): Promise<Uint8Array | undefined> {

@@ -197,31 +197,54 @@ describe("a merchant's file", () => {
   })
 })
 
+const cli = new URL("../../../../verify/src/cli.ts", import.meta.url).pathname
+/** Runs the command with this on its standard input. */
+function run(args: string[], input = ""): { code: number; text: string } {
+  try {
+    return { code: 0, text: execFileSync(process.execPath, [cli, ...args], { encoding: "utf8", stdio: "pipe", input }) }
+  } catch (error) {
+    const { status, stdout, stderr } = error as { status: number; stdout: string; stderr: string }
+    return { code: status, text: `${stdout}${stderr}` }
+  }
+}
+
 it("the command verifies it when service, database and store are gone, and refuses what is not asked for or not there", async () => {
   const saved = join(dataDir, "receipt-1.json")
   const file = join(dataDir, "receipts.ndjson")
   writeFileSync(saved, JSON.stringify(await first(), null, 2))
   writeFileSync(file, await on.exported(merchantId))
   // Only the chain is there from here on.
-  const cli = new URL("../../../../verify/src/cli.ts", import.meta.url).pathname
-  const run = (...args: string[]) => {
-    try {
-      return { code: 0, text: execFileSync(process.execPath, [cli, ...args], { encoding: "utf8", stdio: "pipe" }) }
-    } catch (error) {
-      const { status, stdout, stderr } = error as { status: number; stdout: string; stderr: string }
-      return { code: status, text: `${stdout}${stderr}` }
-    }
-  }
   const rpc = ["--rpc", rig.anvil.rpcUrl]
-  const one = run(saved, ...rpc)
+  const one = run([saved, ...rpc])
   expect([one.code, one.text.match(/^✔/gm)?.length]).toEqual([0, 6])
   expect(one.text).toContain(
     "· 7 It follows the merchant's receipt before it: not checked: it needs the merchant's file",
   )
-  const all = run(file, ...rpc)
+  const all = run([file, ...rpc])
   expect([all.code, all.text.match(/^✔/gm)?.length]).toEqual([0, 7])
-  expect(run(saved).code).toBe(1)
-  expect(run(saved, "--ask", "1,3,6").code).toBe(0)
-  expect(run(saved, "--ask", "8").code).toBe(2)
-  expect(run(join(dataDir, "none.json")).code).toBe(1)
+  expect(run([saved]).code).toBe(1)
+  expect(run([saved, "--ask", "1,3,6"]).code).toBe(0)
+  expect(run([saved, "--ask", "8"]).code).toBe(2)
+  expect(run([join(dataDir, "none.json")]).code).toBe(1)
+})
+
+it("the command takes a key from a file and from its input, where no other process reads it", async () => {
+  const { key, root, offset, jwe } = await first()
+  const batch = join(dataDir, "batch")
+  const keyFile = join(dataDir, "key.txt")
+  writeFileSync(batch, (await readBatch(rig.service.ctx, root as Hash)) ?? "")
+  writeFileSync(keyFile, `${key}\n`)
+  const place = `0g://${root}?o=${offset}&l=${jwe.length}`
+  const link = `https://pay.example/receipt/1#k=${key}&root=${root}&o=${offset}&l=${jwe.length}`
+  const more = ["--batch", batch, "--ask", "1,3,6"]
+  expect(run([place, "--key-file", keyFile, ...more]).code).toBe(0)
+  expect(run([place, "--key-file", "-", ...more], `${key}\n`).code).toBe(0)
+  expect(run(["-", ...more], `${link}\n`).code).toBe(0)
+  expect(run(["-", "--key-file", keyFile, ...more], place).code).toBe(0)
+  for (const wrong of [
+    ["-", "--key-file", "-", ...more],
+    [place, "--key", key, "--key-file", keyFile, ...more],
+    [place, ...more],
+  ])
+    expect(run(wrong).code).toBe(2)
 })
