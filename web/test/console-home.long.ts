@@ -56,6 +56,10 @@ async function sellOn(signal: AbortSignal): Promise<number> {
     const transaction = { type: "eip1559", chainId, nonce, to: token.address, data, ...fees } as const
     await client.sendRawTransaction({ serializedTransaction: await accounts[i].signTransaction(transaction) })
   }
+  // A block a second, as on a real network: anvil's own is one for each transfer, and twenty blocks a second are no network's.
+  const rpc = (method: string, params: unknown[]) => client.request({ method, params } as never)
+  await rpc("evm_setAutomine", [false])
+  await rpc("evm_setIntervalMining", [1])
   const begun = Date.now()
   const all: Promise<void>[] = []
   while (!signal.aborted) {
