@@ -28,11 +28,11 @@ A member's role decides what the member can do at a merchant. An API key's scope
 \`server/src/platform/http/route-access.ts\`, defines both for each route and method. The service checks each request against that table, and
 does not start if a route is missing from it.
 
-A person is identified by the issuer and subject of a token, and can be a member of several merchants. Such a person names the merchant in
-the header \`Sluice-Merchant\`, or as \`?merchant=\` on a GET. A request without it gets 400 \`MERCHANT_REQUIRED\` with the list of merchants.
-\`POST /api/console/team/invitations\` invites a verified e-mail address or a wallet, once, for seven days. A request that the role does not
-allow gets 403 \`ROLE_REQUIRED\`, which names the roles that may do it. A changed role applies from the next request. The last owner can't
-lose that role.
+A person is identified by the issuer and subject of a token, and can be a member of several merchants. Requests then name the merchant in the header
+\`Sluice-Merchant\`, or as \`?merchant=\` on a GET. A request that names none gets 400 \`MERCHANT_REQUIRED\` with the list of merchants. \`POST
+/api/console/team/invitations\` invites a verified e-mail address or a wallet. An invitation can be accepted once, within seven days. A request that
+the role does not allow gets 403 \`ROLE_REQUIRED\`, which names the roles that may send it. A changed role applies from the next request. The last
+owner can't lose that role.
 
 Every person can also read \`GET /api/console/me\`, create a merchant with \`POST /api/console/merchants\`, and accept an invitation with
 \`POST /api/console/team/accept\`.
@@ -43,9 +43,9 @@ ${row(["may", ...ROLES])}
 |---|${ROLES.map(() => "---|").join("")}
 ${roleRows.join("\n")}
 
-A member with the role support accepts, returns, refunds, captures and voids up to a personal limit: whole tokens in 24 hours, for each token
-across all networks. The limit is 0, and such a request gets \`ROLE_REQUIRED\`, until an owner sets \`moneyPerDay\`
-(\`PUT /api/console/team/{id}\`). Failed and withdrawn decisions don't count.
+A member with the role support can accept, return, refund, capture and void payments up to a personal limit. The limit is in whole tokens per 24
+hours, for each token across all networks. It is 0 until an owner sets \`moneyPerDay\` (\`PUT /api/console/team/{id}\`), and such a request gets
+\`ROLE_REQUIRED\` until then. Failed and withdrawn decisions don't count.
 
 ## Scopes
 
@@ -56,17 +56,18 @@ ${row(["scope", "opens"])}
 ${scopeRows.join("\n")}
 
 \`read\` opens the GETs of all scopes except \`settings:read\`, and does not open the audit log. \`console\` opens all routes under \`/api/console\`
-that a key can open, except those of \`settings:read\`. No scope opens API keys or changes settings. Otherwise a thief of a key could create keys
-that outlive it, or change where the money goes. While the wallet lock is on, a key gets \`money\` or \`console\` only with the payout wallet's
-signature. Members can grant only scopes within their own role. Only an owner can grant \`console\`, because it opens splits.
+that a key can open, except those of \`settings:read\`. No scope opens API keys or changes settings. Otherwise, anyone with a stolen key could
+create keys that outlive it, or change where the money goes. While the wallet lock is on, a key gets \`money\` or \`console\` only with the payout
+wallet's signature. Members can grant only scopes within their own role. Only an owner can grant \`console\`, because it opens splits.
 
-When a member leaves or gets another role, the keys that this member may no longer create end in seven days. The list of keys says why and
-when (\`ending\`). Until then, a member with the rights of all of a key's scopes can adopt it (\`POST /api/console/api-keys/{id}/adopt\`).
-Changing a key's scopes, expiry, addresses or limits adopts it too.
+When a member leaves or gets another role, the keys that this member may no longer create end in seven days. The list of keys says why and when
+(\`ending\`). Until then, a member whose rights cover all of a key's scopes can adopt it (\`POST /api/console/api-keys/{id}/adopt\`). Changing a
+key's scopes, expiry, addresses or limits adopts it too.
 
-A program without a browser gets a key with a device sign-in (\`POST /api/device\`, RFC 8628): a person types its code at \`/console/device\` and
-approves it. Every role can do this, for scopes within its rights. Such a key ends after 90 days. It ends immediately when the person leaves, or
-may no longer grant its scopes. While the wallet lock is on, it can't have \`money\` or \`console\`.
+A program without a browser gets a key with a device sign-in (\`POST /api/device\`, RFC 8628): a person types the program's code at
+\`/console/device\` and approves the sign-in. Members of every role can approve scopes within their own rights. Such a key ends after 90 days, or
+immediately when the person leaves the merchant or may no longer grant its scopes. While the wallet lock is on, a device sign-in can't grant
+\`money\` or \`console\`.
 
 ## Routes
 
