@@ -95,14 +95,14 @@ function settingsDocument(): string {
 
 # Settings
 
-Settings are environment variables that the service reads once at the start. It reports all faults together. \`<NETWORK>\` is a
-network's name in upper case, with \`_\` for \`-\`: \`RPC_BASE_SEPOLIA\`.
+Settings are environment variables that the service reads once, at startup. It reports all invalid settings together. \`<NETWORK>\` is
+a network's name in upper case, with \`_\` instead of \`-\`, as in \`RPC_BASE_SEPOLIA\`.
 
-A command's \`--env-file FILE\` adds the variables of a file with one NAME=VALUE in each line (\`sluice --help\` has the details). No
-character in a value has a special meaning. A variable that is already set takes precedence.
+With \`--env-file FILE\`, a command also reads variables from a file with one NAME=VALUE on each line (\`sluice --help\` has the details).
+No character in a value has a special meaning. A variable that is already set takes precedence over the file.
 
-A secret can be in its own file, which another setting names: ${secretFileNames.map(name => `\`${name}\``).join(", ")}.
-One newline at the end of the file is ignored. Setting both forms is a fault.
+A secret can be in its own file, which one of these settings names: ${secretFileNames.map(name => `\`${name}\``).join(", ")}.
+One newline at the end of the file is ignored. The service refuses to start if both forms are set.
 
 | setting | meaning | default | live mode requires |
 |---|---|---|---|
@@ -112,13 +112,13 @@ ${rows.join("\n")}
 
 While no payments arrive, each RPC endpoint of each network gets 198,000 calls a day in 68,000 requests. The scan makes 104,000 of these
 calls: six in each of 17,280 rounds, at the default \`VERIFY_INTERVAL\` of 5 seconds. The other calls are about the wallets, money that
-left receiving addresses, and other tokens. At a \`VERIFY_INTERVAL\` of one minute there are 104,000 calls in all, and payments are
-confirmed up to a minute later. 27,000 of the calls are \`eth_getLogs\` (12,000 at one minute). Each further thousand addresses in the
-scan adds one call to each round.
+left receiving addresses, and other tokens. With a \`VERIFY_INTERVAL\` of one minute, there are 104,000 calls in total, and payments
+are confirmed up to a minute later. 27,000 of the 198,000 calls are \`eth_getLogs\` (12,000 with an interval of one minute). Every
+thousand further addresses in the scan add one call to each round.
 
-\`script/bench calls\` measured this on 2026-11-28 on a busy machine, with one process, three endpoints and blocks of two seconds. It
-extrapolates 60 to 120 seconds to a day, without hourly and daily jobs. In an earlier run, 20 payments were confirmed 2.8 s (p50) and at
-most 6.1 s after they had their confirmations.
+\`script/bench calls\` measured this on 2026-11-28 on a busy machine, with one process, three endpoints and a block every two seconds. It
+extrapolates from 60 to 120 seconds to a day, without hourly and daily jobs. In an earlier run, 20 payments were confirmed 2.8 s (p50)
+and at most 6.1 s after they had enough confirmations.
 `
 }
 

@@ -21,17 +21,17 @@ function mailAddress(value: string): string {
 export const mailSettings = {
   SMTP_URL: {
     meaning:
-      "the mail server for notices to merchants' people: smtp://HOST:PORT (uses TLS if the server offers it) or smtps://HOST:PORT, with USER:PASSWORD@ if the server requires them",
+      "the mail server that sends notices to merchants' teams: smtp://HOST:PORT (uses TLS if the server offers it) or smtps://HOST:PORT, with USER:PASSWORD@ if the server requires a login",
     otherwise: "no mail is sent",
     parse: smtpUrl,
   },
   MAIL_FROM: {
-    meaning: "the sender's address of all mail; required with SMTP_URL",
+    meaning: "the sender's address for all mail; required with SMTP_URL",
     otherwise: "none",
     parse: mailAddress,
   },
   MAIL_ALARMS: {
-    meaning: "the operator's address, which gets each new alarm of the service by mail; requires SMTP_URL",
+    meaning: "the operator's address, to which the service mails each new alarm; requires SMTP_URL",
     otherwise: "alarms are not mailed",
     parse: mailAddress,
   },

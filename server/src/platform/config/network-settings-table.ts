@@ -15,11 +15,13 @@ export const networkSettingsTable = {
     live: "must be set",
   },
   ESCROW: {
-    meaning: "the escrow that the relay wallet operates, one of the escrows in docs/developers/contracts.md; off: none",
+    meaning:
+      "the escrow that the relay wallet operates, one of those listed in docs/developers/contracts.md; off: none",
     otherwise: "v1.1 on base and base-sepolia, otherwise none; in the sandbox its own",
   },
   REFUND_COLLECTOR: {
-    meaning: "the contract that pulls refunds of that escrow from merchants' wallets; `sluice deploy` creates it",
+    meaning:
+      "the contract that pulls refunds for that escrow's payments from merchants' wallets; `sluice deploy` deploys it",
     otherwise: "the sandbox's; elsewhere none, and refunds are refused",
   },
   SANCTIONS_ORACLE: {

@@ -22,28 +22,28 @@ export const receiptSettings = {
   },
   RECEIPT_ANCHOR: {
     meaning:
-      "how often the roots of these files are written to the chain of their payments, such as 1h. The payout wallet writes them to the contract of `sluice deploy --contract receipt-anchor`. off: never, and receipts can't be verified without asking this service",
+      "how often the roots of these files are written to the chain that their payments are on, such as 1h. The payout wallet writes them to the contract that `sluice deploy --contract receipt-anchor` deploys. off: never, so receipts can't be verified without asking this service",
     fallback: "off",
     parse: offOrDuration(1, 30 * 86_400),
   },
   RECEIPT_STORE: {
     meaning:
-      "where these files are kept. file: in DATA_DIR. 0g: in DATA_DIR and in 0G's storage, where they remain even without this service. 0g needs ZEROG_RPC, ZEROG_INDEXER, ZEROG_FLOW and a key, and also stores older files there",
+      "where these files are kept. file: in DATA_DIR. 0g: in DATA_DIR and in 0G's storage, where they remain even if this service is gone. 0g needs ZEROG_RPC, ZEROG_INDEXER, ZEROG_FLOW and a key, and also uploads older files",
     fallback: "file",
     parse: oneOf("file", "0g"),
   },
   RECEIPT_WAIT: {
     meaning:
-      "with RECEIPT_STORE=0g: how long checkout.session.completed waits for the transaction that stores its receipt. After that it is sent without zeroG",
+      "with RECEIPT_STORE=0g: how long checkout.session.completed waits for the transaction that stores its receipt. After that, the event is sent without zeroG",
     fallback: "10s",
     parse: durationWithin(0, 300),
   },
   ZEROG_RPC: {
-    meaning: "the addresses of nodes of 0G's chain, comma-separated",
+    meaning: "the addresses of nodes on 0G's chain, comma-separated",
     parse: listOf(httpUrl),
   },
   ZEROG_CHAIN_ID: {
-    meaning: "the number of 0G's chain: 16661, or 16602 for its test network Galileo",
+    meaning: "the chain id of 0G's chain: 16661, or 16602 for its test network Galileo",
     fallback: "16661",
     parse: whole(1, 2 ** 31 - 1),
   },
@@ -56,12 +56,12 @@ export const receiptSettings = {
   },
   ZEROG_KEYSTORE: { meaning: "an encrypted file with that key, instead of the key itself", parse: text },
   ZEROG_KEYSTORE_PASSWORD_FILE: {
-    meaning: "a file with the password of that file",
+    meaning: "a file with the keystore's password",
     live: "readable only by its owner",
     parse: text,
   },
   ZEROG_SIGNER: {
-    meaning: "the service that keeps that key instead, in the same form as PAYOUT_SIGNER",
+    meaning: "the remote signer that holds that key instead, in the same form as PAYOUT_SIGNER",
     live: "https, or a private address",
     parse: parseRemoteWallet,
   },

@@ -34,7 +34,7 @@ import { signInSettings } from "./sign-in-settings-table.ts"
 import { collectorUrl, pairs, ratio } from "./tracing-values.ts"
 
 const perMinute = (meaning: string, fallback: string): Setting<number> & { fallback: string } => ({
-  meaning: `requests a minute: ${meaning}. 0: no limit`,
+  meaning: `requests per minute: ${meaning}. 0: no limit`,
   fallback,
   parse: whole(0, 1_000_000),
 })
@@ -73,7 +73,7 @@ export const settingsTable = {
   },
   DATABASE_URL: {
     meaning:
-      "a Postgres address. If it names several hosts (one,two:5433), the host that accepts writes is used, and the next one if it is lost",
+      "a Postgres address. If it names several hosts (one,two:5433), the service uses one that accepts writes, and switches to another if that one is lost",
     otherwise: "an embedded database in DATA_DIR",
     live: "must be set, unless ALLOW_EMBEDDED_DB=1",
     parse: text,
@@ -85,20 +85,20 @@ export const settingsTable = {
   },
   REPLICA_MAX_LAG: {
     meaning:
-      "how many milliseconds a read waits for the replica to catch up with the primary. A slower replica is not used",
+      "how many milliseconds a read waits for the replica to catch up with the primary. If the replica needs longer, the primary serves the read",
     fallback: "250",
     parse: whole(1, 10_000),
   },
   ALLOW_EMBEDDED_DB: { meaning: "1: live mode also accepts the embedded database", fallback: "0", parse: flag },
   BACKUP_MAX_AGE: {
     meaning:
-      "how old the last backup made by `sluice backup`, or noted with `--done`, may be before an alarm is raised; 0s: no alarm",
+      "how old the last backup made by `sluice backup`, or recorded with `--done`, may be before an alarm is raised; 0s: no alarm",
     otherwise: "none; in live mode 2d",
     parse: durationWithin(0, 366 * 86_400),
   },
   REDIS_URL: {
     meaning:
-      "a Redis address through which several processes share the rate limits: redis://HOST:PORT, redis+sentinel://HOST:PORT,HOST:PORT/NAME or redis+cluster://HOST:PORT,HOST:PORT; for TLS rediss…",
+      "a Redis address through which several processes share the rate limits: redis://HOST:PORT, redis+sentinel://HOST:PORT,HOST:PORT/NAME or redis+cluster://HOST:PORT,HOST:PORT. For TLS, use rediss instead of redis",
     otherwise: "each process counts in its own memory",
     parse: redisUrl,
   },
@@ -109,7 +109,7 @@ export const settingsTable = {
     parse: bytes32,
   },
   SECRET_KEY_OTHER: {
-    meaning: "the next or the previous key while SECRET_KEY is changed: it decrypts too, but encrypts nothing",
+    meaning: "the next or the previous key while SECRET_KEY is being changed. It is used only to decrypt",
     parse: bytes32,
   },
   ...signInSettings,
@@ -127,16 +127,19 @@ export const settingsTable = {
   },
   VERIFY_INTERVAL: {
     meaning:
-      "how often each network is scanned. A payment is confirmed at most this long after its last confirmation, plus a few seconds of work. docs/operators/settings.md says what a scan costs",
+      "how often each network is scanned. Once a payment has enough confirmations, it is confirmed within this time plus a few seconds. docs/operators/settings.md says what the scan costs",
     otherwise: "5s; in the sandbox 2s",
     parse: duration,
   },
   MAX_SCAN_LAG: {
-    meaning: "how many blocks the scan of a network may be behind its head before /readyz has an alarm",
+    meaning: "how many blocks a network's scan may lag behind the newest block before /readyz has an alarm",
     fallback: "300",
     parse: whole(20, 1_000_000),
   },
-  SANCTIONS_FILE: { meaning: "a file with sanctioned addresses (OFAC SDN format, or one a line)", parse: text },
+  SANCTIONS_FILE: {
+    meaning: "a file with sanctioned addresses (OFAC SDN format, or one address per line)",
+    parse: text,
+  },
   PAYOUT_WALLET: {
     meaning: "the address of the wallet that moves money out of deposits, for a process without its key (--role api)",
     otherwise: "the address of the key",
@@ -154,13 +157,13 @@ export const settingsTable = {
     parse: text,
   },
   PAYOUT_KEYSTORE_PASSWORD_FILE: {
-    meaning: "a file with the password of that file",
+    meaning: "a file with the keystore's password",
     live: "readable only by its owner",
     parse: text,
   },
   PAYOUT_SIGNER: {
     meaning:
-      "the service that keeps that key instead, with the wallet's address: aws-kms:ARN/0x…, gcp-kms:projects/…/cryptoKeyVersions/1/0x… or web3signer:https://HOST:9000/0x…",
+      "the remote signer that holds that key instead, followed by the wallet's address: aws-kms:ARN/0x…, gcp-kms:projects/…/cryptoKeyVersions/1/0x… or web3signer:https://HOST:9000/0x…",
     live: "https, or a private address",
     parse: parseRemoteWallet,
   },
@@ -180,12 +183,12 @@ export const settingsTable = {
     parse: text,
   },
   RELAY_KEYSTORE_PASSWORD_FILE: {
-    meaning: "a file with the password of that file",
+    meaning: "a file with the keystore's password",
     live: "readable only by its owner",
     parse: text,
   },
   RELAY_SIGNER: {
-    meaning: "the service that keeps that key instead, in the same form as PAYOUT_SIGNER",
+    meaning: "the remote signer that holds that key instead, in the same form as PAYOUT_SIGNER",
     live: "https, or a private address; not the payout wallet's",
     parse: parseRemoteWallet,
   },
@@ -202,12 +205,12 @@ export const settingsTable = {
     parse: decimal,
   },
   WEBHOOK_TIMEOUT: {
-    meaning: "how long a delivery may take, including the body of the answer",
+    meaning: "how long a delivery may take, including the answer's body",
     fallback: "30s",
     parse: durationWithin(1, 300),
   },
   WEBHOOK_PROBE_TIMEOUT: {
-    meaning: "how long the request that tests an address may take when a webhook is registered",
+    meaning: "how long the test request may take when a webhook is registered",
     fallback: "10s",
     parse: durationWithin(1, 60),
   },
@@ -236,7 +239,7 @@ export const settingsTable = {
   ...mailSettings,
   RATES: {
     meaning:
-      "the source of the rates that convert amounts in lists and reports to a merchant's own currency: ecb (the euro reference rates of the European Central Bank), or fixed:EUR=1.08,GBP=1.27 (the value of one unit in US dollars). USDC=0.9998 values a token other than at par",
+      "the source of the rates that convert amounts in lists and reports to a merchant's own currency: ecb (the euro reference rates of the European Central Bank), or fixed:EUR=1.08,GBP=1.27 (the value of one unit in US dollars). USDC=0.9998 gives a token a value other than one dollar",
     otherwise: "none: values are in US dollars",
     parse: rates,
   },
@@ -248,8 +251,8 @@ export const settingsTable = {
   },
   CUSTOMER_DATA_RETENTION: {
     meaning:
-      "how long the personal data in checkouts is kept before it is erased as by POST /api/console/erasures. Data that is still needed, such as that of an active subscription, is kept longer",
-    otherwise: "until it is erased",
+      "how long personal data in checkouts is kept before it is erased, as POST /api/console/erasures does. Data that is still needed, such as an active subscription's, is kept longer",
+    otherwise: "until a merchant erases it",
     parse: durationWithin(86_400, 36_500 * 86_400),
   },
   ...receiptSettings,
@@ -260,25 +263,25 @@ export const settingsTable = {
   },
   ORIGIN_TIMEOUT: {
     meaning:
-      "how long the origin of a proxied API may take to start its answer, and between two parts of it. The whole answer may take ten times as long",
+      "how long a proxied API's origin may take to begin its answer, and how long it may pause within the answer. The whole answer may take ten times as long",
     fallback: "60s",
     parse: durationWithin(1, 600),
   },
   SWEEP_ABOVE: {
     meaning:
-      "a merchant's balance in a deposit above this amount, in whole tokens, is swept immediately; other balances are swept daily",
+      "a merchant's balance in a deposit is swept immediately if it is above this amount, in whole tokens. Other balances are swept daily",
     fallback: "10",
     parse: decimal,
   },
   PAYOUT_MAX_FEE: {
     meaning:
-      "the most that a payout pays per unit of gas, tip included, in gwei. While the network asks more, payouts wait",
+      "the most that a payout pays per unit of gas, tip included, in gwei. While the network's price is higher, payouts wait",
     fallback: "20",
     parse: gwei,
   },
   GAS_BUDGET: {
     meaning:
-      "how much ether one merchant's payouts may cost in 24 hours, on all networks together; 0: no limit. Payouts beyond it wait. Relays for its buyers may use half of it. A reservation counts twice, and a void does not count",
+      "how much ether one merchant's payouts may cost in 24 hours, on all networks together; 0: no limit. Payouts beyond it wait. Relays for the merchant's buyers may use half of it. A reservation counts twice, and a void does not count",
     otherwise: "0.02; in the sandbox 0",
     live: "0, or at least the cost of one payout at PAYOUT_MAX_FEE",
     parse: ether,
@@ -297,7 +300,7 @@ export const settingsTable = {
   },
   SMALL_PAYOUT: {
     meaning:
-      "payouts below this amount, in whole tokens, and relays may use at most three quarters of GAS_BUDGET, because strangers can cause many of them at little cost",
+      "an amount in whole tokens. Payouts below it and relays may together use at most three quarters of GAS_BUDGET, because strangers can cause many of both at little cost",
     fallback: "0.10",
     parse: decimal,
   },
@@ -312,18 +315,21 @@ export const settingsTable = {
   LIMIT_PAYWALL_VERIFY: perMinute("GET /api/paywalls/:id/verify, by IP", "30"),
   LIMIT_PAYWALL_PAY: perMinute("POST /api/paywalls/:id/pay, by IP", "10"),
   LIMIT_MERCHANT: perMinute("merchant routes without a limit of their own, by API key", "60"),
-  LIMIT_CONSUME: perMinute("POST /api/paywalls/:id/consume and verify with an API key, by API key", "600"),
+  LIMIT_CONSUME: perMinute("POST /api/paywalls/:id/consume, and verify requests with an API key, by API key", "600"),
   LIMIT_PAGES: perMinute("the hosted pages and their assets together, by IP", "600"),
   LIMIT_LINK_START: perMinute("checkouts started from payment links and paywalls, by IP", "30"),
   LIMIT_AGENT: perMinute("agents' purchases (/api/p/* and /api/agent/*), by IP", "120"),
-  LIMIT_DEVICE: perMinute("sign-ins of programs without a browser (/api/device*), by IP", "60"),
-  LIMIT_LISTENER: perMinute("requests of a listener that pull deliveries and report their results, by API key", "600"),
-  LIMIT_MCP: perMinute("requests of assistants (/mcp), by API key. Their tools' own requests count as usual", "120"),
+  LIMIT_DEVICE: perMinute("sign-ins for programs that have no browser (/api/device*), by IP", "60"),
+  LIMIT_LISTENER: perMinute("a listener's requests, which pull deliveries and report results, by API key", "600"),
+  LIMIT_MCP: perMinute(
+    "requests from assistants (/mcp), by API key. Requests made by their tools count toward the usual limits",
+    "120",
+  ),
   LIMIT_FACILITATOR: perMinute("the facilitator (/x402/*), by API key", "600"),
   LIMIT_PUBLIC: perMinute("all unauthenticated requests together, by IP", "30"),
   MAX_DOWNLOADS: {
     meaning:
-      "how many long lists and CSV files each process sends at the same time to one API key, or to the tokens of one merchant. More get 429",
+      "how many long lists and CSV files each process sends at the same time to one API key, or to one merchant's tokens. Further requests get 429",
     fallback: "10",
     parse: whole(1, 1_000),
   },
@@ -335,7 +341,7 @@ export const settingsTable = {
   },
   DRAIN: {
     meaning:
-      "how long a stopping process continues to serve while /readyz answers 503, so that it gets no new requests",
+      "how long a stopping process continues to serve while /readyz answers 503, so that load balancers stop sending it requests",
     otherwise: "0s; in live mode 5s",
     parse: durationWithin(0, 300),
   },
@@ -354,7 +360,7 @@ export const settingsTable = {
   },
   OTEL_EXPORTER_OTLP_ENDPOINT: {
     meaning:
-      "an OpenTelemetry collector (OTLP over HTTP) that gets the traces, such as http://127.0.0.1:4318. /v1/traces is appended",
+      "an OpenTelemetry collector (OTLP over HTTP) that receives the traces, such as http://127.0.0.1:4318. /v1/traces is appended",
     otherwise: "none, and nothing is traced",
     live: "https, or a private address",
     parse: collectorUrl,
@@ -372,12 +378,13 @@ export const settingsTable = {
   },
   OTEL_SERVICE_NAME: { meaning: "the name of this service in traces", otherwise: "sluice", parse: text },
   OTEL_RESOURCE_ATTRIBUTES: {
-    meaning: "extra attributes for every span in the same form, such as deployment.environment.name=production",
+    meaning:
+      "extra attributes for every span, in the same form as the headers, such as deployment.environment.name=production",
     fallback: "",
     parse: pairs,
   },
   OTEL_TRACES_SAMPLER_ARG: {
-    meaning: "the fraction of all traces that is recorded, from 0 to 1 (the sampler is parentbased_traceidratio)",
+    meaning: "the fraction of traces to record, from 0 to 1 (the sampler is parentbased_traceidratio)",
     fallback: "1",
     parse: ratio,
   },

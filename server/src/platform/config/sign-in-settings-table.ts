@@ -6,13 +6,13 @@ import { httpUrl, issuerUrl, listOf, oneOf, originUrl, text } from "./setting-va
 export const signInSettings = {
   CONSOLE_URL: {
     meaning:
-      "the address of the console, if it has another host than BASE_URL. Its pages and its cookie are then only at this host, and the proxy must forward the Host header",
+      "the address of the console, if its host is not BASE_URL's. The console's pages and cookie then exist only at this host, and the proxy must forward the Host header",
     otherwise: "BASE_URL",
     live: "https, and not a private address",
     parse: originUrl,
   },
   CONSOLE_ORIGINS: {
-    meaning: "the origins of other browser consoles, comma-separated. They send tokens, never the cookie",
+    meaning: "the origins of other browser-based consoles, comma-separated. They send tokens, never the cookie",
     fallback: "",
     parse: listOf(part => new URL(httpUrl(part)).origin),
   },
@@ -25,12 +25,12 @@ export const signInSettings = {
   OIDC_AUDIENCE: { meaning: "the audience that console tokens must name", fallback: "sluice", parse: text },
   OIDC_CLIENT_ID: {
     meaning:
-      "the console's client id at OIDC_ISSUER, where people then sign in. Its redirect URI is CONSOLE_URL/console/callback",
+      "the console's client id at OIDC_ISSUER. People then sign in there. Its redirect URI is CONSOLE_URL/console/callback",
     otherwise: "none: people sign in with wallets",
     parse: text,
   },
   OIDC_CLIENT_SECRET: {
-    meaning: "the secret of that client",
+    meaning: "that client's secret",
     otherwise: "none: a public client, with PKCE",
     parse: text,
   },
