@@ -136,7 +136,7 @@ describe.runIf(postgresBinaries())("an installation of several processes", () =>
     expect(await refused("worker", { PAYOUT_PRIVATE_KEY: "" })).toEqual([
       1,
       expect.stringMatching(
-        /PAYOUT_PRIVATE_KEY must be set, or .*--role worker signs for PAYOUT_WALLET, and has no key/,
+        /PAYOUT_PRIVATE_KEY must be set, or .*--role worker signs for PAYOUT_WALLET and needs its key/,
       ),
     ])
     // The API needs none, and the doctor says the same of both.
@@ -145,7 +145,7 @@ describe.runIf(postgresBinaries())("an installation of several processes", () =>
     expect((await run(["doctor", "--role", "worker"], alone)).output).toMatch(/fault +PAYOUT_PRIVATE_KEY must be set/)
     expect((await run(["doctor", "--role", "api"], alone)).output).not.toMatch(/fault/)
     const wrong = await run(["doctor", "--role", "api"], { SECRET_KEY: WRONG })
-    expect(wrong.output.replace(/\s+/g, " ")).toMatch(/fault SECRET_KEY is not the one of this installation/)
+    expect(wrong.output.replace(/\s+/g, " ")).toMatch(/fault SECRET_KEY is not this installation's key/)
     // Nothing that they did outlives them.
     for (const program of [api, worker]) expect(await isUp(program)).toBe(true)
     await useSecrets(api)
