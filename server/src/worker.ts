@@ -21,7 +21,8 @@ import { ratesRound } from "./ledger/rates/fetch-rates.ts"
 import { receiptRound } from "./ledger/receipts/make-batches.ts"
 import { storageOf } from "./ledger/receipts/zerog/storage.ts"
 import { storageLane } from "./ledger/receipts/zerog/storage-lane.ts"
-import { storageRound } from "./ledger/receipts/zerog/store-on-0g.ts"
+import { storeFilesRound } from "./ledger/receipts/zerog/store-files.ts"
+import { storeCallsRound } from "./ledger/receipts/zerog/write-store-calls.ts"
 import { checkBooks } from "./ledger/reconciliation/check-books.ts"
 import { reconcileRound } from "./ledger/reconciliation/reconcile.ts"
 import { watchOutflows } from "./ledger/reconciliation/watch-outflows.ts"
@@ -164,10 +165,17 @@ function storageLoops({ settings }: Context): Loop<SellingContext>[] {
   return [
     { name: "storage", wokenBy: "payouts", gapMs: PAYOUT_GAP_MS, round: ctx => payoutRound(ctx, lane) },
     {
+      name: "storage calls",
+      wokenBy: "payments",
+      gapMs: receipts.batchMs,
+      round: ctx => storeCallsRound(ctx, storage, storageSigner.address),
+    },
+    // Separate from the calls: nodes that do not answer must not delay what is to be paid.
+    {
       name: "uploads",
       wokenBy: "payments",
       gapMs: receipts.batchMs,
-      round: ctx => storageRound(ctx, storage, storageSigner.address),
+      round: ctx => storeFilesRound(ctx, storage),
     },
   ]
 }

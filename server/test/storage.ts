@@ -2,10 +2,10 @@
 import { mkdtempSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { sql } from "kysely"
 import { type Storage, storageOf } from "../src/ledger/receipts/zerog/storage.ts"
 import { storageLane } from "../src/ledger/receipts/zerog/storage-lane.ts"
-import { storageRound } from "../src/ledger/receipts/zerog/store-on-0g.ts"
+import { storeFilesRound } from "../src/ledger/receipts/zerog/store-files.ts"
+import { storeCallsRound } from "../src/ledger/receipts/zerog/write-store-calls.ts"
 import type { Lane } from "../src/ledger/txmanager/lane.ts"
 import { payoutRound } from "../src/ledger/txmanager/run-round.ts"
 import type { Pace } from "../src/ledger/txmanager/send-attempts.ts"
@@ -17,6 +17,8 @@ import { signerOf } from "./signer.ts"
 import { PRICE, startZerog } from "./zerog.ts"
 
 export const CHAIN_ID = 16_661
+/** In wei. */
+export const MAX_FEE = 10n ** 16n
 
 export interface StorageRig {
   rig: PayoutRig
@@ -26,7 +28,7 @@ export interface StorageRig {
   storage: Storage
   receipts: ReturnType<typeof receiptsOn>
   dataDir: string
-  lane(): Lane
+  lane(at?: Storage): Lane
   batches(): Promise<Row<"receipt_batches">[]>
   /** The calls that have 0G keep files, in the order in which they were written. */
   calls(): Promise<Row<"payouts">[]>
@@ -34,12 +36,12 @@ export interface StorageRig {
   submitted(): Promise<string[]>
   /** One file of one receipt, in our own store. */
   batched(): Promise<void>
-  /** A round of the storage, though the last one was a moment ago. */
-  round(): Promise<void>
+  /** A round of the storage: calls, then uploads. */
+  round(at?: Storage): Promise<void>
   /** A round of its wallet. */
-  pay(pace?: Pace): Promise<number>
+  pay(pace?: Pace, at?: Storage): Promise<number>
   /** Carries out the calls that wait, and makes their blocks final. */
-  carryOut(): Promise<void>
+  carryOut(at?: Storage): Promise<void>
   /** Empties the database; the wallet is known at the nonce that its chain has, and 0G's price is the usual one. */
   empty(): Promise<void>
   stop(): Promise<void>
@@ -49,15 +51,21 @@ export async function startStorageRig(): Promise<StorageRig> {
   const dataDir = mkdtempSync(join(tmpdir(), "receipts-"))
   const anvil = await startAnvil({ chainId: CHAIN_ID })
   const zerog = await startZerog(anvil)
-  const settings = { chainId: CHAIN_ID, rpcUrls: [anvil.rpcUrl], flow: zerog.flow, indexer: zerog.indexer }
+  const settings = {
+    chainId: CHAIN_ID,
+    rpcUrls: [anvil.rpcUrl],
+    flow: zerog.flow,
+    indexer: zerog.indexer,
+    maxFee: MAX_FEE,
+  }
   const signer = signerOf(anvil.accounts[1])
   const receiptSettings = { batchMs: 1_000, anchorMs: undefined, waitMs: 10_000, zerog: settings }
   const rig = await startPayoutRig({ dataDir, receipts: receiptSettings, storageSigner: signer })
   const { ctx } = rig.service
   const storage = storageOf(settings)
   const receipts = receiptsOn(rig)
-  const lane = () => storageLane(storage, signer)
-  const pay = (pace?: Pace) => payoutRound(ctx, lane(), pace)
+  const lane = (at = storage) => storageLane(at, signer)
+  const pay = (pace?: Pace, at?: Storage) => payoutRound(ctx, lane(at), pace)
   return {
     rig,
     anvil,
@@ -81,14 +89,14 @@ export async function startStorageRig(): Promise<StorageRig> {
       await rig.paid(await rig.sell(), 1_000_000n)
       await receipts.round()
     },
-    round: async () => {
-      await sql`update receipt_rounds set run_at = ${ctx.now()}`.execute(ctx.db)
-      await storageRound(ctx, storage, signer.address)
+    round: async (at = storage) => {
+      await storeCallsRound(ctx, at, signer.address)
+      await storeFilesRound(ctx, at)
     },
-    carryOut: async () => {
-      await pay()
+    carryOut: async at => {
+      await pay(undefined, at)
       await anvil.client.mine({ blocks: 5 })
-      await pay()
+      await pay(undefined, at)
     },
     empty: async () => {
       await rig.empty()

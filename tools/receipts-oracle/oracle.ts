@@ -13,7 +13,8 @@ import { compactDecrypt, compactVerify, importJWK } from "jose"
 import { factHash, makeSealed, saltedFacts } from "../../server/src/ledger/receipts/receipt.ts"
 import { segmentOf } from "../../server/src/ledger/receipts/zerog/segments.ts"
 import { uploadFile } from "../../server/src/ledger/receipts/zerog/send-file.ts"
-import { feeOf, flowAbi, submissionOf } from "../../server/src/ledger/receipts/zerog/submission.ts"
+import { storeFee } from "../../server/src/ledger/receipts/zerog/store-call.ts"
+import { flowAbi, submissionOf } from "../../server/src/ledger/receipts/zerog/submission.ts"
 import { startAnvil } from "../../server/test/anvil.ts"
 import { PRICE, startZerog, zerogContracts } from "../../server/test/zerog.ts"
 import { canonical, open, type PublicKey, type ReceiptBody, readReceipt, thumbprint } from "../../verify/src/format.ts"
@@ -48,7 +49,7 @@ async function compareSubmission(bytes: Uint8Array, tree: ReturnType<typeof tree
     text([data.length, data.tags, data.nodes.map(({ root, height }) => [root, height]), submitter])
   const what = `the submission of ${bytes.length} bytes`
   same(what, fieldsOf(ours), fieldsOf(theirs as unknown as typeof ours))
-  same(`the fee of ${what}`, feeOf(ours, 7n), calculatePrice(theirs as never, 7n))
+  same(`the fee of ${what}`, storeFee(bytes.length, 7n), calculatePrice(theirs as never, 7n))
 }
 
 /** Each segment as its uploader sends it. */
@@ -132,15 +133,20 @@ async function compareWithLocal(): Promise<void> {
       const bytes = randomBytes(chunks * CHUNK)
       const tree = treeOf(bytes, keccak)
       const root = rootOf(tree) as `0x${string}`
+      /** With the place that its newest event gives it. */
+      const sent = async () => {
+        const { seq = -1, start = -1 } = (await zerog.files()).findLast(each => each.root === root) ?? {}
+        return { bytes, tree, seq, start }
+      }
       if (i === 1) {
         const [, fault] = await indexer.upload(new MemData(bytes), rpcUrl, signer as never)
         if (fault) throw fault
         const uploads = zerog.nodes.map(node => node.uploads).join()
-        same("what 0G uploaded is proven", (await uploadFile(ctx, zerog.indexer, bytes)).state, "stored")
+        same("what 0G uploaded is proven", (await uploadFile(ctx, zerog.indexer, await sent())).state, "stored")
         same("and nothing is sent again", zerog.nodes.map(node => node.uploads).join(), uploads)
       } else {
         const submission = submissionOf(tree, bytes.length, accounts[0].address)
-        const value = feeOf(submission, PRICE)
+        const value = storeFee(bytes.length, PRICE)
         await client.writeContractSync({
           address: zerog.flow,
           abi: flowAbi,
@@ -148,7 +154,7 @@ async function compareWithLocal(): Promise<void> {
           args: [submission],
           value,
         })
-        same("our upload", (await uploadFile(ctx, zerog.indexer, bytes)).state, "stored")
+        same("our upload", (await uploadFile(ctx, zerog.indexer, await sent())).state, "stored")
       }
       const path = join(folder, `${i}`)
       const fault = await indexer.download(root, path, true)

@@ -323,6 +323,7 @@ export const payoutAlarmReasons = [
   "unserved",
   "other_operator",
   "escrow_failed",
+  "receipt_file",
 ] as const
 
 export const standingAlarms = new Gauge({

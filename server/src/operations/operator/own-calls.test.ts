@@ -127,6 +127,7 @@ it("a nonce that can't be mined is emptied, and the file is paid for by another 
   }
   await on.anvil.client.mine({ blocks: 5 })
   await on.pay(AT_ONCE)
+  on.rig.service.advance(60_000)
   await on.round()
   await on.carryOut()
   await on.round()

@@ -1,8 +1,8 @@
 /** What 0G's storage of receipts has, what that cost, and what the rest takes. Read-only. */
 import { sql } from "kysely"
 import { leavesOf } from "../../../../verify/src/merkle.ts"
+import { readPrice } from "../../ledger/receipts/zerog/read-price.ts"
 import { storageOf } from "../../ledger/receipts/zerog/storage.ts"
-import { readPrice } from "../../ledger/receipts/zerog/store-on-0g.ts"
 import type { Context } from "../../platform/context.ts"
 import { ether } from "./unstick.ts"
 

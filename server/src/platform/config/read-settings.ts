@@ -161,10 +161,11 @@ function receiptSettings({ env, read, faults }: SettingReader): Settings["receip
   const flow = read("ZEROG_FLOW")
   const indexer = read("ZEROG_INDEXER")
   const chainId = read("ZEROG_CHAIN_ID")
+  const maxFee = read("ZEROG_MAX_FEE")
   if (read("RECEIPT_STORE") !== "0g") return common
   for (const name of ["ZEROG_RPC", "ZEROG_FLOW", "ZEROG_INDEXER"])
     if (!env[name]) faults.push(`${name} must be set, as RECEIPT_STORE is 0g`)
-  return { ...common, zerog: rpcUrls && flow && indexer ? { chainId, rpcUrls, flow, indexer } : undefined }
+  return { ...common, zerog: rpcUrls && flow && indexer ? { chainId, rpcUrls, flow, indexer, maxFee } : undefined }
 }
 
 function replicaSettings({ env, read, faults }: SettingReader): Settings["replica"] {

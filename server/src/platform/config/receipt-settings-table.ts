@@ -4,6 +4,7 @@ import type { Setting } from "./setting.ts"
 import {
   address,
   durationWithin,
+  ether,
   httpUrl,
   listOf,
   offOrDuration,
@@ -49,6 +50,12 @@ export const receiptSettings = {
   },
   ZEROG_FLOW: { meaning: "the address of the Flow contract on 0G's chain", parse: address },
   ZEROG_INDEXER: { meaning: "the address of 0G's indexer, which names its storage nodes", parse: httpUrl },
+  ZEROG_MAX_FEE: {
+    meaning:
+      "the highest fee that is paid for one file, in 0G's native token, without the gas. A file with a higher fee waits",
+    fallback: "0.01",
+    parse: ether,
+  },
   ZEROG_PRIVATE_KEY: {
     meaning:
       "the key of the wallet that pays for storage on 0G's chain. If the key is lost, only that wallet's money is lost",

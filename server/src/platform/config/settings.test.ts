@@ -51,7 +51,7 @@ describe("readSettings", () => {
       ZEROG_PRIVATE_KEY: `0x${"7f3b".repeat(16)}`,
     }
     const { receipts, storageSigner, serviceWallets } = readSettings(zerog)
-    expect(receipts.zerog).toMatchObject({ chainId: 16_661, rpcUrls: zerog.ZEROG_RPC.split(",") })
+    expect(receipts.zerog).toMatchObject({ chainId: 16_661, rpcUrls: zerog.ZEROG_RPC.split(","), maxFee: 10n ** 16n })
     expect(serviceWallets).toContain(storageSigner?.address)
     expect(readSettings({ ...zerog, RECEIPT_STORE: "file" }).receipts.zerog).toBe(undefined)
     for (const name of ["ZEROG_RPC", "ZEROG_FLOW", "ZEROG_INDEXER"])

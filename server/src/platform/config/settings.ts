@@ -148,6 +148,8 @@ export interface ZerogSettings {
   /** Its contract. */
   flow: Address
   indexer: string
+  /** The most that the fee of one file may be, in wei of its chain. */
+  maxFee: bigint
 }
 
 /** How receipts are kept. */

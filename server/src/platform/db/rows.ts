@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. eedfe3728281727b10c755545f065dd3cfa5b04cd15756a48672b1fb0a3d2f82
+// Made from schema.sql by `npm run schema`; do not edit. c693e642499d99867beb55fca31a0512b2da446c5d91810f26accffda465c084
 import type { PublicKey } from "../../../../verify/src/format.ts";
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
@@ -1428,9 +1428,17 @@ interface ReceiptBatches {
    */
   storage_id: string | null;
   /**
+   * Before this it is not brought to 0G: a try failed, or one goes on; null: at once.
+   */
+  storage_run_at: Date | null;
+  /**
    * Its number among all files of 0G.
    */
   storage_seq: bigint | null;
+  /**
+   * How often bringing it to 0G failed.
+   */
+  storage_tries: Generated<number>;
   stored_at: Date | null;
   /**
    * When 0G's nodes had proven that they have it.

@@ -1659,6 +1659,10 @@ create table receipt_batches (
   storage_seq bigint,
   -- When 0G's nodes had proven that they have it.
   uploaded_at timestamp with time zone,
+  -- How often bringing it to 0G failed.
+  storage_tries integer not null default 0,
+  -- Before this it is not brought to 0G: a try failed, or one goes on; null: at once.
+  storage_run_at timestamp with time zone,
   constraint receipt_batches_pkey primary key (root),
   constraint receipt_batches_kept check (bytes is not null or stored_at is not null),
   constraint receipt_batches_uploaded check ((storage_seq is null) = (uploaded_at is null) and (uploaded_at is null or storage_id is not null)),

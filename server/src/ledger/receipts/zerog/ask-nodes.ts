@@ -5,6 +5,7 @@ import { post } from "../../../platform/chain/post.ts"
 import type { Context } from "../../../platform/context.ts"
 import { guardedConnector, openResolver } from "../../../platform/net/connector.ts"
 import { addressRule } from "../../../platform/net/public-address.ts"
+import type { Place } from "./read-submitted.ts"
 import type { Segment } from "./segments.ts"
 
 /** `timeoutMs`: how long an exchange may take; 15 seconds by default. */
@@ -16,18 +17,31 @@ const MAX_BYTES = 1_048_576
 /** Of the error of a node, which goes into the log. */
 const MAX_WORDS = 200
 const MAX_SHARDS = 1_024
+/** Of those that an indexer names; it may name any number. */
+const MAX_NODES = 64
+/** How long a node is left alone that did not answer. */
+const DEAD_MS = 60_000
 
 /** A node that could not be asked, or that refuses; the message names its host and what it said. */
 export class NodeRefused extends Error {}
 
-/** Connections to nodes, by the ranges that the operator allows. */
-const connections = new WeakMap<readonly string[], Agent>()
+/** A node that can't be reached, or gives no answer in time. */
+class NodeSilent extends NodeRefused {}
+
+/** Connections to nodes, and until when (by `performance.now()`) those that did not answer are left alone, by their host. */
+interface Nodes {
+  agent: Agent
+  deadUntil: Map<string, number>
+}
+
+/** By the ranges that the operator allows. */
+const connections = new WeakMap<readonly string[], Nodes>()
 
 /**
  * The indexer is another's and names the nodes, so a node is asked only at a public address, or at one that
  * WEBHOOK_ALLOW_CIDRS allows, as its name resolves for this very connection.
  */
-function nodesOf({ settings }: Asking): Agent {
+function nodesOf({ settings }: Asking): Nodes {
   const { allowCidrs } = settings.webhooks
   const known = connections.get(allowCidrs)
   if (known) return known
@@ -37,13 +51,32 @@ function nodesOf({ settings }: Asking): Agent {
     timeoutMs: TIMEOUT_MS,
     answerBytes: MAX_BYTES,
   })
-  const made = new Agent({ connect, allowH2: false, headersTimeout: 0, bodyTimeout: 0 })
+  const agent = new Agent({ connect, allowH2: false, headersTimeout: 0, bodyTimeout: 0 })
+  const made = { agent, deadUntil: new Map<string, number>() }
   connections.set(allowCidrs, made)
   return made
 }
 
-const callNode = (ctx: Asking, url: string, method: string, params: readonly unknown[]): Promise<unknown> =>
-  call(ctx, url, method, params, nodesOf(ctx))
+/** The host of a node, with its port: whatever is asked there, one node answers. */
+export const hostOf = ({ url }: StorageNode): string => new URL(url).host
+
+const isDead = ({ deadUntil }: Nodes, node: StorageNode): boolean =>
+  (deadUntil.get(hostOf(node)) ?? Number.NEGATIVE_INFINITY) > performance.now()
+
+async function callNode(ctx: Asking, node: StorageNode, method: string, params: readonly unknown[]): Promise<unknown> {
+  const nodes = nodesOf(ctx)
+  if (isDead(nodes, node)) throw new NodeRefused(`${hostOf(node)} did not answer a moment ago`)
+  try {
+    return await call(ctx, node.url, method, params, nodes.agent)
+  } catch (error) {
+    if (error instanceof NodeSilent && !ctx.signal.aborted) {
+      const now = performance.now()
+      for (const [host, until] of nodes.deadUntil) if (until <= now) nodes.deadUntil.delete(host)
+      nodes.deadUntil.set(hostOf(node), now + DEAD_MS)
+    }
+    throw error
+  }
+}
 
 async function call(
   ctx: Asking,
@@ -60,11 +93,13 @@ async function call(
     signal: ctx.signal,
     ...(dispatcher ? { dispatcher } : {}),
   }).catch((error: Error) => {
-    throw new NodeRefused(`${host} does not answer ${method}: ${error.message || error.name}`)
+    throw new NodeSilent(`${host} does not answer ${method}: ${error.message || error.name}`)
   })
-  const { result, error } = (json ?? {}) as { result?: unknown; error?: { message?: unknown } }
-  if (status > 299 || error || result === undefined)
-    throw new NodeRefused(`${host} refuses ${method}: ${`${error?.message ?? `status ${status}`}`.slice(0, MAX_WORDS)}`)
+  const { result, error } = (json ?? {}) as { result?: unknown; error?: { message?: unknown } | null }
+  if (status > 299 || error || result === undefined) {
+    const words = typeof error?.message === "string" ? error.message : `status ${status}`
+    throw new NodeRefused(`${host} refuses ${method}: ${words.slice(0, MAX_WORDS)}`)
+  }
   return result
 }
 
@@ -75,56 +110,64 @@ export interface StorageNode {
   numShard: number
 }
 
-/** The nodes that the indexer trusts. */
+/** The nodes that the indexer trusts, each once and at most 64; without those that did not answer a moment ago. */
 export async function trustedNodes(ctx: Asking, indexer: string): Promise<StorageNode[]> {
   const { trusted } = ((await call(ctx, indexer, "indexer_getShardedNodes", [])) ?? {}) as { trusted?: unknown }
   if (!Array.isArray(trusted)) return []
-  return trusted.flatMap((each: { url?: unknown; config?: { shardId?: unknown; numShard?: unknown } }) => {
-    const { shardId, numShard } = each.config ?? {}
-    const isShard = Number.isInteger(shardId) && POWERS.some(n => n === numShard) && Number(shardId) < Number(numShard)
-    if (!isShard || Number(shardId) < 0 || typeof each.url !== "string" || !isHttp(each.url)) return []
-    return [{ url: each.url, shardId: Number(shardId), numShard: Number(numShard) }]
-  })
+  const known = nodesOf(ctx)
+  const named = trusted.flatMap(
+    (each: { url?: unknown; config?: { shardId?: unknown; numShard?: unknown } } | null) => {
+      const { shardId, numShard } = each?.config ?? {}
+      const isShard =
+        Number.isInteger(shardId) && POWERS.some(n => n === numShard) && Number(shardId) < Number(numShard)
+      if (!isShard || Number(shardId) < 0 || typeof each?.url !== "string" || !isHttp(each.url)) return []
+      return [{ url: each.url, shardId: Number(shardId), numShard: Number(numShard) }]
+    },
+  )
+  const nodes = [...new Map(named.map(node => [node.url, node])).values()]
+  return nodes.filter(node => !isDead(known, node)).slice(0, MAX_NODES)
 }
 
 const POWERS = Array.from({ length: Math.log2(MAX_SHARDS) + 1 }, (_, i) => 2 ** i)
 
 const isHttp = (text: string): boolean => URL.canParse(text) && ["http:", "https:"].includes(new URL(text).protocol)
 
-/** A file as a node knows it; `start` is its first chunk in the whole log. */
-export interface FileInfo {
-  seq: number
-  start: number
-  isFinal: boolean
+/** A file that is in the log of all files. */
+export interface Placed extends Place {
+  root: Hash
 }
 
-/** What a node knows of a file; undefined where it has not read the transaction yet. */
-export async function fileInfo(ctx: Asking, { url }: StorageNode, root: Hash): Promise<FileInfo | undefined> {
-  const info = (await callNode(ctx, url, "zgs_getFileInfo", [root, true])) as {
-    tx?: { seq?: unknown; startEntryIndex?: unknown; dataMerkleRoot?: unknown }
+/** Whether a node has all of its part of a file; undefined where it has not read the transaction yet. */
+export async function hasAll(
+  ctx: Asking,
+  node: StorageNode,
+  { seq, start, root }: Placed,
+): Promise<boolean | undefined> {
+  const info = (await callNode(ctx, node, "zgs_getFileInfoByTxSeq", [seq])) as {
+    tx?: { seq?: unknown; startEntryIndex?: unknown; dataMerkleRoot?: unknown } | null
     finalized?: unknown
   } | null
   if (info === null) return undefined
-  const { seq, startEntryIndex: start, dataMerkleRoot } = info.tx ?? {}
-  if (!Number.isSafeInteger(seq) || !Number.isSafeInteger(start) || dataMerkleRoot !== root)
-    throw new NodeRefused(`${new URL(url).host} answers zgs_getFileInfo with something else`)
-  return { seq: Number(seq), start: Number(start), isFinal: info.finalized === true }
+  const { tx } = info
+  if (tx?.seq !== seq || tx.startEntryIndex !== start || tx.dataMerkleRoot !== root)
+    throw new NodeRefused(`${hostOf(node)} answers zgs_getFileInfoByTxSeq with something else`)
+  return info.finalized === true
 }
 
 /** Gives segments to a node; one that it has already is no error. */
 export async function giveSegments(
   ctx: Asking,
-  { url }: StorageNode,
+  node: StorageNode,
   segments: readonly Segment[],
   seq: number,
 ): Promise<void> {
   try {
-    await callNode(ctx, url, "zgs_uploadSegmentsByTxSeq", [segments, seq])
+    await callNode(ctx, node, "zgs_uploadSegmentsByTxSeq", [segments, seq])
   } catch (error) {
     if (!(error instanceof NodeRefused) || !/already uploaded and finalized/i.test(error.message)) throw error
   }
 }
 
 /** A segment with its proof, as the node gives it: unchecked. */
-export const takeSegment = (ctx: Asking, { url }: StorageNode, seq: number, index: number): Promise<unknown> =>
-  callNode(ctx, url, "zgs_downloadSegmentWithProofByTxSeq", [seq, index])
+export const takeSegment = (ctx: Asking, node: StorageNode, seq: number, index: number): Promise<unknown> =>
+  callNode(ctx, node, "zgs_downloadSegmentWithProofByTxSeq", [seq, index])

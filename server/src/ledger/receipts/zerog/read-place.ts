@@ -13,7 +13,10 @@ export interface ZeroG {
   anchorTxHash: Hash | null
 }
 
-/** Undefined until the transaction is signed that has 0G keep the payment's newest receipt. */
+/**
+ * Undefined until the transaction is signed that has 0G keep the payment's newest receipt, and again while another must
+ * take its place: one that reverted or was cancelled keeps nothing.
+ */
 export async function zerogOf(ctx: TxContext, paymentId: string): Promise<ZeroG | undefined> {
   const { rows } = await sql<{
     root: Hash | null
@@ -23,8 +26,9 @@ export async function zerogOf(ctx: TxContext, paymentId: string): Promise<ZeroG 
     anchored: Hash | null
   }>`
     select r.root, r.byte_offset as offset, r.byte_length as length, (select i.tx_hash from payouts i where i.id = b.anchor_id) as anchored,
-      coalesce((select i.tx_hash from payouts i where i.id = b.storage_id), (select a.hash from transaction_attempts a
-        where a.payout_id = b.storage_id and a.hash is not null order by a.n desc limit 1)) as stored
+      (select coalesce(i.tx_hash, (select a.hash from transaction_attempts a
+          where a.payout_id = i.id and a.hash is not null order by a.n desc limit 1))
+        from payouts i where i.id = b.storage_id and i.state in ('assigned', 'mined', 'final')) as stored
     from receipts r left join receipt_batches b on b.root = r.root
     where r.about = ${paymentId} and r.type = 'payment' order by r.n desc limit 1`.execute(ctx.db)
   const [row] = rows

@@ -4,19 +4,21 @@
  */
 // I/O: asks 0G's indexer and nodes.
 import { hash } from "node:crypto"
-import { rootOf, treeOf } from "../../../../../verify/src/merkle.ts"
+import { rootOf, type Tree } from "../../../../../verify/src/merkle.ts"
 import { provenBytes, SEGMENT_CHUNKS, segmentsOf } from "../../../../../verify/src/segments.ts"
 import type { Hash } from "../../../platform/chain/hex.ts"
 import {
   type Asking,
-  type FileInfo,
-  fileInfo,
   giveSegments,
+  hasAll,
+  hostOf,
   NodeRefused,
+  type Placed,
   type StorageNode,
   takeSegment,
   trustedNodes,
 } from "./ask-nodes.ts"
+import type { Place } from "./read-submitted.ts"
 import { segmentOf } from "./segments.ts"
 
 /** How many nodes get each segment. */
@@ -25,13 +27,27 @@ const COPIES = 2
 const AT_ONCE = 4
 
 /** How far a file is; `why` is for the log. `pending`: no node has read its transaction yet. */
-export type Upload = { state: "stored"; seq: number } | { state: "pending" | "failed"; why: string }
+export type Upload = { state: "stored" } | { state: "pending" | "failed"; why: string }
 
-/** Uploads a file and reads it back with proofs, from a second node too where two have the same segments. Never rejects for what a node does. */
-export async function uploadFile(ctx: Asking, indexer: string, file: Uint8Array): Promise<Upload> {
-  const tree = treeOf(file, keccak)
-  const root = rootOf(tree) as Hash
-  const count = segmentsOf(file.length)
+/** A file, and where our own transaction put it in the log of all files. */
+interface Sent extends Place {
+  bytes: Uint8Array
+  tree: Tree
+}
+
+/** A node that has read the transaction, with the segments of the file that belong to it. */
+interface Holder {
+  node: StorageNode
+  part: number[]
+  isFinal: boolean
+}
+
+/**
+ * Uploads a file and reads it back with proofs, from a second node too where two have the same segments. Nodes are asked at
+ * the same time. Never rejects for what an indexer or a node does.
+ */
+export async function uploadFile(ctx: Asking, indexer: string, file: Sent): Promise<Upload> {
+  const placed: Placed = { root: rootOf(file.tree) as Hash, seq: file.seq, start: file.start }
   const faults: string[] = []
   const noting = <T>(work: Promise<T>): Promise<T | undefined> =>
     work.catch(error => {
@@ -40,54 +56,80 @@ export async function uploadFile(ctx: Asking, indexer: string, file: Uint8Array)
       return undefined
     })
   const nodes = (await noting(trustedNodes(ctx, indexer))) ?? []
-  const infos = new Map<StorageNode, FileInfo>()
-  for (const node of nodes) {
-    const info = await noting(fileInfo(ctx, node, root))
-    if (info) infos.set(node, info)
-  }
-  /** Gives a node all of its part, and asks whether it has it: it drops what it was given of a file that it never had all of. */
-  const give = async (node: StorageNode, { seq }: FileInfo, part: readonly number[]): Promise<boolean> => {
-    for (let at = 0; at < part.length; at += AT_ONCE) {
-      const segments = part.slice(at, at + AT_ONCE).map(i => segmentOf(file, tree, i))
-      await noting(giveSegments(ctx, node, segments, seq))
-    }
-    if ((await noting(fileInfo(ctx, node, root)))?.isFinal) return true
-    faults.push(`${new URL(node.url).host} does not say yet that it has all of its part`)
-    return false
-  }
-  if (infos.size === 0)
+  const count = segmentsOf(file.bytes.length)
+  const asked = nodes.map(async (node): Promise<Holder[]> => {
+    const isFinal = await noting(hasAll(ctx, node, placed))
+    const part = Array.from({ length: count }, (_, i) => i).filter(i => belongs(node, placed, i))
+    return isFinal === undefined ? [] : [{ node, part, isFinal }]
+  })
+  const holders = (await Promise.all(asked)).flat()
+  if (holders.length === 0)
     return { state: "pending", why: faults[0] ?? `none of ${nodes.length} nodes has read its transaction` }
-  const copies = Array.from({ length: count }, () => 0)
-  let seq: number | undefined
-  for (const [node, info] of infos) {
-    const part = [...copies.keys()].filter(i => has(node, info, i))
-    if (part.every(i => (copies[i] ?? 0) >= COPIES)) continue
-    if (!info.isFinal && !(await give(node, info, part))) continue
-    for (const index of part) {
-      const given = await noting(takeSegment(ctx, node, info.seq, index))
-      if (!provenBytes(given, { root, size: file.length, index }, keccak)) {
-        if (given !== undefined) faults.push(`${new URL(node.url).host} gives another segment ${index}, or none`)
-        continue
-      }
-      copies[index] = (copies[index] ?? 0) + 1
-      seq ??= info.seq
+  // The hosts that have proven each segment: one that is named twice is one copy.
+  const copies = Array.from({ length: count }, () => new Set<string>())
+  for (let left = holders; left.length > 0; ) {
+    const chosen = chooseHolders(left, copies)
+    if (chosen.length === 0) break
+    left = left.filter(each => !chosen.includes(each))
+    await Promise.all(chosen.map(each => bring(ctx, file, placed, each, { copies, faults, noting })))
+  }
+  const needed = copies.map(
+    (_, i) => new Set(holders.flatMap(each => (each.part.includes(i) ? hostOf(each.node) : []))),
+  )
+  const lacking = copies.findIndex((has, i) => has.size < Math.min(COPIES, Math.max(1, needed[i]?.size ?? 0)))
+  if (lacking < 0) return { state: "stored" }
+  return { state: "failed", why: faults[0] ?? `no node has segment ${lacking}` }
+}
+
+/** Those who are to bring each segment to as many copies as it needs, if all of them do. */
+function chooseHolders(left: readonly Holder[], copies: readonly ReadonlySet<string>[]): Holder[] {
+  const expected = copies.map(has => new Set(has))
+  const chosen: Holder[] = []
+  for (const each of left) {
+    const host = hostOf(each.node)
+    const useful = each.part.filter(i => (expected[i]?.size ?? COPIES) < COPIES && !expected[i]?.has(host))
+    if (useful.length === 0) continue
+    chosen.push(each)
+    for (const i of each.part) expected[i]?.add(host)
+  }
+  return chosen
+}
+
+interface Progress {
+  copies: readonly Set<string>[]
+  faults: string[]
+  noting: <T>(work: Promise<T>) => Promise<T | undefined>
+}
+
+/** Gives a node all of its part unless it has it, and reads that back. */
+async function bring(
+  ctx: Asking,
+  file: Sent,
+  placed: Placed,
+  { node, part, isFinal }: Holder,
+  { copies, faults, noting }: Progress,
+): Promise<void> {
+  if (!isFinal) {
+    for (let at = 0; at < part.length; at += AT_ONCE) {
+      const segments = part.slice(at, at + AT_ONCE).map(i => segmentOf(file.bytes, file.tree, i))
+      await noting(giveSegments(ctx, node, segments, file.seq))
+    }
+    // A node drops what it was given of a file that it never had all of.
+    if ((await noting(hasAll(ctx, node, placed))) !== true) {
+      faults.push(`${hostOf(node)} does not say yet that it has all of its part`)
+      return
     }
   }
-  const lacking = copies.findIndex((n, i) => n < Math.min(COPIES, Math.max(1, holders(nodes, infos, i))))
-  if (lacking >= 0 || seq === undefined)
-    return { state: "failed", why: faults[0] ?? `no node has segment ${Math.max(0, lacking)}` }
-  return { state: "stored", seq }
+  for (const index of part) {
+    const given = await noting(takeSegment(ctx, node, file.seq, index))
+    if (provenBytes(given, { root: placed.root, size: file.bytes.length, index }, keccak))
+      copies[index]?.add(hostOf(node))
+    else if (given !== undefined) faults.push(`${hostOf(node)} gives another segment ${index}, or none`)
+  }
 }
 
 const keccak = (bytes: Uint8Array): Uint8Array => hash("keccak-256", bytes, "buffer")
 
 /** Whether a segment of the file belongs to the node's shard, by its place in the whole log. */
-const has = ({ shardId, numShard }: StorageNode, { start }: FileInfo, index: number): boolean =>
+const belongs = ({ shardId, numShard }: StorageNode, { start }: Place, index: number): boolean =>
   (Math.floor(start / SEGMENT_CHUNKS) + index) % numShard === shardId
-
-/** How many nodes answer for a segment. Where none does, it is missing. */
-const holders = (nodes: readonly StorageNode[], infos: ReadonlyMap<StorageNode, FileInfo>, index: number): number =>
-  nodes.filter(node => {
-    const info = infos.get(node)
-    return info !== undefined && has(node, info, index)
-  }).length

@@ -5,16 +5,21 @@
 import { sql } from "kysely"
 import type { Address, Hash } from "../../../platform/chain/hex.ts"
 import type { Signer } from "../../../platform/chain/signer.ts"
-import type { TxContext } from "../../../platform/context.ts"
+import type { Context, TxContext } from "../../../platform/context.ts"
 import { sqlArray } from "../../../platform/db/sql-array.ts"
 import { holdFailing } from "../../txmanager/hold-payouts.ts"
-import type { Lane } from "../../txmanager/lane.ts"
-import { readBatch } from "../store-batches.ts"
+import type { Lane, Payout, Verdict } from "../../txmanager/lane.ts"
+import { readFile } from "./read-file.ts"
+import { readPrice } from "./read-price.ts"
 import type { Storage } from "./storage.ts"
-import { storeData } from "./store-call.ts"
+import { storeData, storeFee } from "./store-call.ts"
+
+/** How long a call waits while too few endpoints agree on the price. */
+const UNPRICED_WAIT_MS = 5_000
 
 /** The lane of 0G's chain, with the key of the wallet that pays there. */
-export const storageLane = ({ chain, flow }: Storage, signer: Signer): Lane => {
+export const storageLane = (storage: Storage, signer: Signer): Lane => {
+  const { chain, flow } = storage
   const served = sql<boolean>`to_address = ${flow}`
   return {
     name: "storage",
@@ -40,7 +45,7 @@ export const storageLane = ({ chain, flow }: Storage, signer: Signer): Lane => {
     withinBudgets: async (_ctx, _wallet, due) => ({ due, held: 0 }),
     partiesOf: async () => new Map(),
     // Its recipient is 0G's own contract, which the operator named: there is nobody to screen.
-    vet: async (_ctx, payouts) => new Map(payouts.map(({ id }) => [id, { kind: "sign" }])),
+    vet: (ctx, payouts) => vetFees(ctx, storage, payouts),
     outdated: async () => new Set(),
     arrivalReads: () => new Map(),
     unseenAt: async () => new Set(),
@@ -66,6 +71,32 @@ export const storageLane = ({ chain, flow }: Storage, signer: Signer): Lane => {
   }
 }
 
+/**
+ * Reads the price again before anything is signed. A call that would pay another than today's is cancelled: it may be as old
+ * as the wallet was empty. Another one is written for its file.
+ */
+async function vetFees(ctx: Context, storage: Storage, payouts: readonly Payout[]): Promise<Map<string, Verdict>> {
+  const price = await readPrice(ctx, storage)
+  if (price === undefined) return new Map(payouts.map(({ id }) => [id, { kind: "wait", ms: UNPRICED_WAIT_MS }]))
+  const ids = payouts.map(({ id }) => id)
+  const { rows } = await sql<{ id: string; size: number }>`
+    select i.id, b.size from payouts i join receipt_batches b on b.root = ${rootOfKey}
+    where i.id = any(${sqlArray("uuid", ids)})`.execute(ctx.db)
+  const sizes = new Map(rows.map(({ id, size }) => [id, size]))
+  const verdictOn = ({ id, value }: Payout): Verdict => {
+    const size = sizes.get(id)
+    // The comparison with its file holds it.
+    if (size === undefined) return { kind: "sign" }
+    if (value !== storeFee(size, price)) return { kind: "cancel", reason: "0G's price is another one now" }
+    if (value > storage.maxFee) return { kind: "cancel", reason: "its fee exceeds ZEROG_MAX_FEE" }
+    return { kind: "sign" }
+  }
+  return new Map(payouts.map(payout => [payout.id, verdictOn(payout)]))
+}
+
+/** SQL: the root of the file that a call `i` is for. */
+const rootOfKey = sql<Hash>`split_part(i.source_key, ':', 2)`
+
 /** Compares calldata with the file that it is for, whose root follows from its bytes. */
 async function storeFaults(ctx: TxContext, ids: readonly string[]): Promise<(id: string) => string | undefined> {
   const { rows } = await sql<{
@@ -74,15 +105,16 @@ async function storeFaults(ctx: TxContext, ids: readonly string[]): Promise<(id:
     value: bigint
     amount: bigint
     submitter: Address
-    root: Hash | null
+    root: Hash
   }>`
-    select i.id, i.data, i.value, i.amount, i.recipient as submitter, b.root from payouts i left join receipt_batches b on b.storage_id = i.id
+    select i.id, i.data, i.value, i.amount, i.recipient as submitter, ${rootOfKey} as root from payouts i
     where i.id = any(${sqlArray("uuid", ids)})`.execute(ctx.db)
   const faults = new Map<string, string>()
   for (const { id, data, value, amount, submitter, root } of rows) {
-    const file = root === null ? undefined : await readBatch(ctx, root)
-    const isSo = file && value === amount && data === storeData(id, file, { submitter, root: root as Hash })
-    if (!isSo) faults.set(id, `the row ${id} of payouts does not store the receipts that it is for`)
+    const file = await readFile(ctx, root)
+    if (typeof file === "string") faults.set(id, file)
+    else if (value !== amount || data !== storeData(id, file, submitter))
+      faults.set(id, `the row ${id} of payouts does not store the receipts that it is for`)
   }
   return id => faults.get(id)
 }

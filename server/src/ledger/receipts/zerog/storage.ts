@@ -9,10 +9,13 @@ export interface Storage {
   chain: ReachableChain
   flow: Address
   indexer: string
+  /** The most that a file's fee may be, in wei of this chain. */
+  maxFee: bigint
 }
 
-export const storageOf = ({ chainId, rpcUrls, flow, indexer }: ZerogSettings): Storage => ({
+export const storageOf = ({ chainId, rpcUrls, flow, indexer, maxFee }: ZerogSettings): Storage => ({
   chain: { name: "0g", chainId, endpoints: rpcUrls.map((url, i) => newEndpoint("0g", url, i + 1)) },
   flow,
   indexer,
+  maxFee,
 })

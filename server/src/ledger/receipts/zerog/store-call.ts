@@ -1,31 +1,30 @@
-/** The call that has 0G keep a file: its calldata and its fee. Pure. */
-import { hash } from "node:crypto"
+/** The call that has 0G keep a file: its calldata, its key and its fee. Pure. */
 import { encodeFunctionData, type Hex } from "viem"
-import { rootOf, treeOf } from "../../../../../verify/src/merkle.ts"
-import { type Address, type Hash, ZERO_ADDRESS } from "../../../platform/chain/hex.ts"
+import { leavesOf, type Tree } from "../../../../../verify/src/merkle.ts"
+import { chunksOf } from "../../../../../verify/src/segments.ts"
+import type { Address, Hash } from "../../../platform/chain/hex.ts"
 import { marked } from "../../../platform/chain/release-call.ts"
-import { feeOf, flowAbi, submissionOf } from "./submission.ts"
+import { flowAbi, submissionOf } from "./submission.ts"
 
-const keccak = (bytes: Uint8Array): Uint8Array => hash("keccak-256", bytes, "buffer")
-
-const submissionFor = (file: Uint8Array, submitter: Address) => {
-  const tree = treeOf(file, keccak)
-  return { root: rootOf(tree), submission: submissionOf(tree, file.length, submitter) }
+/**
+ * The calldata, followed by the id of its payout (a UUID). `submitter` is for whom the file is submitted, whoever pays: any
+ * address but zero, which the contract refuses.
+ */
+export function storeData(
+  payoutId: string,
+  { bytes, tree }: { bytes: Uint8Array; tree: Tree },
+  submitter: Address,
+): Hex {
+  const submission = submissionOf(tree, bytes.length, submitter)
+  return marked(encodeFunctionData({ abi: flowAbi, functionName: "submit", args: [submission] }), payoutId)
 }
 
-/** For whom a file is submitted, whoever pays: any address but zero, which the contract refuses. */
-interface Named {
-  submitter: Address
-  root: Hash
-}
+/** The `source_key` of a call, which says for ever which file it is for. */
+export const storeKey = (root: Hash, payoutId: string): string => `store:${root}:${payoutId}`
 
-/** The calldata, followed by the id of its payout (a UUID); undefined where the file has another root. */
-export function storeData(payoutId: string, file: Uint8Array, { submitter, root }: Named): Hex | undefined {
-  const made = submissionFor(file, submitter)
-  if (made.root !== root) return undefined
-  return marked(encodeFunctionData({ abi: flowAbi, functionName: "submit", args: [made.submission] }), payoutId)
-}
-
-/** What it costs at a price of a chunk, in wei. */
-export const storeFee = (file: Uint8Array, pricePerSector: bigint): bigint =>
-  feeOf(submissionFor(file, ZERO_ADDRESS).submission, pricePerSector)
+/**
+ * What 0G takes for a file of `size` bytes, in wei, at a price of a chunk. The contract keeps what is paid beyond that and
+ * spends it on whoever comes next, so it is paid exactly; less is refused.
+ */
+export const storeFee = (size: number, pricePerSector: bigint): bigint =>
+  BigInt(leavesOf(chunksOf(size))) * pricePerSector

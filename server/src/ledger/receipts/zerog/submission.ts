@@ -37,13 +37,6 @@ export function submissionOf(tree: Tree, size: number, submitter: Address): Subm
   return { data: { length: BigInt(size), tags: "0x", nodes }, submitter }
 }
 
-/**
- * What `Flow` takes for it, in wei of 0G's chain. The contract keeps what is paid beyond that and spends it on whoever
- * comes next, so it is paid exactly; less is refused.
- */
-export const feeOf = ({ data }: Submission, pricePerSector: bigint): bigint =>
-  data.nodes.reduce((sum, { height }) => sum + 2n ** height, 0n) * pricePerSector
-
 /** The hash of a node, by its level from the leaves up, and its place there. */
 export const nodeAt = (tree: Tree, level: number, i: number): Hash =>
   toHex(tree[level]?.[i] ?? new Uint8Array()) as Hash

@@ -28,10 +28,14 @@ alter table receipt_batches
   add column storage_id uuid references payouts,
   add column storage_seq bigint,
   add column uploaded_at timestamptz,
+  add column storage_tries integer not null default 0,
+  add column storage_run_at timestamptz,
   add constraint receipt_batches_uploaded check ((storage_seq is null) = (uploaded_at is null) and (uploaded_at is null or storage_id is not null));
 comment on column receipt_batches.storage_id is 'The newest call that has 0G keep it; null where it is in no other store than ours.';
 comment on column receipt_batches.storage_seq is 'Its number among all files of 0G.';
 comment on column receipt_batches.uploaded_at is 'When 0G''s nodes had proven that they have it.';
+comment on column receipt_batches.storage_tries is 'How often bringing it to 0G failed.';
+comment on column receipt_batches.storage_run_at is 'Before this it is not brought to 0G: a try failed, or one goes on; null: at once.';
 create index receipt_batches_of_storage on receipt_batches (storage_id) where storage_id is not null;
 create index receipt_batches_not_uploaded on receipt_batches (n) where uploaded_at is null;
 

@@ -1,0 +1,67 @@
+/**
+ * Uploads the files of receipts whose calls are final, and has the nodes prove that they have them. A file stays in our
+ * own store too, so nothing here is in a hurry.
+ */
+import { sql } from "kysely"
+import type { Hash } from "../../../platform/chain/hex.ts"
+import type { Context } from "../../../platform/context.ts"
+import { isDue, postpone, postponeWithAlarm, readFile } from "./read-file.ts"
+import { type Place, readSubmitted } from "./read-submitted.ts"
+import { uploadFile } from "./send-file.ts"
+import type { Storage } from "./storage.ts"
+import { submissionOf } from "./submission.ts"
+
+/** How many files a round uploads. */
+const FILES = 16
+/** How long no other process tries a file that one uploads, if that one dies meanwhile. */
+const CLAIM_MS = 120_000
+
+interface Paid {
+  root: Hash
+  tx_hash: Hash
+  tries: number
+}
+
+/** One round; returns how many milliseconds the next may wait. */
+export async function storeFilesRound(ctx: Context, storage: Storage): Promise<number> {
+  for (let n = 0; n < FILES && !ctx.signal.aborted; n++) {
+    const paid = await claimPaid(ctx, storage)
+    if (!paid) break
+    await storePaid(ctx, storage, paid)
+  }
+  return ctx.settings.receipts.batchMs
+}
+
+/** Claims the next file that is paid for: its call is final, so no reorg takes it back. */
+async function claimPaid(ctx: Context, { chain: { chainId }, flow }: Storage): Promise<Paid | undefined> {
+  const until = new Date(ctx.now().getTime() + CLAIM_MS)
+  const { rows } = await sql<Paid>`
+    update receipt_batches c set storage_run_at = ${until} from (
+      select b.root, i.tx_hash, b.storage_tries as tries from receipt_batches b join payouts i on i.id = b.storage_id
+      where b.uploaded_at is null and ${isDue(ctx)} and i.state = 'final' and i.chain_id = ${chainId} and i.to_address = ${flow}
+      order by b.n limit 1 for no key update of b skip locked) due
+    where c.root = due.root returning c.root, due.tx_hash, due.tries`.execute(ctx.db)
+  return rows[0]
+}
+
+async function storePaid(ctx: Context, storage: Storage, { root, tx_hash, tries }: Paid): Promise<void> {
+  const file = await readFile(ctx, root)
+  if (typeof file === "string") return await postponeWithAlarm(ctx, { root, tries }, file)
+  const { bytes, tree } = file
+  const submission = submissionOf(tree, bytes.length, storage.flow)
+  const place: Place | undefined = await readSubmitted(ctx, storage, tx_hash, submission)
+  const upload = place
+    ? await uploadFile(ctx, storage.indexer, { ...file, ...place })
+    : { state: "pending", why: `too few endpoints report the event Submit of ${tx_hash}` }
+  if (place && upload.state === "stored") {
+    await ctx.db
+      .updateTable("receipt_batches")
+      .set({ storage_seq: BigInt(place.seq), uploaded_at: ctx.now() })
+      .where("root", "=", root)
+      .execute()
+    return
+  }
+  await postpone(ctx, root)
+  const reason = "why" in upload ? upload.why : undefined
+  ctx.log.warn({ root, reason }, "0G does not have this file of receipts yet; it is tried again")
+}

@@ -1,0 +1,133 @@
+/**
+ * Writes the calls that pay 0G for files of receipts. It waits for no node of 0G, and no lease: the row of each file is
+ * locked while its call is written.
+ */
+import { randomUUID } from "node:crypto"
+import { sql } from "kysely"
+import { type Address, type Hash, ZERO_ADDRESS } from "../../../platform/chain/hex.ts"
+import { type Context, inTransaction, type TxContext } from "../../../platform/context.ts"
+import { dueNow } from "../../../platform/jobs/due-now.ts"
+import { type File, isDue, postponeWithAlarm, readFile, waitOf } from "./read-file.ts"
+import { readPrice } from "./read-price.ts"
+import type { Storage } from "./storage.ts"
+import { storeData, storeFee, storeKey } from "./store-call.ts"
+
+/** How many files a round pays for. */
+const FILES = 16
+/** A call took 525,000 for a file of 4 MB; what is not used costs nothing. */
+const GAS = 1_500_000n
+
+/** One round, with the wallet that pays; returns how many milliseconds the next may wait. */
+export async function storeCallsRound(ctx: Context, storage: Storage, submitter: Address): Promise<number> {
+  await cancelElsewhere(ctx, storage)
+  const { rows } = await sql<{ root: Hash; size: number; tries: number }>`
+    select b.root, b.size, b.storage_tries as tries from receipt_batches b
+    where ${needsCall(ctx, storage)} order by b.n limit ${FILES}`.execute(ctx.db)
+  if (rows.length > 0) await writeCalls(ctx, storage, submitter, rows)
+  return ctx.settings.receipts.batchMs
+}
+
+/** SQL: whether a call `i` goes to the contract that the settings name. */
+const isHere = ({ chain: { chainId }, flow }: Storage) =>
+  sql<boolean>`i.chain_id = ${chainId} and i.to_address = ${flow}`
+
+const hasEnded = sql<boolean>`i.state in ('reverted', 'cancelled')`
+
+/**
+ * SQL: whether a file `b` needs a call now: it has none at this contract, or its last one there ended without effect a
+ * while ago.
+ */
+const needsCall = (ctx: TxContext, storage: Storage) => sql<boolean>`b.uploaded_at is null and b.stored_at is not null
+  and ${isDue(ctx)} and not exists (select from payouts i where i.id = b.storage_id and ${isHere(storage)}
+    and (not ${hasEnded} or i.updated_at > ${ctx.now()}::timestamptz - ${waitOf}))`
+
+/** Cancels calls without a nonce that go to another chain or contract than the settings name: theirs were corrected. */
+async function cancelElsewhere(ctx: Context, storage: Storage): Promise<void> {
+  const { rows } = await sql<{ id: string }>`
+    update payouts i set state = 'cancelled', held_reason = null, updated_at = ${ctx.now()},
+      held_detail = 'the settings name another contract of 0G'
+    where i.kind = 'store' and i.lane = 'storage' and i.state in ('queued', 'held') and not (${isHere(storage)}) returning i.id`.execute(
+    ctx.db,
+  )
+  if (rows.length > 0)
+    ctx.log.warn(
+      { calls: rows.length },
+      "calls for another contract of 0G are cancelled, as the settings name this one",
+    )
+}
+
+async function writeCalls(
+  ctx: Context,
+  storage: Storage,
+  submitter: Address,
+  files: readonly { root: Hash; size: number; tries: number }[],
+): Promise<void> {
+  const price = await readPrice(ctx, storage)
+  if (price === undefined) {
+    ctx.log.warn(
+      { network: storage.chain.name },
+      "too few endpoints of 0G's chain agree on the price; receipts are stored later",
+    )
+    return
+  }
+  for (const { root, size, tries } of files) {
+    const fee = storeFee(size, price)
+    const file = fee > storage.maxFee ? `its fee of ${fee} wei exceeds ZEROG_MAX_FEE` : await readFile(ctx, root)
+    if (typeof file === "string") await postponeWithAlarm(ctx, { root, tries }, file)
+    else await inTransaction(ctx, ctx => writeCall(ctx, storage, { root, file, fee, submitter }))
+  }
+  await ctx.wakes.wake("payouts")
+}
+
+async function writeCall(
+  ctx: TxContext,
+  storage: Storage,
+  { root, file, fee, submitter }: { root: Hash; file: File; fee: bigint; submitter: Address },
+): Promise<void> {
+  // Another process may have written one since.
+  const { rows } = await sql<{ merchant_id: string; known: string | null; is_again: boolean }>`
+    select (select r.merchant_id from receipts r where r.root = b.root limit 1) as merchant_id,
+      (select i.id from payouts i where i.kind = 'store' and i.lane = 'storage' and ${isHere(storage)} and not ${hasEnded}
+        and i.state in ('queued', 'held', 'assigned', 'mined', 'final') and starts_with(i.source_key, 'store:' || b.root) limit 1) as known,
+      exists (select from payouts i where i.id = b.storage_id and ${isHere(storage)}) as is_again
+    from receipt_batches b where b.root = ${root} and ${needsCall(ctx, storage)} for no key update of b`.execute(ctx.db)
+  const [first] = rows
+  if (!first) return
+  // The settings name an earlier contract again, and its call may still be mined, or was: nothing is paid for twice there.
+  const id = first.known ?? (await insertCall(ctx, storage, first.merchant_id, { root, file, fee, submitter }))
+  await sql`update receipt_batches set storage_id = ${id}, storage_tries = storage_tries + ${first.is_again ? 1 : 0}
+    where root = ${root}`.execute(ctx.db)
+}
+
+async function insertCall(
+  ctx: TxContext,
+  { chain: { chainId }, flow }: Storage,
+  merchantId: string,
+  { root, file, fee, submitter }: { root: Hash; file: File; fee: bigint; submitter: Address },
+): Promise<string> {
+  const id = randomUUID()
+  const now = ctx.now()
+  await ctx.db
+    .insertInto("payouts")
+    .values({
+      id,
+      chain_id: chainId,
+      kind: "store",
+      source_key: storeKey(root, id),
+      merchant_id: merchantId,
+      token: ZERO_ADDRESS,
+      recipient: submitter,
+      amount: fee,
+      value: fee,
+      to_address: flow,
+      data: storeData(id, file, submitter),
+      gas: GAS,
+      reserved: false,
+      state: "queued",
+      run_at: dueNow(now),
+      created_at: now,
+      updated_at: now,
+    })
+    .execute()
+  return id
+}
