@@ -1,6 +1,7 @@
 // Files of receipts reach 0G by the payout engine's own lane: each is paid for once, uploaded, and proven to be there.
 import { readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
+import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { type StorageRig, startStorageRig } from "../../../../test/storage.ts"
 import { PRICE } from "../../../../test/zerog.ts"
@@ -76,6 +77,28 @@ describe("a file of receipts", () => {
     expect((await on.calls()).map(({ state }) => state)).toEqual(["reverted", "final"])
     expect((await on.submitted()).length).toBe(before.length + 1)
     expect(await on.batches()).toMatchObject([{ uploaded_at: expect.any(Date) }])
+  })
+
+  it("is paid for once, though processes write and sign calls at the same time while the price changes", async () => {
+    const before = (await on.submitted()).length
+    for (let i = 0; i < 4; i++) await on.batched()
+    const { ctx } = on.rig.service
+    /** As where another process holds no lease. */
+    const pay = async () => {
+      await sql`update wallets set claim_id = null, lease_until = null where lane = 'storage'`.execute(ctx.db)
+      await on.pay()
+    }
+    for (let turn = 0; turn < 5; turn++) {
+      if (turn === 2) await on.zerog.setPrice(3n * PRICE)
+      await Promise.all([on.round(), pay(), on.round(), pay(), on.round()])
+      await on.anvil.client.mine({ blocks: 5 })
+      on.rig.service.advance(60_000)
+    }
+    await on.carryOut()
+    await on.round()
+    const roots = (await on.batches()).map(({ root }) => root)
+    expect((await on.submitted()).slice(before).toSorted()).toEqual(roots.toSorted())
+    expect((await on.batches()).every(({ uploaded_at }) => uploaded_at !== null)).toBe(true)
   })
 
   it("is submitted again by the same bytes where a reorg removes its block", async () => {

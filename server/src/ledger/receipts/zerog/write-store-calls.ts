@@ -84,13 +84,14 @@ async function writeCall(
   storage: Storage,
   { root, file, fee, submitter }: { root: Hash; file: File; fee: bigint; submitter: Address },
 ): Promise<void> {
-  // Another process may have written one since.
+  // Another process may have written one since. The lock comes first: a statement that waits for it doesn't see that call.
+  await sql`select from receipt_batches where root = ${root} for no key update`.execute(ctx.db)
   const { rows } = await sql<{ merchant_id: string; known: string | null; is_again: boolean }>`
     select (select r.merchant_id from receipts r where r.root = b.root limit 1) as merchant_id,
       (select i.id from payouts i where i.kind = 'store' and i.lane = 'storage' and ${isHere(storage)} and not ${hasEnded}
         and i.state in ('queued', 'held', 'assigned', 'mined', 'final') and starts_with(i.source_key, 'store:' || b.root) limit 1) as known,
       exists (select from payouts i where i.id = b.storage_id and ${isHere(storage)}) as is_again
-    from receipt_batches b where b.root = ${root} and ${needsCall(ctx, storage)} for no key update of b`.execute(ctx.db)
+    from receipt_batches b where b.root = ${root} and ${needsCall(ctx, storage)}`.execute(ctx.db)
   const [first] = rows
   if (!first) return
   // The settings name an earlier contract again, and its call may still be mined, or was: nothing is paid for twice there.
