@@ -78,7 +78,7 @@ function environmentOf({ baseUrl, apiKey, payTo }: { baseUrl: string; apiKey: st
   return `# The service, and a key with the scope checkouts.
 SLUICE_URL=${baseUrl}
 SLUICE_API_KEY=${apiKey}
-# The account's webhook secret: in the console under Settings; the sandbox prints it at its start.
+# The account's webhook secret: in the console under Settings; the sandbox prints it when it starts.
 WEBHOOK_SECRET=
 # Your own address, which receives payments from agents.
 PAY_TO=${payTo}

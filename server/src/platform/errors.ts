@@ -157,7 +157,7 @@ export const errorTable = {
   DAILY_LIMIT_REACHED: {
     status: 403,
     message: "This request would exceed the limit of this API key, or of this member, for 24 hours.",
-    help: "The message says how much is left, and when this request will fit. Three limits apply: the key's own `limits`, the limit of all keys together (`PUT /api/console/settings/key-limits`), and the limit of a member with the role support (`PUT /api/console/team/:id`). Failed and withdrawn decisions don't count. Nothing was created.",
+    help: "The message says how much is left, and when this request will fit. Three limits apply: the key's own `limits`, the limit of all keys together (`PUT /api/console/settings/key-limits`), and the limit of a member with the support role (`PUT /api/console/team/:id`). Failed and withdrawn decisions don't count. Nothing was created.",
   },
   SANCTIONS_MATCH: {
     status: 403,
@@ -255,7 +255,7 @@ export const errorTable = {
   IDEMPOTENCY_IN_PROGRESS: {
     status: 409,
     message: "The first request with this Idempotency-Key is still running. Try again in a moment with the same key.",
-    help: "Wait for the seconds in `Retry-After`, then send the same request again. It gets the answer of the first request.",
+    help: "Wait for the number of seconds in `Retry-After`, then send the same request again. It gets the same answer as the first request.",
   },
   SESSION_EXPIRED: {
     status: 410,
@@ -295,7 +295,7 @@ export const errorTable = {
   },
   RATE_LIMITED: {
     status: 429,
-    message: "Too many requests. Wait for the seconds in `retryAfter`, then try again.",
+    message: "Too many requests. Wait for the number of seconds in `retryAfter`, then try again.",
     help: "On each answer, `X-RateLimit-Remaining` and `X-RateLimit-Reset` give the requests left and the time of the reset. `MAX_DOWNLOADS` limits how many long lists and CSV files an API key, or a merchant's console, reads at the same time. Read one to its end before you request the next. The number of pending payments per wallet is limited too: try again when some have ended.",
     retryAfterS: 1,
   },
@@ -330,7 +330,7 @@ export const errorTable = {
     status: 503,
     message:
       "Too many calls are in progress, either to this merchant's APIs or from you. Nothing was paid. Try again in a moment.",
-    help: "Each process forwards at most 100 calls to one merchant's APIs at a time, 50 from one caller (an IPv4 address, or the /64 of an IPv6 address), and 500 in total. When all places are taken, the service ends calls without a price to free places; this call may have been one of them. Wait for the seconds in `Retry-After`.",
+    help: "Each process forwards at most 100 calls to one merchant's APIs at a time, 50 from one caller (an IPv4 address, or the /64 of an IPv6 address), and 500 in total. When all slots are taken, the service ends calls that have no price, to free slots; this call may have been one of them. Wait for the number of seconds in `Retry-After`.",
     retryAfterS: 2,
   },
   PAYMENTS_PAUSED: {
@@ -342,14 +342,14 @@ export const errorTable = {
   DATABASE_UNAVAILABLE: {
     status: 503,
     message:
-      "The database is unreachable or too slow. Try again after the seconds in `Retry-After`, with the same Idempotency-Key.",
+      "The database is unreachable or too slow. Try again after the number of seconds in `Retry-After`, with the same Idempotency-Key.",
     help: "The change was written completely or not at all. If you sent no Idempotency-Key, first check whether the change was made. The operator checks the database and `DATABASE_URL`; the service recovers without a restart.",
     retryAfterS: 5,
   },
   NOT_READY: {
     status: 503,
     message: "The service is not ready.",
-    help: "Every path except `/healthz` answers this while the process starts or stops, or while the clocks of its machine and of its database differ by more than a minute. Nothing was done: send the request again after the seconds in `Retry-After`. On `/readyz`, the message gives the reason: the process is starting or stopping, the database does not answer, or the clocks differ. For clocks, it says which one is wrong, judging by the newest block.",
+    help: "Every path except `/healthz` answers this while the process starts or stops, or while the clocks of its machine and of its database differ by more than a minute. Nothing was done: send the request again after the number of seconds in `Retry-After`. On `/readyz`, the message gives the reason: the process is starting or stopping, the database does not answer, or the clocks differ. For clocks, it says which one is wrong, judging by the newest block.",
     retryAfterS: 1,
   },
 } as const satisfies Record<string, ErrorWords>

@@ -22,7 +22,7 @@ import { storeBatches } from "./store-batches.ts"
 import { openKey, receiptKeys } from "./use-receipt-keys.ts"
 import { anchorAgain, anchorBatches, isRegistered, mayKeySign, revokeReplaced } from "./write-anchors.ts"
 
-/** The most receipts of a batch, and the most bytes. */
+/** The maximum number of receipts in a batch, and the maximum number of bytes. */
 const RECEIPTS = 1_000
 const BYTES = 4 * 1_048_576
 /** No receipt is longer: its transfers, its metadata and its answers are bounded. */

@@ -185,7 +185,7 @@ describe("the cap on all keys", () => {
   })
 })
 
-describe("the limit of a member with the role support", () => {
+describe("the limit of a member with the support role", () => {
   it("counts returns, one by one and in bulk, and acceptances together", async () => {
     const ids = await open(4, 3, 3, 2, 1)
     expect((await accept(sam, ids[0])).status).toBe(200)

@@ -24,8 +24,7 @@ const usage = `Writes a consistent copy of the database to a file, while the ser
   sluice backup FILE
   sluice backup --done
 
-  FILE    a file that does not exist yet, or - for the standard output. Only its owner can read it. It contains no keys,
-          but the addresses' terms and encrypted secrets.
+  FILE    a file that does not exist yet, or - for the standard output. Only its owner can read it. It contains no keys, but it does contain the addresses' terms and encrypted secrets.
   --done  makes no backup, and notes in the database of DATABASE_URL that another tool has just made one.
 
 It reads DATABASE_URL; without it, the embedded database in DATA_DIR. For Postgres it runs pg_dump, in the custom format of

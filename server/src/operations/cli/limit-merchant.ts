@@ -10,7 +10,7 @@ import { parseCommandLine, runCommand, UsageError } from "./run-command.ts"
 
 const MOST = 1_000_000
 
-const usage = `Changes how many requests per minute the API keys of one merchant may make, instead of the setting LIMIT_*.
+const usage = `Sets how many requests per minute the API keys of one merchant may make, overriding the setting LIMIT_*.
 
   sluice merchant limit MERCHANT BUCKET NUMBER|default
 

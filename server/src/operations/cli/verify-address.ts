@@ -74,14 +74,14 @@ export function verifyAddress(args: string[], fileText: (path: string) => string
   const computed = addressOfTerms(terms.factory, terms.salt, { ...terms, payeesHash: payeesHash(terms.payees) })
   if (computed !== address)
     return {
-      text: `${checksummed(address)} does NOT belong to these terms: they give ${checksummed(computed)}. Do not pay this address because of them.`,
+      text: `${checksummed(address)} does NOT belong to these terms: they give ${checksummed(computed)}. Because of this, do not pay the address.`,
       ok: false,
     }
   const belongs = `${checksummed(address)} belongs to these terms.`
   const ours = isOurFactory(terms.factory, guardian, operator)
   if (ours === false)
     return {
-      text: `${belongs} But the factory ${checksummed(terms.factory)} is NOT Sluice's factory of this guardian and operator: it may let anyone take the money. Do not pay this address because of them.`,
+      text: `${belongs} But the factory ${checksummed(terms.factory)} is NOT Sluice's factory of this guardian and operator: it may let anyone take the money. Because of this, do not pay the address.`,
       ok: false,
     }
   const doubt = `This holds if ${checksummed(terms.factory)} is Sluice's factory, which was not compared: name its --guardian and its first --operator.`

@@ -16,7 +16,7 @@ export async function rotateReceiptKey(
 ): Promise<{ said: string }> {
   const { networks } = ctx.chain
   const [network, ...others] = networks.filter(({ name }) => asked.network === undefined || name === asked.network)
-  if (!network) throw refused(`The service serves no network ${asked.network}.`)
+  if (!network) throw refused(`The service does not serve the network ${asked.network}.`)
   if (others.length > 0) throw refused(`Name one with --network: ${networks.map(({ name }) => name).join(", ")}.`)
   const { key, before } = await byHand(ctx, asked, async ctx => {
     const [newest] = await receiptKeys(ctx, network)

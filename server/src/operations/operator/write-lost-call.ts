@@ -115,7 +115,7 @@ async function writeReservation(ctx: TxContext, { call, network, id, transaction
   if (other)
     throw refused(
       `The transaction reserved the payment of the checkout ${session.id}, for which the payout ${other.id} is ${other.state}. ` +
-        `Run \`sluice wallet cancel ${other.id}\`, because the money is reserved, and adopt the transaction again.`,
+        `The money is reserved: run \`sluice wallet cancel ${other.id}\`, then adopt the transaction again.`,
     )
   const typed = typedPayment(network, { address: escrow.escrow, collector: escrow.collector }, info)
   const authorization = {

@@ -62,7 +62,7 @@ export async function askInTime(
   return [...open]
 }
 
-/** How the answers of several endpoints are waited for. */
+/** How to wait for the answers of several endpoints. */
 interface Agreement {
   /** How many must give the same answer. */
   needed: number

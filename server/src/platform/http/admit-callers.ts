@@ -11,7 +11,7 @@ import { whenReady } from "./when-ready.ts"
 const ADMITTED_MS = 1_000
 
 const STOPPING =
-  "Not ready: the process is stopping. Nothing was done: send the request again after the seconds in `Retry-After`."
+  "Not ready: the process is stopping. Nothing was done: send the request again after the number of seconds in `Retry-After`."
 
 /**
  * Finds out who is calling, counts the request against the caller's limits, and only then refuses invalid credentials.

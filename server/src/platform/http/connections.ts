@@ -145,8 +145,7 @@ export function boundedConnections(dropped: Dropped, bounds: Bounds = defaultBou
 }
 
 /**
- * Calls `end` after the requests that are complete now, and pauses the socket until then. Otherwise Node would read and
- * refuse bytes as long as they arrive. It also resumes the socket for a body that is being read, so it is called again.
+ * Calls `end` after the requests that are complete now, and pauses the socket until then. Otherwise Node would keep reading and refusing bytes for as long as they arrive. It also resumes the socket for a body that is being read, so it is called again.
  */
 function endAfter(connection: Connection, socket: Socket, end: () => void): void {
   connection.waiting = connection.waiting.filter(([request]) => request.complete)

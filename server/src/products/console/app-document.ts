@@ -11,7 +11,7 @@ const THEME = `try{var t=localStorage.getItem("sluice-theme");document.documentE
 /** Explains the empty page if one of its first files fails to load, because no other code runs then. */
 const MISSING = `addEventListener("error",function(e){if(/^(SCRIPT|LINK)$/.test(e.target.tagName)){var m=document.getElementById("missing");if(m)m.hidden=false}},true)`
 
-/** The whole document. The script reads `facts`, whose texts can't end the element. */
+/** The whole document. The script reads `facts`, whose strings can't close that element. */
 export function appDocument({ script, styles, preload }: BuiltConsole, facts: unknown, nonce: string): string {
   const json: Html = { markup: JSON.stringify(facts).replace(/</g, "\\u003c") }
   return html`<!doctype html>

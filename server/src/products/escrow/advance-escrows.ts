@@ -36,7 +36,7 @@ const RECLAIM_PART = 24
  * days (measured).
  */
 const OTHERS_S = 5
-/** The wait while another process has the key of the relay wallet that must make a call. */
+/** How long to wait while another process holds the key of the relay wallet that must make a call. */
 const ELSEWHERE_MS = 1_000
 const AFTER_FAILURE_MS = 30_000
 /** The longest sleep, so that a lost wake-up costs at most this much. */

@@ -201,7 +201,7 @@ function subscribedTo(db: Db, now: Date, { merchant, chain, product, payer }: Su
             .select(["invoices.product_id", "checkout_sessions.tx_hash"])
             .whereRef("invoices.subscription_id", "=", "subscriptions.id")
             .where("invoices.paid_at", "is not", null)
-            // Without a hash, a reorg has just removed the payment.
+            // If there is no hash, a reorg has just removed the payment.
             .where("checkout_sessions.tx_hash", "is not", null)
             // A prepaid period opens the paywall when it starts. A trial precedes the first period, so invoice 1 counts
             // immediately.
