@@ -257,7 +257,7 @@ describe.concurrent("a checkout", () => {
     expect(await page.locator("[data-stage=pay]").count()).toBe(1)
     await payByHand(session.payTo, "20")
     await stage(page, "paid")
-    await page.getByText("You sent 20.00 USDC, more than the 19.90 USDC asked for.").waitFor()
+    await page.getByText("You sent 20.00 USDC, which is more than 19.90 USDC.").waitFor()
   })
 
   it("says that another token arrived, and stays payable", async () => {
