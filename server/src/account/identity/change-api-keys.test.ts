@@ -243,8 +243,8 @@ describe("with the wallet lock on", () => {
     const asked = await change(id, wider)
     expect(asked.body.details[0].typedData.message).toMatchObject({
       action: "Change API key",
-      from: "Scopes: money; refunds of 10 a day",
-      to: "Scopes: money; refunds of 1000 a day",
+      from: "Scopes: money; refunds up to 10 per day",
+      to: "Scopes: money; refunds up to 1000 per day",
     })
     const rolled = await roll(id, 0)
     expect(rolled.body.error).toBe("WALLET_SIGNATURE_REQUIRED")

@@ -27,6 +27,8 @@ const types: Record<string, string> = {
   ".txt": "text/plain; charset=utf-8",
   ".woff2": "font/woff2",
   ".png": "image/png",
+  ".webp": "image/webp",
+  ".xml": "application/atom+xml; charset=utf-8",
   ".svg": "image/svg+xml",
 }
 /** Nothing inline and nothing from other origins. The search is WebAssembly, which needs a keyword of its own. */

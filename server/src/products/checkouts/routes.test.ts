@@ -226,7 +226,7 @@ describe("/api/console/checkouts/:id", () => {
     )
     expect(await service.call("DELETE", path, undefined, { as })).toMatchObject({
       status: 404,
-      body: { error: "SESSION_NOT_FOUND", message: expect.stringContaining("is over") },
+      body: { error: "SESSION_NOT_FOUND", message: expect.stringContaining("has ended") },
     })
     const other = (await create({ amount: 5 })).body
     await service.call("POST", "/api/pay/confirm", { sessionId: other.id, txHash: `0x${"1".repeat(64)}` })

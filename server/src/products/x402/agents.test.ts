@@ -876,7 +876,7 @@ describe("what was paid", () => {
     await sql`update settlements set answered_at = null`.execute(rig.service.ctx.db)
     const underWay = await pay(url, payload, { prefer: "wait=0" })
     expect([underWay.status, underWay.headers["sluice-retry-token"]]).toEqual([202, undefined])
-    expect(underWay.body.message).toContain("repeat this request")
+    expect(underWay.body.message).toContain("repeat this one")
     await forgetLease()
     expect((await pay(url, payload)).status).toBe(200)
     await forgetLease()
