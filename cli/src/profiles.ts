@@ -103,7 +103,7 @@ export function credentialOf(options: ConnectOptions): { baseUrl: string; apiKey
   if (!profile) {
     if (options.profile !== undefined)
       throw new Failure(`There is no profile ${options.profile}. Run \`sluice login --profile ${options.profile}\`.`, 3)
-    return sandboxCredential(trimmed(url ?? DEFAULT_URL))
+    return sandboxCredential(url === undefined ? undefined : trimmed(url))
   }
   if (url !== undefined && trimmed(url) !== profile.url)
     throw new Failure(
@@ -119,15 +119,17 @@ function keyOf({ apiKey, keyring = "" }: Profile): string {
   throw new Failure("The keyring of the system does not give the key. Unlock it, or run `sluice login` again.", 3)
 }
 
-/** The key of the first merchant in `sandbox.json`, for the sandbox's own address only. */
-function sandboxCredential(baseUrl: string): { baseUrl: string; apiKey: string | undefined } {
+/** The sandbox of `sandbox.json`, on whatever port it is, with its first merchant's key. Its key goes to no other address. */
+function sandboxCredential(url: string | undefined): { baseUrl: string; apiKey: string | undefined } {
   const { DATA_DIR } = process.env
-  if (!DATA_DIR) return { baseUrl, apiKey: undefined }
+  const none = { baseUrl: url ?? DEFAULT_URL, apiKey: undefined }
+  if (!DATA_DIR) return none
   try {
     const sandbox = JSON.parse(readFileSync(join(DATA_DIR, "sandbox.json"), "utf8"))
-    return { baseUrl, apiKey: sandbox.baseUrl === baseUrl ? sandbox.merchants[0].apiKey : undefined }
+    const isItsOwn = url === undefined || url === sandbox.baseUrl
+    return isItsOwn ? { baseUrl: sandbox.baseUrl, apiKey: sandbox.merchants[0].apiKey } : none
   } catch {
-    return { baseUrl, apiKey: undefined }
+    return none
   }
 }
 

@@ -27,7 +27,7 @@ export const places: Record<string, string | RegExp> = {
   "cli/src/commands/init.ts": '"@sluice/sdk": "^VERSION"',
   "sdk/README.md": archive,
   "docs/developers/sdk.md": archive,
-  "docs/operators/operations.md": archive,
+  "docs/operators/operations.md": /sluice-VERSION/,
   "server/test/e2e/package.test.ts": archive,
 }
 

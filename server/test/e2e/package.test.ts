@@ -13,6 +13,7 @@ import {
   mkdtempSync,
   readdirSync,
   readFileSync,
+  realpathSync,
   rmSync,
   statSync,
 } from "node:fs"
@@ -48,6 +49,8 @@ describe.runIf(postgresBinaries())("the package, installed as the document says"
   /** Whether this machine lets us make all but the data folder read-only, as in the container. */
   const canMount = isRoot && spawnSync("unshare", ["--mount", "mount", "-o", "remount,bind,ro", "/"]).status === 0
   const at = (name: string) => join(dir, name)
+  /** Where the link to the installed version leads. */
+  const installedAt = () => realpathSync(at("app"))
 
   beforeAll(async () => {
     dir = mkdtempSync(join(tmpdir(), "sluice-package-"))
@@ -194,7 +197,7 @@ describe.runIf(postgresBinaries())("the package, installed as the document says"
       ),
     ).toEqual([])
     expect(installed).toEqual(expect.arrayContaining(["@aws-sdk/client-kms", "google-auth-library"]))
-    const ours = readdirSync(at("app"), { recursive: true, encoding: "utf8" }).filter(
+    const ours = readdirSync(installedAt(), { recursive: true, encoding: "utf8" }).filter(
       name => !name.startsWith("node_modules"),
     )
     expect(ours.filter(name => /\.tsx?$|\.test\.|^contracts/.test(name))).toEqual([])
@@ -219,7 +222,10 @@ describe.runIf(postgresBinaries())("the package, installed as the document says"
   it("is what its own Dockerfile makes an image of", async () => {
     // As COPY does, without what the file beside it leaves out.
     const source = at("context")
-    cpSync(at("app"), source, { recursive: true, filter: path => !path.startsWith(at("app/node_modules")) })
+    cpSync(installedAt(), source, {
+      recursive: true,
+      filter: path => !path.startsWith(join(installedAt(), "node_modules")),
+    })
     const lines = [...image.build.matchAll(/^RUN (.*)$/gm)].map(match => match[1] ?? "")
     for (const line of lines.slice(0, 2))
       await promisify(execFile)("bash", ["-euo", "pipefail", "-c", line.replaceAll("/package", at("built"))], {
@@ -228,7 +234,7 @@ describe.runIf(postgresBinaries())("the package, installed as the document says"
       })
     const files = (folder: string) =>
       readdirSync(folder, { recursive: true, encoding: "utf8" }).filter(name => !name.startsWith("node_modules"))
-    expect(files(at("built")).sort()).toEqual(files(at("app")).sort())
+    expect(files(at("built")).sort()).toEqual(files(installedAt()).sort())
   })
 
   it("leads from nothing to a service that is ready, as a user that can't write it", async () => {

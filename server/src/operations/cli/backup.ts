@@ -69,7 +69,14 @@ async function main(args: string[]): Promise<string | undefined> {
   } finally {
     rmSync(unfinished, { force: true })
   }
-  return say(`Wrote ${file}.`)
+  return say(`Wrote ${file}.\nIt is a copy of ${nameOf(databaseUrl, dataDir)}.`)
+}
+
+/** The database in words, without its password: settings that were not given would name another one than its operator means. */
+function nameOf(databaseUrl: string | undefined, dataDir: string): string {
+  if (databaseUrl === undefined) return `the embedded database in ${resolve(dataDir)}`
+  const at = /^postgres(?:ql)?:\/\/(?:[^/?#]*@)?([^?#]*)/.exec(databaseUrl)?.[1]
+  return at ? `the Postgres database ${at}` : "the Postgres database of DATABASE_URL"
 }
 
 /** Notes a backup by another tool. It started at an unknown time before now. */

@@ -2,6 +2,7 @@
  * `sluice`: one program for everything that an operator does and, with the command line of `cli/`, everything that a
  * merchant does. Each command is a module that is loaded when it is named.
  */
+import root from "../../../../package.json" with { type: "json" }
 
 interface Command {
   does: string
@@ -48,7 +49,7 @@ ${Object.entries(commands)
   .map(([name, { does }]) => `  ${name.padEnd(16)}${does}`)
   .join("\n")}
 
-\`sluice COMMAND --help\` explains a command. Each accepts \`--env-file FILE\`: a file of settings with one NAME=VALUE per line,
+\`sluice COMMAND --help\` explains a command, and \`sluice --version\` names the version. Each accepts \`--env-file FILE\`: a file of settings with one NAME=VALUE per line,
 read as it is, without a shell. An environment variable wins over the file. You can repeat the option; the first file with a name wins.
 
 Merchants' commands, which call a service with an API key; docs/developers/cli.md has all of them:
@@ -68,6 +69,7 @@ export async function run(): Promise<void> {
     const operators = Object.keys(commands).filter(each => !commands[each]?.merchants)
     const ofMerchants = Object.keys(commandTable()).filter(each => !operators.includes(each))
     if (["--help", "-h", "help"].includes(name)) return void process.stdout.write(usageOf(ofMerchants))
+    if (["--version", "version"].includes(name)) return void process.stdout.write(`${root.version}\n`)
     if (ofMerchants.includes(name)) {
       const { runCli } = await import("../../../../cli/src/run.ts")
       return await runCli([name, ...process.argv.slice(2)], operators)

@@ -99,7 +99,9 @@ it("says in words what is wrong: a network that is not read, a wallet that is ha
   expect(body.alarms).toEqual([])
   expect(body.networks).toMatchObject([{ chain: "base-sepolia", behind: "3", payments: "open", alarms: [] }])
   await ctx.db.updateTable("cursors").set({ lag_blocks: 1_000_000n }).execute()
-  expect(await sentences()).toEqual(["Base Sepolia is being read 1000000 blocks behind, so payments there are found late."])
+  expect(await sentences()).toEqual([
+    "Base Sepolia is being read 1000000 blocks behind, so payments there are found late.",
+  ])
   await ctx.db.updateTable("cursors").set({ lag_blocks: 0n }).execute()
   await ctx.db.updateTable("wallets").set({ status: "halted", halted_reason: "a test" }).execute()
   expect(await sentences()).toEqual([expect.stringMatching(/^Payments and payouts on Base Sepolia are paused/)])
