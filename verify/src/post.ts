@@ -14,10 +14,10 @@ const TIMEOUT_MS = 30_000
 /** A node that is not asked, because of its address. */
 export class NotAllowed extends Error {}
 
-/** What was answered, and by which IP address. */
+/** What was answered, and by which IP address; undefined where the connection ended at once. */
 interface Answered {
   result: unknown
-  peer: string
+  peer: string | undefined
 }
 
 /**
@@ -44,12 +44,19 @@ export async function post(
     agent: false,
     signal: AbortSignal.timeout(TIMEOUT_MS),
   } as const
+  let peer: string | undefined
   const response = await new Promise<IncomingMessage>((resolve, reject) => {
     const ask = protocol === "https:" ? overHttps : overHttp
-    ask(url, options, resolve).on("error", reject).end(body)
+    const asked = ask(url, options, resolve).on("error", reject)
+    asked.once("socket", socket => {
+      // Not at the answer: who answers can have the socket destroyed by then, and it has no address any more.
+      socket.once("connect", () => {
+        peer = socket.remoteAddress
+      })
+    })
+    asked.end(body)
   })
-  const { statusCode: status = 0, socket } = response
-  const peer = socket.remoteAddress ?? ""
+  const { statusCode: status = 0 } = response
   if (status < 200 || status > 299) {
     response.destroy()
     throw new Error(`${url} answers ${status}${status > 299 && status < 400 ? ", and no redirect is followed" : ""}`)

@@ -1,5 +1,6 @@
 /** Fetches a file from 0G's storage nodes. What they give is checked by the file's root, so they are trusted in nothing. */
-import { isPublicAddress } from "../../server/src/platform/net/public-address.ts"
+import { isIP } from "node:net"
+import { addressRange, isPublicAddress } from "../../server/src/platform/net/public-address.ts"
 import { keccak256 } from "./keccak.ts"
 import { NotAllowed, post } from "./post.ts"
 import { provenBytes, SEGMENT_CHUNKS, segmentsOf } from "./segments.ts"
@@ -8,6 +9,24 @@ import { provenBytes, SEGMENT_CHUNKS, segmentsOf } from "./segments.ts"
 export const MAX_BYTES = 16 * 1_048_576
 /** How many of the nodes that an indexer names are asked. */
 const MAX_NODES = 64
+
+/**
+ * Private networks. Not every address that is not public: a translation (IPv4 in IPv6, NAT64, 6to4) gives a public host such
+ * an address.
+ */
+const inside = addressRange(
+  [
+    "10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.168.0.0/16",
+    "::1/128 fc00::/7 fe80::/10",
+  ].flatMap(line => line.split(" ")),
+)
+
+/** Whether an IP address is of the user's machine or a private network; false for text that is not an IP address. */
+export function isInside(address: string): boolean {
+  const [plain = ""] = address.split("%")
+  // A rule for IPv4 also matches that address in IPv6 (`::ffff:10.0.0.1`).
+  return isIP(plain) !== 0 && inside.check(plain, isIP(plain) === 4 ? "ipv4" : "ipv6")
+}
 
 /** A node, and what it says of the file; it has the segments whose number in the whole log is `shardId` modulo `numShard`. */
 interface Holder {
@@ -24,14 +43,19 @@ type Call = (url: string, method: string, params: readonly unknown[]) => Promise
 
 /**
  * The bytes of the file with this root, as an indexer says where they are; throws a sentence where they can't be had. A node
- * at an address that is not public is asked only where the indexer is at one, too: others must not choose what in the
- * user's network is asked.
+ * at an address that is not public is asked only where the indexer is known to be in a private network: others must not
+ * choose what in the user's network is asked.
  */
-export async function fetchStored(indexer: string, root: string, isPublic = isPublicAddress): Promise<Uint8Array> {
+export async function fetchStored(
+  indexer: string,
+  root: string,
+  rules = { isPublic: isPublicAddress, isInside },
+): Promise<Uint8Array> {
   const { result, peer } = await post(indexer, "indexer_getFileLocations", [root], () => true).catch((error: Error) => {
     throw new Error(`The indexer can't be asked: ${error.message}.`)
   })
-  const allows = (address: string): boolean => isPublic(address) || !isPublic(peer)
+  const mayAskInside = peer !== undefined && rules.isInside(peer)
+  const allows = (address: string): boolean => rules.isPublic(address) || mayAskInside
   const call: Call = async (url, method, params) => (await post(url, method, params, allows)).result
   const { holders, refused } = await holdersOf(call, Array.isArray(result) ? result : [], root)
   for (const size of new Set(holders.map(each => each.size))) {
