@@ -1,11 +1,11 @@
 /** `sluice-verify`: verifies a receipt, a link to one, or a merchant's file, and prints the findings in seven lines. */
 import { readFileSync } from "node:fs"
 import { parseArgs } from "node:util"
-import { concat } from "./bytes.ts"
 import { describe } from "./describe.ts"
 import { type Holding, readHolding, readLinked, verifyHolding } from "./file.ts"
+import { fetchLinked } from "./link.ts"
 import { openNode } from "./rpc.ts"
-import { fetchStored, MAX_BYTES } from "./storage.ts"
+import { fetchStored } from "./storage.ts"
 import { questions } from "./verify.ts"
 
 const usage = `Verifies receipts, without asking the service that made them.
@@ -13,10 +13,11 @@ const usage = `Verifies receipts, without asking the service that made them.
   sluice-verify FILE|LINK [--rpc URL]... [--indexer URL] [--key-file FILE] [--factory ADDRESS] [--ask LINES] [--json]
 
   FILE               a receipt that was saved (receipt-….json), or a merchant's receipts (receipts.ndjson); - for the input
-  LINK               the address of a receipt, with what follows its #; its bytes are fetched from there. Or a place in 0G's
-                     storage, 0g://ROOT?o=OFFSET&l=LENGTH with its key and --indexer URL. - reads it from the input, too
+  LINK               the address of a receipt, with what follows its #; its bytes are fetched from there within a
+                     minute, and no redirect is followed. Or a place in 0G's storage, 0g://ROOT?o=OFFSET&l=LENGTH with its key and
+                     --indexer URL. - reads it from the input, too
   --indexer URL      an indexer of 0G's storage, from which the bytes are fetched instead: needs no service. It names nodes;
-                     those at addresses that are not public are asked only if the indexer is at one
+                     those at addresses that are not public are asked only if the indexer is in a private network
   --batch FILE       the bytes that the link names, where they are kept elsewhere
   --key-file FILE    the key of a receipt in 0G's storage, k= in its link; - for the input
   --key KEY          the same key. Other users of this machine can see it, as they can a LINK: prefer --key-file, and - for a LINK
@@ -146,24 +147,7 @@ async function bytesOf(what: string, root: string, { batch, indexer }: From): Pr
   if (batch !== undefined) return readFileSync(batch)
   if (indexer !== undefined) return await fetchStored(indexer, root)
   if (what.startsWith("0g:")) throw new UsageError("--indexer is missing: an indexer of 0G's storage.")
-  return await fetched(`${new URL(what).origin}/receipts/${root}`)
-}
-
-async function fetched(url: string): Promise<Uint8Array> {
-  const response = await fetch(url)
-  if (!response.ok)
-    throw new Error(
-      `${url} answers ${response.status}. Name the bytes with --batch where you have them, or with --indexer an indexer of 0G's storage.`,
-    )
-  const parts: Uint8Array[] = []
-  let size = 0
-  for await (const part of response.body ?? []) {
-    size += part.length
-    if (size > MAX_BYTES)
-      throw new Error(`${url} answers more than the ${MAX_BYTES} bytes that a file of receipts has.`)
-    parts.push(part)
-  }
-  return concat(...parts)
+  return await fetchLinked(`${new URL(what).origin}/receipts/${root}`)
 }
 
 function textOf(
