@@ -10,7 +10,7 @@ import type { Row } from "../../platform/db/schema.ts"
 import { applyVerdicts } from "./apply-verdicts.ts"
 import type { Except } from "./check-gas-budget.ts"
 import { inFlight } from "./count-in-flight.ts"
-import { giveNonces, MAX_IN_FLIGHT } from "./give-nonces.ts"
+import { giveNonces, isAhead, MAX_IN_FLIGHT } from "./give-nonces.ts"
 import type { Lane, Payout } from "./lane.ts"
 import type { Unsigned } from "./load-unsigned-attempts.ts"
 import { duePayouts } from "./pick-due.ts"
@@ -40,6 +40,9 @@ export async function assignPayouts(
   const { latest, pending = 0n, balance, dataFee } = state
   // The alarms report why nothing is paid in that case.
   if (latest === undefined || balance === undefined) return NOTHING
+  const count = pending > latest ? pending : latest
+  // A transaction that this database doesn't know may pay a call that a verdict would cancel, as after a restored backup.
+  if (lane.name === "storage" && isAhead(ctx, wallet, count)) return NOTHING
   const picked = await pickDue(ctx, lane, wallet, state)
   if (!picked) return NOTHING
   const { payouts, held, fees } = picked
@@ -49,7 +52,6 @@ export async function assignPayouts(
   const postponed = held + payouts.length - approved.length
   const notSigned = judged.flatMap(({ payout, verdict }) => (verdict.kind === "sign" ? [] : [payout]))
   if (approved.length === 0) return { ...NOTHING, postponed, notSigned }
-  const count = pending > latest ? pending : latest
   const terms = { fees, count, balance, dataFee }
   const given = await inTransaction(ctx, ctx => giveNonces(ctx, lane, wallet, approved, terms))
   // After the commit: ending a relay locks its session, and code that locks a wallet never waits for a session.

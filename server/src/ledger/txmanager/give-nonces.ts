@@ -123,11 +123,14 @@ async function alteredOf(ctx: TxContext, lane: LaneInfo, payouts: readonly Payou
  * `next_nonce` only grows, so a higher count was signed elsewhere. Pending transactions count too: if the database lost
  * its last seconds, one of them may pay a payout that looks unpaid here.
  */
-function maySign(ctx: TxContext, { status, next_nonce: next }: Row<"wallets">, count: bigint): boolean {
-  if (status !== "active") return false
-  if (count <= next) return true
+const maySign = (ctx: TxContext, wallet: Row<"wallets">, count: bigint): boolean =>
+  wallet.status === "active" && !isAhead(ctx, wallet, count)
+
+/** Whether the chain has nonces of a wallet that this database does not know; logs that as an error. */
+export function isAhead(ctx: TxContext, { next_nonce: next }: Row<"wallets">, count: bigint): boolean {
+  if (count <= next) return false
   ctx.log.error({ count: `${count}`, next: `${next}` }, "on-chain nonce exceeds next_nonce; refusing to sign")
-  return false
+  return true
 }
 
 /**

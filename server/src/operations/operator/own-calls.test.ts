@@ -109,6 +109,30 @@ describe("a halted wallet", () => {
   })
 })
 
+it("a price that changed meanwhile does not have a restored database pay twice for a file", async () => {
+  const before = await on.submitted()
+  await on.batched()
+  await on.round()
+  const restore = await backUp(on.rig.service.ctx)
+  await on.pay()
+  const [{ tx_hash } = { tx_hash: null }] = await on.calls()
+  await restore()
+  await on.zerog.setPrice(2n * PRICE)
+  // The call is mined and not final, so nothing halts the wallet yet.
+  await on.pay()
+  expect(await on.calls()).toMatchObject([{ state: "queued" }])
+  on.rig.service.advance(60_000)
+  await on.round()
+  await on.carryOut()
+  expect(await row()).toMatchObject({ status: "halted" })
+  expect((await operator.ask("/adopt-all", named)).body.said).toContain("1 transaction was adopted.")
+  expect((await operator.ask("/resume", { ...named, reason: "adopted" })).status).toBe(200)
+  await on.carryOut()
+  await on.round()
+  expect(await on.calls()).toMatchObject([{ state: "final", tx_hash }])
+  expect([await stored(), (await on.submitted()).length]).toEqual([[true], before.length + 1])
+})
+
 it("a nonce that can't be mined is emptied, and the file is paid for by another call, once", async () => {
   const { client } = on.anvil
   const before = await on.submitted()
