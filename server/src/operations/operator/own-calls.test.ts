@@ -133,6 +133,28 @@ it("a price that changed meanwhile does not have a restored database pay twice f
   expect([await stored(), (await on.submitted()).length]).toEqual([[true], before.length + 1])
 })
 
+it("a call that an operator cancels is not made again until it is retried", async () => {
+  const before = await on.submitted()
+  const carryOn = async () => {
+    for (let i = 0; i < 2; i++) {
+      on.rig.service.advance(60_000)
+      await on.round()
+      await on.carryOut()
+    }
+  }
+  await on.batched()
+  await on.round()
+  const [{ id } = { id: "" }] = await on.calls()
+  const { body } = await operator.ask("/cancel", { payout: id, reason: "not this one" })
+  expect(body.said).toMatch(/^The payout .* is cancelled\. Nothing was paid\..* not stored on 0G until/)
+  await carryOn()
+  expect([await on.calls(), await on.submitted()]).toMatchObject([[{ state: "cancelled", stopped: true }], before])
+  const retried = await operator.ask("/retry", { payout: id, reason: "this one" })
+  expect([retried.status, retried.body.said]).toEqual([200, expect.stringContaining("stores the same receipts on 0G")])
+  await carryOn()
+  expect([await stored(), (await on.submitted()).length]).toEqual([[true], before.length + 1])
+})
+
 it("a nonce that can't be mined is emptied, and the file is paid for by another call, once", async () => {
   const { client } = on.anvil
   const before = await on.submitted()

@@ -49,6 +49,7 @@ function amountOf(ctx: Context, { chain_id: chainId, token, amount }: Row<"payou
 export async function retryPayout(ctx: Context, asked: OperatorOrder & { payout: string }): Promise<{ said: string }> {
   const seen = await findPayout(ctx, asked.payout)
   if (seen.state === "reverted" && seen.payment_id !== null) return await makeAgain(ctx, asked, seen.payment_id)
+  if (seen.kind === "store" && seen.stopped) return await storeAgain(ctx, asked)
   const { reason } = await byHand(ctx, asked, async ctx => {
     const row = await lockWaiting(ctx, asked.payout)
     const after = { checks: 0, run_at: ctx.now() }
@@ -127,6 +128,28 @@ async function makeAgain(
   }
 }
 
+/** Lets another call store the receipts of one that a person cancelled. */
+async function storeAgain(ctx: Context, asked: OperatorOrder & { payout: string }): Promise<{ said: string }> {
+  await byHand(ctx, asked, async ctx => {
+    const row = await ctx.db
+      .updateTable("payouts")
+      .set({ stopped: false, updated_at: ctx.now() })
+      .where("id", "=", asked.payout)
+      .where("stopped", "=", true)
+      .returning("chain_id")
+      .executeTakeFirst()
+    if (!row) throw refused(`The payout ${asked.payout} is retried already.`)
+    return {
+      action: "retry" as const,
+      chainId: row.chain_id,
+      payoutId: asked.payout,
+      before: { state: "cancelled", stopped: true },
+      after: { state: "cancelled", stopped: false },
+    }
+  })
+  return { said: `The payout ${asked.payout} stays cancelled. Another call stores the same receipts on 0G.` }
+}
+
 /** Cancels a payout without a nonce for good. Its money stays in its deposit. */
 export async function cancel(
   ctx: Context,
@@ -179,6 +202,9 @@ const moneyWords: Partial<Record<Row<"payouts">["kind"], string>> = {
     "The reserved money stays in the escrow. The merchant can capture it again. An automatic capture is repeated immediately. Money not captured in time goes back to the payer.",
   void: "The remaining money stays in the escrow. The merchant can capture it, or release it again. A void that is due is repeated immediately.",
   refund: "The refund has failed; the merchant can request another.",
+  anchor: "Nothing was paid. Another call writes the same receipts to the chain.",
+  store:
+    "Nothing was paid. Its receipts stay in DATA_DIR/receipts, and are not stored on 0G until you run `sluice wallet retry` for it.",
 }
 
 /** Locks the payout's row in the same way as the assignment of nonces, so that only one of the two gets it. */

@@ -35,11 +35,11 @@ const hasEnded = sql<boolean>`i.state in ('reverted', 'cancelled')`
 
 /**
  * SQL: whether a file `b` needs a call now: it has none at this contract, or its last one there ended without effect a
- * while ago.
+ * while ago, and no person cancelled it.
  */
 const needsCall = (ctx: TxContext, storage: Storage) => sql<boolean>`b.uploaded_at is null and b.stored_at is not null
   and ${isDue(ctx)} and not exists (select from payouts i where i.id = b.storage_id and ${isHere(storage)}
-    and (not ${hasEnded} or i.updated_at > ${ctx.now()}::timestamptz - ${waitOf}))`
+    and (not ${hasEnded} or i.stopped or i.updated_at > ${ctx.now()}::timestamptz - ${waitOf}))`
 
 /** Cancels calls without a nonce that go to another chain or contract than the settings name: theirs were corrected. */
 async function cancelElsewhere(ctx: Context, storage: Storage): Promise<void> {
@@ -88,8 +88,8 @@ async function writeCall(
   await sql`select from receipt_batches where root = ${root} for no key update`.execute(ctx.db)
   const { rows } = await sql<{ merchant_id: string; known: string | null; is_again: boolean }>`
     select (select r.merchant_id from receipts r where r.root = b.root limit 1) as merchant_id,
-      (select i.id from payouts i where i.kind = 'store' and i.lane = 'storage' and ${isHere(storage)} and not ${hasEnded}
-        and i.state in ('queued', 'held', 'assigned', 'mined', 'final') and starts_with(i.source_key, 'store:' || b.root) limit 1) as known,
+      (select i.id from payouts i where i.kind = 'store' and i.lane = 'storage' and ${isHere(storage)} and (not ${hasEnded} or i.stopped)
+        and starts_with(i.source_key, 'store:' || b.root) order by i.stopped limit 1) as known,
       exists (select from payouts i where i.id = b.storage_id and ${isHere(storage)}) as is_again
     from receipt_batches b where b.root = ${root} and ${needsCall(ctx, storage)}`.execute(ctx.db)
   const [first] = rows
