@@ -18,12 +18,14 @@ import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import { lockEscrow } from "../../products/escrow/load-escrow.ts"
 import { askedChains, findPayout, networkAt, networkNamed, refused } from "./find-wallet.ts"
+import { candidates } from "./list-candidates.ts"
 import { byHand, type Done, type OperatorOrder } from "./log-actions.ts"
 import { isKnown } from "./observe-wallet.ts"
 import { fetchTransaction, type SignedTransaction } from "./read-transaction.ts"
 import { watchSenders } from "./watch-senders.ts"
 import { waitingIn, writeLostBatch } from "./write-lost-batch.ts"
 import { type LostCall, lostCallMessage, lostCallOf, writeLostCall } from "./write-lost-call.ts"
+import { type LostStore, lostStoreOf, writeLostStore } from "./write-lost-store.ts"
 
 type Wanted = OperatorOrder & {
   hash: Hash
@@ -42,6 +44,8 @@ interface Found {
   receipt: Receipt
   /** Its call of an escrow, if it made one. */
   lost: LostCall | undefined
+  /** The file of receipts that it paid 0G for, if it paid for one. */
+  store: LostStore | undefined
 }
 
 /** Adopts a transaction. Refuses one that does not qualify, and says what to do. */
@@ -84,7 +88,8 @@ async function findOnChain(ctx: Context, hash: Hash): Promise<Found> {
     const receipt = await finalReceiptOf(ctx, chain, hash)
     const network = networkAt(ctx, chain.chainId)
     if (network) await watchSenders(ctx, network, receipt)
-    return { transaction, wallet, receipt, lost: await lostCallOf(ctx, wallet, transaction, receipt) }
+    const lost = await lostCallOf(ctx, wallet, transaction, receipt)
+    return { transaction, wallet, receipt, lost, store: await lostStoreOf(ctx, wallet, transaction, receipt) }
   }
   const names = chains.map(each => each.name).join(", ")
   throw refused(`No endpoint knows a transaction with this hash whose signature can be checked, on: ${names}.`)
@@ -108,17 +113,20 @@ async function finalReceiptOf(ctx: Context, chain: ReachableChain, hash: Hash): 
 async function adoptPayout(
   ctx: TxContext,
   wallet: Row<"wallets">,
-  { transaction, lost }: Found,
+  found: Found,
   wanted: Wanted,
 ): Promise<Done & { said: string }> {
+  const { transaction } = found
   const { nonce, hash, raw, gas, maxFee, tip } = transaction
   const sitting = await sittingAt(ctx, wallet, nonce)
   const empty = isEmpty(transaction, wallet)
-  const payout = sitting && empty ? sitting : await payoutOf(ctx, wallet, transaction, lost, wanted)
+  const payout = sitting && empty ? sitting : await payoutOf(ctx, wallet, found, wanted)
   if (sitting && sitting.id !== payout.id)
     throw refused(
       `The nonce ${nonce} belongs to the payout ${sitting.id}, but the transaction pays what the payout ${payout.id} waits to ` +
-        `pay. Run \`sluice wallet cancel ${payout.id}\`, because it is paid, and then adopt the transaction with --foreign.`,
+        (payout.state === "cancelled"
+          ? "pay and is cancelled. Adopt the transaction with --foreign."
+          : `pay. Run \`sluice wallet cancel ${payout.id}\`, because it is paid, and then adopt the transaction with --foreign.`),
     )
   const [row] = await ctx.db
     .selectFrom("payouts")
@@ -217,7 +225,7 @@ async function forgetOutflow(ctx: TxContext, row: Row<"payouts">, hash: Hash): P
 async function adoptForeign(
   ctx: TxContext,
   wallet: Row<"wallets">,
-  { transaction, receipt: { blockNumber }, lost }: Found,
+  { transaction, receipt, lost, store }: Found,
 ): Promise<Done & { said: string }> {
   const { nonce, hash } = transaction
   const sitting = await sittingAt(ctx, wallet, nonce)
@@ -239,6 +247,10 @@ async function adoptForeign(
           ? `Its nonce belongs to the payout ${sitting.id}: run \`sluice wallet cancel\` for ${ids}, and then adopt it with --foreign.`
           : "Adopt it without --foreign."),
     )
+  if (store && !sitting)
+    throw refused(
+      `The transaction is not foreign: it paid 0G for the receipts ${store.root}. Adopt it without --foreign.`,
+    )
   if (sitting && sitting.state !== "assigned")
     throw refused(`The payout ${sitting.id} with its nonce is ${sitting.state}.`)
   const added = await ctx.db
@@ -248,13 +260,14 @@ async function adoptForeign(
       wallet: wallet.address,
       nonce,
       tx_hash: hash,
-      block_number: blockNumber,
+      block_number: receipt.blockNumber,
       created_at: ctx.now(),
     })
     .onConflict(conflict => conflict.doNothing())
     .executeTakeFirst()
   if (added.numInsertedOrUpdatedRows === 0n)
     throw refused(`The nonce ${nonce} is already explained by a foreign transaction.`)
+  if (store) await writeLostStore(ctx, store, transaction, receipt)
   const next = await advance(ctx, wallet)
   const anew = sitting ? ` The payout ${sitting.id} was not paid by this nonce, and is created again.` : ""
   return {
@@ -263,7 +276,7 @@ async function adoptForeign(
     wallet: wallet.address,
     ...(sitting ? { payoutId: sitting.id } : {}),
     before: { nonce, next_nonce: wallet.next_nonce },
-    after: { nonce, hash, block_number: blockNumber, next_nonce: next },
+    after: { nonce, hash, block_number: receipt.blockNumber, next_nonce: next },
     said: `The nonce ${nonce} is explained by a foreign transaction.${anew}${lost ? ` ${lostCallMessage(lost)}.` : ""} The wallet's next nonce is ${next}.`,
   }
 }
@@ -288,8 +301,7 @@ const isEmpty = ({ to, data, value }: SignedTransaction, wallet: Row<"wallets">)
 async function payoutOf(
   ctx: TxContext,
   wallet: Row<"wallets">,
-  transaction: SignedTransaction,
-  lost: LostCall | undefined,
+  { transaction, lost, store }: Found,
   { payout: named, any }: Wanted,
 ): Promise<Row<"payouts">> {
   const id = idIn(transaction.data)
@@ -297,6 +309,11 @@ async function payoutOf(
     id === undefined
       ? undefined
       : await ctx.db.selectFrom("payouts").selectAll().where("id", "=", id).executeTakeFirst()
+  const sitting = await sittingAt(ctx, wallet, transaction.nonce)
+  if (store && (!itself || itself.state === "cancelled")) {
+    if (!sitting) return await writeLostStore(ctx, store, transaction)
+    if (paysTheSame(transaction, sitting)) return sitting
+  }
   // A payout that was cancelled after an old backup was restored stays cancelled; the transaction on chain gets a new
   // one.
   if (itself && !(itself.state === "cancelled" && lost?.sessionId)) {
@@ -306,7 +323,6 @@ async function payoutOf(
       throw refused(`The transaction contains the id of the payout ${id}, but pays something else.`)
     return itself
   }
-  const sitting = await sittingAt(ctx, wallet, transaction.nonce)
   const batch = itself || sitting ? undefined : await writeLostBatch(ctx, wallet, transaction)
   if (batch) return batch
   const fitting = [
@@ -349,27 +365,6 @@ async function unplanned(
         "so the checkout can't count it. With --foreign the payout is created again; don't repeat the same action on the checkout.",
     )
   return await writeLostCall(ctx, lost)
-}
-
-/** Payouts without a nonce that a transaction would pay, ignoring the id in its calldata; oldest first. */
-async function candidates(
-  ctx: TxContext,
-  wallet: Row<"wallets">,
-  { to, data }: SignedTransaction,
-): Promise<Row<"payouts">[]> {
-  const call = withoutId(data)
-  if (to === null || call === "0x") return []
-  return await ctx.db
-    .selectFrom("payouts")
-    .selectAll()
-    .where("chain_id", "=", wallet.chain_id)
-    .where("state", "in", ["queued", "held"])
-    .where("to_address", "=", to)
-    .where(sql<boolean>`left(data, ${call.length}) = ${call}`)
-    .where(sql<boolean>`length(data) = ${data.length}`)
-    .orderBy("created_at")
-    .orderBy("id")
-    .execute()
 }
 
 const paysTheSame = ({ to, data, value }: SignedTransaction, row: Row<"payouts">): boolean =>

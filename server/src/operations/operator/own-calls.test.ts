@@ -155,6 +155,78 @@ it("a call that an operator cancels is not made again until it is retried", asyn
   expect([await stored(), (await on.submitted()).length]).toEqual([[true], before.length + 1])
 })
 
+describe("a call on the chain whose row is cancelled", () => {
+  const carryOn = async () => {
+    expect((await operator.ask("/resume", { ...named, reason: "adopted" })).status).toBe(200)
+    for (let i = 0; i < 3; i++) {
+      await on.carryOut()
+      on.rig.service.advance(60_000)
+      await on.round()
+    }
+  }
+
+  it.each([
+    ["another waits for its file", false],
+    ["that was cancelled by a person", true],
+  ])("pays for its file, once, where %s", async (_, byHand) => {
+    const before = await on.submitted()
+    const { db } = on.rig.service.ctx
+    await on.batched()
+    await on.round()
+    const restore = await backUp(on.rig.service.ctx)
+    await on.pay()
+    const [{ id, tx_hash } = { id: "", tx_hash: null }] = await on.calls()
+    await restore()
+    if (byHand) await operator.ask("/cancel", { payout: id, reason: "it is paid" })
+    else await db.updateTable("payouts").set({ state: "cancelled" }).where("id", "=", id).execute()
+    await on.zerog.setPrice(2n * PRICE)
+    on.rig.service.advance(60_000)
+    await on.round()
+    expect((await on.calls()).map(({ state }) => state)).toEqual(byHand ? ["cancelled"] : ["cancelled", "queued"])
+    await on.batched()
+    await on.round()
+    await on.carryOut()
+    await operator.ask("/halt", { ...named, reason: "look" })
+    expect((await operator.ask("/adopt-all", named)).body.said).toContain("1 transaction was adopted.")
+    await carryOn()
+    const roots = (await on.batches()).map(({ root }) => root)
+    expect([(await on.submitted()).slice(before.length), await stored()]).toEqual([roots, [true, true]])
+    expect((await on.calls()).filter(({ state }) => state === "final")).toHaveLength(2)
+    expect((await on.calls()).some(each => each.tx_hash === tx_hash && each.state === "final")).toBe(true)
+  })
+
+  it("pays for its file, once, at a nonce that another file's call has", async () => {
+    const { client } = on.anvil
+    const before = await on.submitted()
+    await on.batched()
+    await on.round()
+    const restore = await backUp(on.rig.service.ctx)
+    await client.setAutomine(false)
+    await on.pay()
+    await client.dropAllTransactions()
+    const [{ raw, hash } = { raw: null, hash: null }] = await operator.attempts()
+    const [{ id } = { id: "" }] = await on.calls()
+    await restore()
+    const later = new Date(on.rig.service.ctx.now().getTime() + 600_000)
+    await on.rig.service.ctx.db.updateTable("payouts").set({ run_at: later }).where("id", "=", id).execute()
+    await on.batched()
+    await on.round()
+    await on.pay()
+    await client.dropAllTransactions()
+    await client.setAutomine(true)
+    await client.sendRawTransaction({ serializedTransaction: raw ?? "0x" })
+    await client.mine({ blocks: 5 })
+    await on.pay()
+    await operator.ask("/halt", { ...named, reason: "look" })
+    expect((await operator.ask("/adopt", { hash })).body.message).toContain(`sluice wallet cancel ${id}`)
+    await operator.ask("/cancel", { payout: id, reason: "it is paid" })
+    expect((await operator.ask("/adopt", { hash, foreign: true, reason: "as told" })).status).toBe(200)
+    await carryOn()
+    const roots = (await on.batches()).map(({ root }) => root)
+    expect([(await on.submitted()).slice(before.length), await stored()]).toEqual([roots, [true, true]])
+  })
+})
+
 it("a nonce that can't be mined is emptied, and the file is paid for by another call, once", async () => {
   const { client } = on.anvil
   const before = await on.submitted()

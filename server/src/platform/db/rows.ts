@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. c693e642499d99867beb55fca31a0512b2da446c5d91810f26accffda465c084
+// Made from schema.sql by `npm run schema`; do not edit. 571b102507bd6acef0f65ef55d2d3f933921e83d7ba491944e996e7c6d346d55
 import type { PublicKey } from "../../../../verify/src/format.ts";
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";

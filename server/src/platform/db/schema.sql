@@ -1364,7 +1364,7 @@ case
     when kind = 'store'::text then 'storage'::text
     else 'payout'::text
 end),
-  constraint payouts_nonce_by_state check ((state = any (array['queued'::text, 'held'::text, 'cancelled'::text])) = (nonce is null and batch_id is null) or kind = 'return'::text and state = 'final'::text and nonce is null),
+  constraint payouts_nonce_by_state check ((state = any (array['queued'::text, 'held'::text, 'cancelled'::text])) = (nonce is null and batch_id is null) or (kind = any (array['return'::text, 'store'::text])) and state = 'final'::text and nonce is null),
   constraint payouts_relay_whole check ((lane = 'relay'::text) = (relay_by is not null) and (kind = any (array['authorize'::text, 'settle'::text, 'reserve'::text])) = (payer is not null) and (num_nonnulls(payer, auth_nonce, auth_digest) = any (array[0, 3]))),
   constraint payouts_reserved check (
 case

@@ -9,13 +9,17 @@ alter table wallets
 -- A call that has 0G's contract keep a file of receipts. It moves nobody's money but the fee of the storage.
 alter table payouts
   drop constraint payouts_kind_check, drop constraint payouts_lane, drop constraint payouts_deposit, drop constraint payouts_reserved,
+  drop constraint payouts_nonce_by_state,
   add constraint payouts_kind_check check (kind in ('share', 'sweep', 'return', 'authorize', 'settle', 'batch', 'reserve', 'capture', 'void', 'refund', 'anchor', 'store')),
   add constraint payouts_lane check (lane = case
     when kind in ('authorize', 'settle', 'batch', 'reserve', 'capture', 'void', 'refund') then 'relay'
     when kind = 'store' then 'storage' else 'payout' end),
   add constraint payouts_deposit check (deposit_id is not null or kind in ('settle', 'batch', 'anchor', 'store') or escrow_id is not null),
   add constraint payouts_reserved check (case when lane = 'relay' or kind in ('anchor', 'store') then not reserved
-    else reserved or state in ('held', 'cancelled') end);
+    else reserved or state in ('held', 'cancelled') end),
+  -- A call for a file that an operator found on the chain, at a nonce that another payout has, has none.
+  add constraint payouts_nonce_by_state check ((state in ('queued', 'held', 'cancelled')) = (nonce is null and batch_id is null)
+    or kind in ('return', 'store') and state = 'final' and nonce is null);
 
 create or replace function set_lane() returns trigger language plpgsql as $$
 begin
