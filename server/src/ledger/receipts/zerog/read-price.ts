@@ -8,12 +8,13 @@ import { flowAbi } from "./submission.ts"
 
 type Reading = Pick<Context, "signal">
 
-/** The price of a chunk in wei; undefined where too few endpoints report the same. */
+/** The price of a chunk in wei; undefined where too few endpoints report the same, or it is 0, which no call can pay. */
 export async function readPrice(ctx: Reading, storage: Storage): Promise<bigint | undefined> {
   const market = await view(ctx, storage, storage.flow, "market")
   const address = market === undefined ? undefined : parseAddress(`0x${market.slice(26)}`)
   const data = address ? await view(ctx, storage, address, "pricePerSector") : undefined
-  return data && decodeFunctionResult({ abi: flowAbi, functionName: "pricePerSector", data })
+  const price = data && decodeFunctionResult({ abi: flowAbi, functionName: "pricePerSector", data })
+  return price === 0n ? undefined : price
 }
 
 async function view(

@@ -106,13 +106,17 @@ async function storeFaults(ctx: TxContext, ids: readonly string[]): Promise<(id:
     amount: bigint
     submitter: Address
     root: Hash
+    size: number | null
   }>`
-    select i.id, i.data, i.value, i.amount, i.recipient as submitter, ${rootOfKey} as root from payouts i
+    select i.id, i.data, i.value, i.amount, i.recipient as submitter, ${rootOfKey} as root, b.size
+    from payouts i left join receipt_batches b on b.root = ${rootOfKey}
     where i.id = any(${sqlArray("uuid", ids)})`.execute(ctx.db)
   const faults = new Map<string, string>()
-  for (const { id, data, value, amount, submitter, root } of rows) {
+  for (const { id, data, value, amount, submitter, root, size } of rows) {
     const file = await readFile(ctx, root)
     if (typeof file === "string") faults.set(id, file)
+    else if (file.bytes.length !== size)
+      faults.set(id, `the row of its file says ${size} bytes, not ${file.bytes.length}`)
     else if (value !== amount || data !== storeData(id, file, submitter))
       faults.set(id, `the row ${id} of payouts does not store the receipts that it is for`)
   }

@@ -8,7 +8,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { startServer } from "../../../../test/local-server.ts"
 import { MAX_FEE, type StorageRig, startStorageRig } from "../../../../test/storage.ts"
 import { PRICE, startZerog } from "../../../../test/zerog.ts"
-import type { Address } from "../../../platform/chain/hex.ts"
+import type { Address, Hash } from "../../../platform/chain/hex.ts"
 import { payoutAlarms } from "../../../platform/metrics.ts"
 import { notifyDuePayments } from "../../settlement/notify-paid.ts"
 import { type Storage, storageOf } from "./storage.ts"
@@ -154,7 +154,49 @@ describe("a price", () => {
     await on.carryOut()
     expect((await states()).at(-1)).toBe("final")
   })
+
+  it("of 0 is none: nothing is written or signed until there is one", async () => {
+    await on.batched()
+    await on.zerog.setPrice(0n)
+    await on.round()
+    expect(await states()).toEqual([])
+    await on.zerog.setPrice(PRICE)
+    await on.round()
+    await on.zerog.setPrice(0n)
+    await on.carryOut()
+    expect(await states()).toEqual(["queued"])
+    await on.zerog.setPrice(PRICE)
+    later()
+    await on.carryOut()
+    expect(await states()).toEqual(["final"])
+  })
 })
+
+it.each([4_000_000, 200])(
+  "a file whose row says %i bytes is an alarm and is not paid for; the others are",
+  async size => {
+    const before = await alarms()
+    const { db } = on.rig.service.ctx
+    await on.batched()
+    await on.batched()
+    await on.batched()
+    const [altered, , late] = await on.batches()
+    const resize = (root = "", to = size) =>
+      db
+        .updateTable("receipt_batches")
+        .set({ size: to })
+        .where("root", "=", root as Hash)
+        .execute()
+    await resize(altered?.root)
+    await on.round()
+    expect([(await states()).length, await alarms()]).toEqual([2, before + 1])
+    await resize(late?.root)
+    await on.carryOut()
+    expect((await states()).filter(state => state === "final")).toHaveLength(1)
+    await resize(altered?.root, altered?.size)
+    await resize(late?.root, late?.size)
+  },
+)
 
 describe("a file that can't be read", () => {
   const pathOf = (root: string) => join(on.dataDir, "receipts", root.slice(2, 4), root.slice(2))

@@ -66,17 +66,32 @@ async function writeCalls(
   if (price === undefined) {
     ctx.log.warn(
       { network: storage.chain.name },
-      "too few endpoints of 0G's chain agree on the price; receipts are stored later",
+      "too few endpoints of 0G's chain agree on the price, or it is 0; receipts are stored later",
     )
     return
   }
   for (const { root, size, tries } of files) {
-    const fee = storeFee(size, price)
-    const file = fee > storage.maxFee ? `its fee of ${fee} wei exceeds ZEROG_MAX_FEE` : await readFile(ctx, root)
-    if (typeof file === "string") await postponeWithAlarm(ctx, { root, tries }, file)
-    else await inTransaction(ctx, ctx => writeCall(ctx, storage, { root, file, fee, submitter }))
+    const fault = await payFor(ctx, storage, submitter, price, { root, size }).catch((error: Error) => error.message)
+    if (fault !== undefined && !ctx.signal.aborted) await postponeWithAlarm(ctx, { root, tries }, fault)
   }
   await ctx.wakes.wake("payouts")
+}
+
+/** Writes the call for a file; returns what is wrong with the file, in words. */
+async function payFor(
+  ctx: Context,
+  storage: Storage,
+  submitter: Address,
+  price: bigint,
+  { root, size }: { root: Hash; size: number },
+): Promise<string | undefined> {
+  const file = await readFile(ctx, root)
+  if (typeof file === "string") return file
+  if (file.bytes.length !== size) return `the file ${root} has ${file.bytes.length} bytes, and its row says ${size}`
+  const fee = storeFee(size, price)
+  if (fee > storage.maxFee) return `its fee of ${fee} wei exceeds ZEROG_MAX_FEE`
+  await inTransaction(ctx, ctx => writeCall(ctx, storage, { root, file, fee, submitter }))
+  return undefined
 }
 
 async function writeCall(
