@@ -256,10 +256,25 @@ describe("a setting that was wrong", () => {
     await on.round({ ...on.storage, ...(await wrong()) })
     expect(await states()).toEqual(["queued"])
     await on.round()
+    expect(await states()).toEqual(["cancelled"])
+    later()
+    await on.round()
     await on.carryOut()
     await on.round()
     expect((await states()).sort()).toEqual(["cancelled", "final"])
     expect(await uploaded()).toEqual([true])
+  })
+
+  it("of one process of two has calls cancelled less and less often", async () => {
+    const second = await startZerog(on.anvil)
+    servers.push(second)
+    await on.batched()
+    for (let i = 0; i < 20; i++) {
+      await on.round()
+      await on.round(storage({ flow: second.flow, indexer: second.indexer }))
+      later(5_000)
+    }
+    expect((await states()).length).toBeLessThan(7)
   })
 
   it("leaves a call that is signed: it is mined, and the file is paid for where the settings say, once each", async () => {

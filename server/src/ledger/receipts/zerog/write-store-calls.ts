@@ -43,12 +43,14 @@ const needsCall = (ctx: TxContext, storage: Storage) => sql<boolean>`b.uploaded_
 
 /** Cancels calls without a nonce that go to another chain or contract than the settings name: theirs were corrected. */
 async function cancelElsewhere(ctx: Context, storage: Storage): Promise<void> {
+  // Their files wait as after any call that ended: two processes with different settings would cancel each other's for ever.
   const { rows } = await sql<{ id: string }>`
-    update payouts i set state = 'cancelled', held_reason = null, updated_at = ${ctx.now()},
+    with ended as (update payouts i set state = 'cancelled', held_reason = null, updated_at = ${ctx.now()},
       held_detail = 'the settings name another contract of 0G'
-    where i.kind = 'store' and i.lane = 'storage' and i.state in ('queued', 'held') and not (${isHere(storage)}) returning i.id`.execute(
-    ctx.db,
-  )
+    where i.kind = 'store' and i.lane = 'storage' and i.state in ('queued', 'held') and not (${isHere(storage)}) returning i.id),
+      waiting as (update receipt_batches b set storage_tries = storage_tries + 1, storage_run_at = ${ctx.now()}::timestamptz + ${waitOf}
+        from ended where b.storage_id = ended.id)
+    select id from ended`.execute(ctx.db)
   if (rows.length > 0)
     ctx.log.warn(
       { calls: rows.length },
