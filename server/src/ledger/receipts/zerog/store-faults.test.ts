@@ -333,6 +333,20 @@ describe("nodes", () => {
     expect(await uploaded()).toEqual(Array(17).fill(true))
   })
 
+  it("that never answer have a file wait no longer than it may take", async () => {
+    await on.batched()
+    await on.round()
+    await on.carryOut()
+    const hole = await startServer(() => {})
+    servers.push(hole)
+    const patient = { ...on.rig.service.ctx, timeoutMs: 3_600_000 }
+    await storeFilesRound(patient, storage({ indexer: hole.url }), 100)
+    expect(await uploaded()).toEqual([false])
+    later()
+    await on.round()
+    expect(await uploaded()).toEqual([true])
+  })
+
   it("that never answer do not delay what is to be paid", async () => {
     await on.batched()
     await on.round()

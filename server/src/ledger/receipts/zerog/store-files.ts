@@ -15,6 +15,8 @@ import { submissionOf } from "./submission.ts"
 const FILES = 16
 /** How long no other process tries a file that one uploads, if that one dies meanwhile. */
 const CLAIM_MS = 120_000
+/** How long a file may take: less, or another process would take it meanwhile. */
+const UPLOAD_MS = 90_000
 
 interface Paid {
   root: Hash
@@ -22,12 +24,12 @@ interface Paid {
   tries: number
 }
 
-/** One round; returns how many milliseconds the next may wait. */
-export async function storeFilesRound(ctx: Context, storage: Storage): Promise<number> {
+/** One round, with `uploadMs` for each file; returns how many milliseconds the next may wait. */
+export async function storeFilesRound(ctx: Context, storage: Storage, uploadMs = UPLOAD_MS): Promise<number> {
   for (let n = 0; n < FILES && !ctx.signal.aborted; n++) {
     const paid = await claimPaid(ctx, storage)
     if (!paid) break
-    await storePaid(ctx, storage, paid)
+    await storePaid(ctx, storage, paid, AbortSignal.any([ctx.signal, AbortSignal.timeout(uploadMs)]))
   }
   return ctx.settings.receipts.batchMs
 }
@@ -44,14 +46,19 @@ async function claimPaid(ctx: Context, { chain: { chainId }, flow }: Storage): P
   return rows[0]
 }
 
-async function storePaid(ctx: Context, storage: Storage, { root, tx_hash, tries }: Paid): Promise<void> {
+async function storePaid(
+  ctx: Context,
+  storage: Storage,
+  { root, tx_hash, tries }: Paid,
+  signal: AbortSignal,
+): Promise<void> {
   const file = await readFile(ctx, root)
   if (typeof file === "string") return await postponeWithAlarm(ctx, { root, tries }, file)
   const { bytes, tree } = file
   const submission = submissionOf(tree, bytes.length, storage.flow)
-  const place: Place | undefined = await readSubmitted(ctx, storage, tx_hash, submission)
+  const place: Place | undefined = await readSubmitted({ ...ctx, signal }, storage, tx_hash, submission)
   const upload = place
-    ? await uploadFile(ctx, storage.indexer, { ...file, ...place })
+    ? await uploadFile({ ...ctx, signal }, storage.indexer, { ...file, ...place })
     : { state: "pending", why: `too few endpoints report the event Submit of ${tx_hash}` }
   if (place && upload.state === "stored") {
     await ctx.db
