@@ -64,7 +64,7 @@ describe("a secret in a file", () => {
   it("has this form wherever the setting holds a key, a password or a token", () => {
     const secret = Object.entries<{ meaning: string }>(settingsTable)
       .filter(([, { meaning }]) =>
-        /\bkey of the wallet|32 random bytes|decrypts too|Postgres address|Redis address|streaming replica|secret of that client|bearer token|such as a token|mail server/.test(
+        /\bkey of the wallet|32 random bytes|used only to decrypt|Postgres address|Redis address|streaming replica|that client's secret|bearer token|such as a token|mail server/.test(
           meaning,
         ),
       )
