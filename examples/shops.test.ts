@@ -1,6 +1,8 @@
 // The shops whose framework is here anyway, as they are written, on the SDK's sources. The others: shops.long.ts.
 import { execFile } from "node:child_process"
+import { once } from "node:events"
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs"
+import { connect } from "node:net"
 import { join } from "node:path"
 import { afterAll, beforeAll, expect, it } from "vitest"
 import { freePort, plainEnv, root, until } from "../server/test/e2e/program.ts"
@@ -85,6 +87,12 @@ it("the server of docs/developers/webhooks.md takes an event once, and refuses w
   await sandbox.call(`/api/console/webhooks/${id}/test`, {}, headers)
   await until("the ping has arrived", () => /^ping/m.test(server.output()))
   const forged = { method: "POST", body: "{}", headers: { "webhook-id": "evt_1", "webhook-signature": "v1,abc" } }
+  expect(await ask(forged)).toBe(400)
+  // A caller who leaves in the middle of a body ends no server.
+  const leaver = connect(port, "127.0.0.1")
+  leaver.write("POST / HTTP/1.1\r\nHost: shop\r\nContent-Length: 9\r\n\r\nhalf")
+  await once(leaver, "connect")
+  leaver.resetAndDestroy()
   expect(await ask(forged)).toBe(400)
   expect(server.output().trim().split("\n")).toHaveLength(1)
   server.stop()

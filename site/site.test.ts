@@ -162,6 +162,8 @@ describe("what the service answers", () => {
     for (const title of ["# Your first payment", "# Reserve now, capture later: escrow", "# Settings"])
       expect(whole).toContain(`${title}\n`)
     expect((await fetch(`${url}/docs/changelog.xml`)).headers.get("content-type")).toContain("xml")
+    const [picture] = globSync("**/*.webp", { cwd: built })
+    expect((await fetch(`${url}/docs/${picture}`)).headers.get("content-type")).toBe("image/webp")
   })
 })
 

@@ -42,6 +42,8 @@ export interface StorageRig {
   pay(pace?: Pace, at?: Storage): Promise<number>
   /** Carries out the calls that wait, and makes their blocks final. */
   carryOut(at?: Storage): Promise<void>
+  /** Carries out the call that waits, which reverts: the price doubles after it was signed. */
+  revertCall(): Promise<void>
   /** Empties the database; the wallet is known at the nonce that its chain has, and 0G's price is the usual one. */
   empty(): Promise<void>
   stop(): Promise<void>
@@ -66,6 +68,11 @@ export async function startStorageRig(): Promise<StorageRig> {
   const receipts = receiptsOn(rig)
   const lane = (at = storage) => storageLane(at, signer)
   const pay = (pace?: Pace, at?: Storage) => payoutRound(ctx, lane(at), pace)
+  const carryOut = async (at?: Storage) => {
+    await pay(undefined, at)
+    await anvil.client.mine({ blocks: 5 })
+    await pay(undefined, at)
+  }
   return {
     rig,
     anvil,
@@ -93,10 +100,16 @@ export async function startStorageRig(): Promise<StorageRig> {
       await storeCallsRound(ctx, at, signer.address)
       await storeFilesRound(ctx, at)
     },
-    carryOut: async at => {
-      await pay(undefined, at)
-      await anvil.client.mine({ blocks: 5 })
-      await pay(undefined, at)
+    carryOut,
+    revertCall: async () => {
+      await anvil.client.setAutomine(false)
+      await pay()
+      // What was signed waits nowhere when the price rises, and is sent again by the same bytes.
+      await anvil.client.dropAllTransactions()
+      await anvil.client.setAutomine(true)
+      await zerog.setPrice(2n * PRICE)
+      await pay({ resendMs: 0, replaceMs: 60_000 })
+      await carryOut()
     },
     empty: async () => {
       await rig.empty()

@@ -43,6 +43,7 @@ export function payoutLane(network: Network, signer: Signer): Lane {
     signer,
     token: token.address,
     keepsBooks: true,
+    waitsWhileAhead: false,
     callsContractWallets: false,
     hasDeadlines: false,
     takesTurns: false,

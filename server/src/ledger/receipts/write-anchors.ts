@@ -4,7 +4,7 @@
  */
 import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
-import { type Hash, ZERO_ADDRESS } from "../../platform/chain/hex.ts"
+import type { Hash } from "../../platform/chain/hex.ts"
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
 import type { Network } from "../../platform/chain/networks.ts"
 import {
@@ -17,7 +17,7 @@ import {
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
-import { dueNow } from "../../platform/jobs/due-now.ts"
+import { insertOwnCall } from "./insert-own-call.ts"
 
 /** How many roots one call writes; each costs about 2,300 gas. */
 const ROOTS = 200
@@ -141,27 +141,17 @@ async function insertCall(
   written: Written,
 ): Promise<string> {
   const id = randomUUID()
-  const now = ctx.now()
-  await ctx.db
-    .insertInto("payouts")
-    .values({
-      id,
-      chain_id: chainId,
-      kind: "anchor",
-      source_key: `anchor:${id}`,
-      merchant_id: merchantId,
-      token: ZERO_ADDRESS,
-      recipient: depositFactory,
-      amount: BigInt("roots" in written ? written.roots.length : 1),
-      to_address: anchorDeployment.address,
-      data: anchorData(id, depositFactory, written),
-      gas: anchorGas(written),
-      reserved: false,
-      state: "queued",
-      run_at: dueNow(now),
-      created_at: now,
-      updated_at: now,
-    })
-    .execute()
+  await insertOwnCall(ctx, {
+    id,
+    chain_id: chainId,
+    kind: "anchor",
+    source_key: `anchor:${id}`,
+    merchant_id: merchantId,
+    recipient: depositFactory,
+    amount: BigInt("roots" in written ? written.roots.length : 1),
+    to_address: anchorDeployment.address,
+    data: anchorData(id, depositFactory, written),
+    gas: anchorGas(written),
+  })
   return id
 }

@@ -42,6 +42,7 @@ export const relayLane = (network: Network, signer: Signer): Lane => ({
   signer,
   token: network.token.address,
   keepsBooks: false,
+  waitsWhileAhead: false,
   callsContractWallets: true,
   hasDeadlines: true,
   takesTurns: true,

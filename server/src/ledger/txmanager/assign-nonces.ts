@@ -42,7 +42,7 @@ export async function assignPayouts(
   if (latest === undefined || balance === undefined) return NOTHING
   const count = pending > latest ? pending : latest
   // A transaction that this database doesn't know may pay a call that a verdict would cancel, as after a restored backup.
-  if (lane.name === "storage" && isAhead(ctx, wallet, count)) return NOTHING
+  if (lane.waitsWhileAhead && isAhead(ctx, wallet, count)) return NOTHING
   const picked = await pickDue(ctx, lane, wallet, state)
   if (!picked) return NOTHING
   const { payouts, held, fees } = picked

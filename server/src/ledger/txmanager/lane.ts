@@ -85,6 +85,11 @@ export interface Lane extends LaneInfo {
   token: Address | undefined
   /** Whether the wallet moves money out of deposits, so its books are compared with the chain. */
   keepsBooks: boolean
+  /**
+   * Whether nothing is judged while the chain has transactions of the wallet that are unknown here. Set it if a verdict may cancel a
+   * call that one of them has paid, and another call would follow.
+   */
+  waitsWhileAhead: boolean
   /** Whether its calls have deadlines; a call that is not sent in time only uses up its nonce. */
   hasDeadlines: boolean
   /** Whether merchants take turns when more is due than fits, because a buyer may wait for each call. */

@@ -1,7 +1,7 @@
 // One convention for every command: what a wrong command line, a failure and `--help` print, and how they end.
 import { spawn } from "node:child_process"
 import { once } from "node:events"
-import { mkdtempSync, rmSync } from "node:fs"
+import { mkdtempSync, readFileSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterAll, expect, it } from "vitest"
@@ -47,6 +47,11 @@ it("are the commands that `sluice` lists", async () => {
   const { out } = await sluice("--help")
   expect([...out.matchAll(/^ {2}([a-z-]+) {2,}/gm)].map(match => match[1])).toEqual(commands)
   expect((await sluice("-h")).out).toBe(out)
+})
+
+it("has the version of the package", async () => {
+  const { version } = JSON.parse(readFileSync(new URL("../../../../package.json", import.meta.url), "utf8"))
+  expect(await sluice("--version")).toEqual({ code: 0, out: `${version}\n`, errors: "" })
 })
 
 it.each(commands)("%s refuses an option that it has not: exit 2, a sentence, and where to read more", async name => {

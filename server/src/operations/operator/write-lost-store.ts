@@ -4,6 +4,7 @@
  */
 import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
+import { insertOwnCall } from "../../ledger/receipts/insert-own-call.ts"
 import { readFile } from "../../ledger/receipts/zerog/read-file.ts"
 import { storeData, storeKey } from "../../ledger/receipts/zerog/store-call.ts"
 import type { Hash } from "../../platform/chain/hex.ts"
@@ -59,8 +60,7 @@ export async function writeLostStore(
 ): Promise<Row<"payouts">> {
   await sql`select from receipt_batches where root = ${root} for no key update`.execute(ctx.db)
   const id = randomUUID()
-  const now = ctx.now()
-  const { chain_id, merchant_id, token, recipient, to_address, gas } = like
+  const { chain_id, merchant_id, recipient, to_address, gas } = like
   const mined = receipt && {
     tx_hash: hash,
     block_number: receipt.blockNumber,
@@ -68,33 +68,24 @@ export async function writeLostStore(
     succeeded: true,
   }
   await sql`update payouts i set state = 'cancelled', held_reason = null, held_detail = 'another call paid for its receipts',
-      updated_at = ${now}
+      updated_at = ${ctx.now()}
     where i.kind = 'store' and i.lane = 'storage' and i.chain_id = ${chain_id} and i.to_address = ${to_address}
       and i.state in ('queued', 'held') and starts_with(i.source_key, 'store:' || ${root})`.execute(ctx.db)
-  const row = await ctx.db
-    .insertInto("payouts")
-    .values({
-      id,
-      chain_id,
-      kind: "store",
-      source_key: storeKey(root, id),
-      merchant_id,
-      token,
-      recipient,
-      amount: value,
-      value,
-      to_address,
-      data: marked(withoutId(like.data as Hash), id),
-      gas,
-      reserved: false,
-      state: receipt ? "final" : "queued",
-      ...mined,
-      run_at: now,
-      created_at: now,
-      updated_at: now,
-    })
-    .returningAll()
-    .executeTakeFirstOrThrow()
+  const row = await insertOwnCall(ctx, {
+    id,
+    chain_id,
+    kind: "store",
+    source_key: storeKey(root, id),
+    merchant_id,
+    recipient,
+    amount: value,
+    value,
+    to_address,
+    data: marked(withoutId(like.data as Hash), id),
+    gas,
+    state: receipt ? "final" : "queued",
+    ...mined,
+  })
   await ctx.db
     .updateTable("receipt_batches")
     .set({ storage_id: id })

@@ -27,6 +27,7 @@ export const storageLane = (storage: Storage, signer: Signer): Lane => {
     signer,
     token: undefined,
     keepsBooks: false,
+    waitsWhileAhead: true,
     callsContractWallets: false,
     hasDeadlines: false,
     takesTurns: false,

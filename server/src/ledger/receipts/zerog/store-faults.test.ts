@@ -381,16 +381,9 @@ it("a file whose transaction has no event Submit at enough endpoints is not stor
 })
 
 it("checkout.session.completed names no call that reverted", async () => {
-  const { client } = on.anvil
   await on.batched()
   await on.round()
-  await client.setAutomine(false)
-  await on.pay()
-  await client.dropAllTransactions()
-  await client.setAutomine(true)
-  await on.zerog.setPrice(2n * PRICE)
-  await on.pay({ resendMs: 0, replaceMs: 60_000 })
-  await on.carryOut()
+  await on.revertCall()
   expect(await states()).toEqual(["reverted"])
   const { ctx } = on.rig.service
   const completed = async () => {

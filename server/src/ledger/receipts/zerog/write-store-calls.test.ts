@@ -57,18 +57,10 @@ describe("a file of receipts", () => {
   })
 
   it("is paid for by another call where its own reverts, since the price rose after it was signed", async () => {
-    const { client } = on.anvil
     const before = await on.submitted()
     await on.batched()
     await on.round()
-    await client.setAutomine(false)
-    await on.pay()
-    // What was signed waits nowhere when the price rises, and is sent again by the same bytes.
-    await client.dropAllTransactions()
-    await client.setAutomine(true)
-    await on.zerog.setPrice(2n * PRICE)
-    await on.pay({ resendMs: 0, replaceMs: 60_000 })
-    await on.carryOut()
+    await on.revertCall()
     expect((await on.calls()).map(({ state }) => state)).toEqual(["reverted"])
     on.rig.service.advance(60_000)
     await on.round()

@@ -4,9 +4,9 @@
  */
 import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
-import { type Address, type Hash, ZERO_ADDRESS } from "../../../platform/chain/hex.ts"
+import type { Address, Hash } from "../../../platform/chain/hex.ts"
 import { type Context, inTransaction, type TxContext } from "../../../platform/context.ts"
-import { dueNow } from "../../../platform/jobs/due-now.ts"
+import { insertOwnCall } from "../insert-own-call.ts"
 import { type File, isDue, postponeWithAlarm, readFile, waitOf } from "./read-file.ts"
 import { readPrice } from "./read-price.ts"
 import type { Storage } from "./storage.ts"
@@ -124,28 +124,18 @@ async function insertCall(
   { root, file, fee, submitter }: { root: Hash; file: File; fee: bigint; submitter: Address },
 ): Promise<string> {
   const id = randomUUID()
-  const now = ctx.now()
-  await ctx.db
-    .insertInto("payouts")
-    .values({
-      id,
-      chain_id: chainId,
-      kind: "store",
-      source_key: storeKey(root, id),
-      merchant_id: merchantId,
-      token: ZERO_ADDRESS,
-      recipient: submitter,
-      amount: fee,
-      value: fee,
-      to_address: flow,
-      data: storeData(id, file, submitter),
-      gas: GAS,
-      reserved: false,
-      state: "queued",
-      run_at: dueNow(now),
-      created_at: now,
-      updated_at: now,
-    })
-    .execute()
+  await insertOwnCall(ctx, {
+    id,
+    chain_id: chainId,
+    kind: "store",
+    source_key: storeKey(root, id),
+    merchant_id: merchantId,
+    recipient: submitter,
+    amount: fee,
+    value: fee,
+    to_address: flow,
+    data: storeData(id, file, submitter),
+    gas: GAS,
+  })
   return id
 }
