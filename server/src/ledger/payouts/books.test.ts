@@ -368,13 +368,16 @@ describe("the books", () => {
     expect((await payouts()).map(row => row.state)).toEqual(["reverted", "reverted", "queued", "queued"])
   })
 
-  it("sweep later what a reorg moves while its payment is swept", async () => {
+  it.each([
+    ["moves", "seen"],
+    ["removes, and brings back before settlement sees it,", "gone"],
+  ] as const)("sweep later what a reorg %s while its payment is swept", async (_, state) => {
     const shop = await sell(undefined)
     await arrive(shop, 1, 500_000n)
     await arrive(shop, 2, 500_000n)
     await settle()
     service.advance(86_400_000)
-    await db().updateTable("transfers").set({ state: "seen" }).where("tx_hash", "=", hashOf(2)).execute()
+    await db().updateTable("transfers").set({ state }).where("tx_hash", "=", hashOf(2)).execute()
     await sweepDue(service.ctx, paperNetwork)
     await setState(2, "confirmed")
     await settle()

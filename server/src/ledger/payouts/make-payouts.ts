@@ -33,12 +33,13 @@ const unswept = sql<bigint>`${remainingValue} - ${withheld("open", "returned")} 
   where s.transfer_id = t.id and (i.stopped or i.state not in ('cancelled', 'reverted'))), 0)`
 
 /**
- * SQL: whether nothing of a payment `p` is left to sweep. A transfer that a reorg moved to another block still counts
- * as left. It is swept once confirmed there, and nothing else would schedule its payment again.
+ * SQL: whether nothing of a payment `p` is left to sweep. A transfer that a reorg moved or removed still counts as left.
+ * It may be mined again before settlement sees that it was gone, and nothing else would schedule its payment again; if
+ * settlement sees it first, the reversal ends the schedule.
  */
 const allSwept = sql`not exists (select from claims c join transfers t on t.id = c.transfer_id
     join deposits d on d.id = t.deposit_id
-  where c.payment_id = p.id and t.token = p.token and t.state <> 'gone' and d.recipient_set_id is null and ${unswept} > 0)`
+  where c.payment_id = p.id and t.token = p.token and d.recipient_set_id is null and ${unswept} > 0)`
 
 /** Why new shares are held; `parked` says why they stay held until a person retries them. */
 interface Hold {
