@@ -2,8 +2,6 @@
  * `sluice`: one program for everything that an operator does and, with the command line of `cli/`, everything that a
  * merchant does. Each command is a module that is loaded when it is named.
  */
-import root from "../../../../package.json" with { type: "json" }
-
 interface Command {
   does: string
   /** Subcommands of merchants, who have a command of the same name. */
@@ -69,7 +67,10 @@ export async function run(): Promise<void> {
     const operators = Object.keys(commands).filter(each => !commands[each]?.merchants)
     const ofMerchants = Object.keys(commandTable()).filter(each => !operators.includes(each))
     if (["--help", "-h", "help"].includes(name)) return void process.stdout.write(usageOf(ofMerchants))
-    if (["--version", "version"].includes(name)) return void process.stdout.write(`${root.version}\n`)
+    if (["--version", "version"].includes(name)) {
+      const { default: root } = await import("../../../../package.json", { with: { type: "json" } })
+      return void process.stdout.write(`${root.version}\n`)
+    }
     if (ofMerchants.includes(name)) {
       const { runCli } = await import("../../../../cli/src/run.ts")
       return await runCli([name, ...process.argv.slice(2)], operators)
