@@ -6,7 +6,7 @@ import { type Visit, visit } from "./browser.ts"
 type State = Awaited<ReturnType<BrowserContext["storageState"]>>
 const view = { viewport: { width: 1280, height: 900 }, reducedMotion: "reduce" } as const
 
-/** Visits that are closed together; `calls` of a visit are the requests to the API. */
+/** Visits that are closed together; `calls` of a visit are its different requests to the API. */
 export function visitsOf(given: () => { browser: Browser; sandbox: Sandbox }) {
   const visits: Visit[] = []
   const states = new Map<string, Promise<State>>()
@@ -28,7 +28,7 @@ export function visitsOf(given: () => { browser: Browser; sandbox: Sandbox }) {
     return state
   }
   /** At a page, as the owner of the merchant; with `isOwn` in a session of its own. Without a name nobody is signed in. */
-  const open = async (path: string, name?: string, isOwn = false): Promise<Visit & { calls: string[] }> => {
+  const open = async (path: string, name?: string, isOwn = false): Promise<Visit & { calls: Set<string> }> => {
     const { browser, sandbox } = given()
     const visited = await visit(browser, sandbox, {
       ...view,
@@ -37,10 +37,13 @@ export function visitsOf(given: () => { browser: Browser; sandbox: Sandbox }) {
     visits.push(visited)
     const { page } = visited
     page.setDefaultTimeout(30_000)
-    const calls: string[] = []
+    const calls = new Set<string>()
     page.on("request", request => {
-      const { pathname } = new URL(request.url())
-      if (pathname.startsWith("/api/") && pathname !== "/api/console/stream") calls.push(pathname)
+      const { pathname, searchParams } = new URL(request.url())
+      if (!pathname.startsWith("/api/") || pathname === "/api/console/stream") return
+      // A page that is open for long reads what it shows again, from a moment later.
+      searchParams.delete("from")
+      calls.add(`${pathname}?${searchParams}`)
     })
     await page.goto(`${sandbox.url}/console${path}`)
     return { ...visited, calls }

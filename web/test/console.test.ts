@@ -59,10 +59,10 @@ describe("each page", () => {
       [`/checkouts/${world.reserved}`, "64.00", "Reserved", "Capture until"],
     ]
     for (const [path, ...texts] of pages) {
-      calls.length = 0
+      calls.clear()
       await go(page, path)
       await shows(page, ...texts)
-      expect(calls.length, `${path}: ${calls.join(" ")}`).toBeLessThanOrEqual(3)
+      expect(calls.size, `${path}: ${[...calls].join(" ")}`).toBeLessThanOrEqual(3)
     }
     expect(faults).toEqual([])
     expect(await page.evaluate(() => "pwned" in globalThis)).toBe(false)
