@@ -1,9 +1,9 @@
 /** The metrics at /metrics. Labels have few values: never an id, an address or the raw path of a request. */
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client"
-import manifest from "../../../package.json" with { type: "json" }
 import type { Address } from "./chain/hex.ts"
 import type { NetworkInfo } from "./chain/network-facts.ts"
 import { ifKind } from "./ids.ts"
+import { version } from "./version.ts"
 
 export const registry = new Registry()
 collectDefaultMetrics({ register: registry })
@@ -295,7 +295,6 @@ new Gauge({
   },
 })
 
-const { version } = manifest
 new Gauge({
   name: "sluice_build_info",
   help: "1, with the version of Sluice and of Node.",

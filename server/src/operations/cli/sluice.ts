@@ -68,8 +68,8 @@ export async function run(): Promise<void> {
     const ofMerchants = Object.keys(commandTable()).filter(each => !operators.includes(each))
     if (["--help", "-h", "help"].includes(name)) return void process.stdout.write(usageOf(ofMerchants))
     if (["--version", "version"].includes(name)) {
-      const { default: root } = await import("../../../../package.json", { with: { type: "json" } })
-      return void process.stdout.write(`${root.version}\n`)
+      const { version } = await import("../../platform/version.ts")
+      return void process.stdout.write(`${version}\n`)
     }
     if (ofMerchants.includes(name)) {
       const { runCli } = await import("../../../../cli/src/run.ts")

@@ -4,8 +4,8 @@
  */
 import swagger from "@fastify/swagger"
 import type { FastifyContextConfig } from "fastify"
-import root from "../../../../package.json" with { type: "json" }
 import type { Settings } from "../config/settings.ts"
+import { license, version } from "../version.ts"
 import { type Credential, credentialOf } from "./authenticate.ts"
 import { docsPages } from "./docs-pages.ts"
 import { type Document, type Operations, withOperations } from "./openapi-document.ts"
@@ -133,7 +133,7 @@ export function documentApi(app: Server, { baseUrl }: Settings, webhooks: Operat
   app.register(swagger, {
     openapi: {
       openapi: "3.1.0",
-      info: { title: "Sluice", version: root.version, description, license: { name: root.license } },
+      info: { title: "Sluice", version, description, license: { name: license } },
       servers: [{ url: baseUrl }],
       tags,
       components: { securitySchemes },

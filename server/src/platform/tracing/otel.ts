@@ -21,8 +21,8 @@ import {
   TraceIdRatioBasedSampler,
   TracerProvider,
 } from "@opentelemetry/sdk-trace"
-import manifest from "../../../../package.json" with { type: "json" }
 import type { TracingSettings } from "../config/tracing-settings.ts"
+import { version } from "../version.ts"
 import { exportSpans, type Report } from "./export-spans.ts"
 import { parseTraceparent, unixMs } from "./trace.ts"
 import type { Span, SpanOptions, Tracing } from "./tracing.ts"
@@ -46,7 +46,7 @@ export function openTelemetry(settings: TracingSettings, report: Report): Tracin
   const provider = new TracerProvider({
     resource: resourceFromAttributes({
       "service.name": "sluice",
-      "service.version": manifest.version,
+      "service.version": version,
       "service.instance.id": randomUUID(),
       ...Object.fromEntries(resourceAttributes),
       ...(serviceName === undefined ? {} : { "service.name": serviceName }),
@@ -55,7 +55,7 @@ export function openTelemetry(settings: TracingSettings, report: Report): Tracin
     spanProcessors: [exporter],
     spanLimits: { attributeValueLengthLimit: MAX_CHARACTERS },
   })
-  const tracer = provider.getTracer("sluice", manifest.version)
+  const tracer = provider.getTracer("sluice", version)
   const storage = new AsyncLocalStorage<Span>()
   return {
     start: (name, { kind, attributes = {}, parent, links = [], startMs = unixMs() }: SpanOptions = {}) => {

@@ -11,8 +11,8 @@ import {
   type ServerContext,
   type Tool as ShownTool,
 } from "@modelcontextprotocol/server"
-import root from "../../../../package.json" with { type: "json" }
 import { ApiError } from "../../platform/errors.ts"
+import { version } from "../../platform/version.ts"
 import { checkInput, type OpenTool } from "./open-tools.ts"
 import { type Found, Refusal, type ToolRoute } from "./tool.ts"
 import { part, type Schema } from "./untrusted.ts"
@@ -49,10 +49,7 @@ export async function serveMcp(
 }
 
 function openMcp(tools: Record<string, OpenTool>, schemaOf: AnswerSchema): McpServer {
-  const mcp = new McpServer(
-    { name: "sluice", version: root.version },
-    { capabilities: { tools: {} }, instructions: INSTRUCTIONS },
-  )
+  const mcp = new McpServer({ name: "sluice", version }, { capabilities: { tools: {} }, instructions: INSTRUCTIONS })
   mcp.setRequestHandler("tools/list", () => ({
     tools: Object.entries(tools).map(([name, tool]) => shown(name, tool, schemaOf)),
   }))
