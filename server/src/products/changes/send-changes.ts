@@ -28,7 +28,7 @@ const PAGE = 100
 
 const held = new WeakMap<Wakes, Map<string, number>>()
 
-/** Takes a slot of the caller and the merchant; returns its release. Throws `RATE_LIMITED`. */
+/** Takes a slot of the caller and the merchant; returns its release, which counts once. Throws `RATE_LIMITED`. */
 function takePlace(ctx: Context, request: FastifyRequest, merchantId: string, leave: () => void): () => void {
   const { member, apiKey } = request
   const person = `${merchantId} ${member?.personId ?? apiKey?.id}`
@@ -45,7 +45,11 @@ function takePlace(ctx: Context, request: FastifyRequest, merchantId: string, le
   if (!giveBack)
     throw new ApiError("RATE_LIMITED", undefined, "Too many streams of changes are open here. Try again in a minute.")
   counts.set(person, count + 1)
+  let isHeld = true
   return () => {
+    // A request that failed gives it back, and its connection closes after that.
+    if (!isHeld) return
+    isHeld = false
     const left = (counts.get(person) ?? 1) - 1
     if (left > 0) counts.set(person, left)
     else counts.delete(person)

@@ -196,27 +196,30 @@ describe.runIf(onPostgres)("a stream of changes", () => {
     const from = await ready()
     await insert(1, CHANGES).execute(service.ctx.db)
     const { port } = new URL(url)
-    const socket = connect(Number(port), "127.0.0.1").pause()
+    const socket = connect(Number(port), "127.0.0.1")
     socket.write(
       `GET /api/console/stream HTTP/1.1\r\nhost: a\r\nx-api-key: ${headers["x-api-key"]}\r\nlast-event-id: ${from}\r\n\r\n`,
     )
+    let text = ""
+    socket.on("data", bytes => (text += bytes))
+    // Its place is taken from here on, and it reads no more.
+    await once(socket, "data")
+    socket.pause()
     // Only the places that are held show that it is gone: while nobody reads, the end of a connection is not seen either.
     const places = async () => {
-      const open: AbortController[] = []
-      const statuses: number[] = []
+      // An answer that nothing refers to is closed by the garbage collector, so they are kept.
+      const open: { leaving: AbortController; response: Response }[] = []
       for (let n = 0; n < 5; n++) {
         const leaving = new AbortController()
         const response = await fetch(`${url}/api/console/stream`, { headers, signal: leaving.signal })
-        statuses.push(response.status)
-        open.push(leaving)
+        open.push({ leaving, response })
       }
-      for (const each of open) each.abort()
-      return statuses.filter(status => status === 200).length
+      for (const { leaving } of open) leaving.abort()
+      return open.filter(({ response }) => response.status === 200).length
     }
     await expect.poll(places, { timeout: 5_000 }).toBe(4)
     await expect.poll(places, { timeout: 30_000, interval: 500 }).toBe(5)
-    let text = ""
-    socket.on("data", bytes => (text += bytes)).resume()
+    socket.resume()
     await once(socket, "close")
     const ids = [...text.matchAll(/id: (\S+)\nevent: change\ndata: .*"objectId":"(\d+)".*\n\n/g)]
     const [, lastId, lastObject] = ids.at(-1) ?? []
