@@ -113,7 +113,8 @@ async function main(options: WorkerOptions): Promise<void> {
   left = options.killAt?.nth ?? left
   process.stdout.write("up\n")
   const careless = options.mutant ? keepMutating(ctx, options) : undefined
-  const comparing = options.lane === "relay" ? undefined : keepComparing(ctx, network, signer.address)
+  // A mutant must be caught by what it does, and not be halted before.
+  const comparing = options.lane === "relay" || options.mutant ? undefined : keepComparing(ctx, network, signer.address)
   const folding = keepFolding(ctx)
   const lane = options.lane === "relay" ? relayLane(network, signer) : payoutLane(network, signer)
   while (!stop.signal.aborted) {
