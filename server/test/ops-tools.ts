@@ -85,9 +85,11 @@ export async function findOpsTools(kubernetes: readonly string[]) {
   const [version = ""] = readdirSync(lib)
   const shipped = join(lib, version, "site-packages/kubernetes_validate/kubernetes-json-schema")
   const schemas = join(python.folder, "schemas")
+  const helm = join(python.folder, "bin/helm")
   for (const each of kubernetes) placeSchemas(join(shipped, `v${each}-local-strict`), join(schemas, `v${each}`))
   return {
-    helm: await goTool("helm"),
+    // Built, it takes two and a half minutes of CPU: only where PyPI has no program for this machine.
+    helm: existsSync(helm) ? helm : await goTool("helm"),
     kubeconform: await goTool("kubeconform"),
     compose: await goTool("compose"),
     hadolint: join(python.folder, "bin/hadolint"),
