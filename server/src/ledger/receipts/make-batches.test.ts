@@ -1,15 +1,18 @@
 // Receipts from the settlement to the file: written with it, signed in order, sealed, proven by the root and on the chain.
+import { randomBytes } from "node:crypto"
 import { mkdtempSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
-import { hashOfFact, open, readReceipt } from "../../../../verify/src/format.ts"
+import { hashOfFact, open, readReceipt, readSigned } from "../../../../verify/src/format.ts"
 import { rootOf, treeOf } from "../../../../verify/src/merkle.ts"
 import { type PayoutRig, startPayoutRig } from "../../../test/payouts.ts"
+import { forgetLostSecrets } from "../../platform/db/forget-lost-secrets.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { unseal } from "../../platform/secrets.ts"
 import { ownerOf, receiptRound } from "./make-batches.ts"
+import { receiptLines } from "./read-receipts.ts"
 import type { Kept } from "./receipt.ts"
 import { readBatch } from "./store-batches.ts"
 
@@ -130,6 +133,32 @@ describe("a payment's receipt", () => {
       { type: "payment", seq: 1 },
       { type: "reversed", seq: 3 },
     ])
+  })
+
+  it("is signed by a new key after SECRET_KEY was lost, which leaves those before it to their holders", async () => {
+    const { ctx } = rig.service
+    const shop = await rig.sell()
+    await rig.paid(shop, 1_000_000n)
+    await round()
+    const [before] = await receipts()
+    const settings = { ...ctx.settings, secretKeys: [randomBytes(32)] }
+    const after = { ...ctx, settings }
+    expect(await forgetLostSecrets(ctx.db, settings.secretKeys)).toContainEqual({ table: "receipts", lost: 1 })
+    await rig.paid(shop, 2_000_000n)
+    await ctx.db.updateTable("receipt_rounds").set({ run_at: ctx.now() }).execute()
+    await receiptRound(after, rig.network)
+    const [erased, made] = await receipts()
+    expect(erased).toEqual({ ...before, sealed: null })
+    expect(made).toMatchObject({ seq: 2, sealed: expect.any(String) })
+    const keys = await ctx.db.selectFrom("receipt_keys").selectAll().orderBy("created_at").execute()
+    expect(keys.map(({ sealed }) => sealed === null)).toEqual([true, false])
+    const file = (await Array.fromAsync(receiptLines(after, before?.merchant_id ?? "", {}))).join("")
+    const lines = file
+      .trim()
+      .split("\n")
+      .map(line => JSON.parse(line))
+    expect(lines).toHaveLength(3)
+    expect((await readSigned(lines[2].jws)).kid).toBe(keys[1]?.id)
   })
 
   it("is neither lost nor doubled when two processes make batches at once", async () => {

@@ -212,7 +212,7 @@ export async function* receiptLines(
 }
 
 /**
- * The last line, signed by a key that is not revoked: by the one of the last receipt that can be opened and has such a key. Where there
+ * The last line, signed by a key that is neither revoked nor lost: by the one of the last receipt that can be opened and has such a key. Where there
  * is none, by the one that replaced it, since another may be of another network. Nothing where there is no key yet.
  */
 async function headLine(
@@ -230,7 +230,7 @@ async function headLine(
     left join signed own on own.id = k.id
     left join (select chain_id, factory from signed order by seq desc limit 1) last
       on last.chain_id = k.chain_id and last.factory = k.factory
-    where k.revoke_id is null
+    where k.revoke_id is null and k.sealed is not null
     order by own.seq desc nulls last, last.chain_id is not null desc, i.id is not null desc, k.created_at desc limit 1`.execute(
     ctx.db,
   )

@@ -13,7 +13,7 @@ import { type SigningKey, signingKeyOf } from "./receipt.ts"
 
 type Served = Pick<NetworkInfo, "chainId" | "depositFactory">
 
-/** The keys of a network that are not revoked, the newest first; one is made where there is none. */
+/** The keys of a network that are neither revoked nor lost, the newest first; one is made where there is none. */
 export async function receiptKeys(ctx: TxContext, network: Served): Promise<Row<"receipt_keys">[]> {
   const rows = await ctx.db
     .selectFrom("receipt_keys")
@@ -21,6 +21,7 @@ export async function receiptKeys(ctx: TxContext, network: Served): Promise<Row<
     .where("chain_id", "=", network.chainId)
     .where("factory", "=", network.depositFactory)
     .where("revoke_id", "is", null)
+    .where("sealed", "is not", null)
     .orderBy("created_at", "desc")
     .execute()
   return rows.length > 0 ? rows : [await makeReceiptKey(ctx, network)]
@@ -50,6 +51,8 @@ export async function makeReceiptKey(
     .executeTakeFirstOrThrow()
 }
 
-/** The key of a row, ready to sign. */
-export const openKey = (ctx: TxContext, { id, public_key, sealed }: Row<"receipt_keys">): SigningKey =>
-  signingKeyOf(id, public_key, unseal(ctx.settings.secretKeys, "receipt-key", id, sealed))
+/** The key of a row, ready to sign. Throws if the private key was lost with SECRET_KEY. */
+export function openKey(ctx: TxContext, { id, public_key, sealed }: Row<"receipt_keys">): SigningKey {
+  if (sealed === null) throw new Error(`the receipt key ${id} was lost with SECRET_KEY`)
+  return signingKeyOf(id, public_key, unseal(ctx.settings.secretKeys, "receipt-key", id, sealed))
+}

@@ -6,24 +6,31 @@ import { lockDataDir } from "../../platform/config/data-dir.ts"
 import { readSettings } from "../../platform/config/read-settings.ts"
 import { assertInstallation } from "../../platform/db/claim-installation.ts"
 import { reencrypt } from "../../platform/db/claim-secret-key.ts"
-import { openDatabase } from "../../platform/db/open.ts"
+import { countLostSecrets, forgetLostSecrets } from "../../platform/db/forget-lost-secrets.ts"
+import { type Db, openDatabase } from "../../platform/db/open.ts"
+import type { SecretKeys } from "../../platform/secrets.ts"
 import { operatorName } from "./operator-name.ts"
-import { Failure, parseCommandLine, runCommand } from "./run-command.ts"
+import { Failure, parseCommandLine, runCommand, UsageError } from "./run-command.ts"
 
 const usage = `Encrypts all secrets in the database with SECRET_KEY, while the service runs. This is a step of changing that key.
 
   sluice reencrypt
+  sluice reencrypt --lost [--yes]
 
 It needs the environment of the service, with the previous key as SECRET_KEY_OTHER, which you can remove afterwards.
 docs/operators/operations.md (SECRET_KEY) has the order of the steps. You can stop this command and run it again at any time.
 The embedded database serves one process: stop the service first.
 
+  --lost   the previous key is lost: counts the secrets that SECRET_KEY does not decrypt, and with --yes removes them and
+           records SECRET_KEY as this installation's. Stop every process of the service first.
+
 Exits with 0 when every secret is encrypted with SECRET_KEY, 1 when one is not, 2 for a wrong command line.
 `
 
 async function main(args: string[]): Promise<string> {
-  const { values } = parseCommandLine(args, {})
+  const { values } = parseCommandLine(args, { options: { lost: { type: "boolean" }, yes: { type: "boolean" } } })
   if (values.help) return usage.trimEnd()
+  if (values.yes && !values.lost) throw new UsageError("--yes belongs to --lost.")
   const settings = readSettings()
   const { databaseUrl, dataDir, secretKeys, mode } = settings
   if (secretKeys.length === 0)
@@ -36,6 +43,7 @@ async function main(args: string[]): Promise<string> {
     const database = await openDatabase(settings, () => {})
     try {
       await assertInstallation(database.db, mode)
+      if (values.lost) return await afterLoss(database.background, secretKeys, values.yes === true)
       const by = { kind: "operator", id: operatorName(), route: "sluice reencrypt" } as const
       const { changed, unreadable } = await withActor(by, () => reencrypt(database.background, secretKeys))
       const said = `${changed} secrets were encrypted again. All are now encrypted with SECRET_KEY: remove SECRET_KEY_OTHER.`
@@ -47,6 +55,21 @@ async function main(args: string[]): Promise<string> {
   } finally {
     unlock()
   }
+}
+
+/** Removes what a lost key has encrypted, or with `isSure` false says what that is. */
+async function afterLoss(db: Db, keys: SecretKeys, isSure: boolean): Promise<string> {
+  const by = { kind: "operator", id: operatorName(), route: "sluice reencrypt --lost" } as const
+  const lost = await (isSure ? withActor(by, () => forgetLostSecrets(db, keys)) : countLostSecrets(db, keys))
+  const list = lost.map(({ table, lost }) => `  ${table.padEnd(16)}${lost}`).join("\n")
+  const isRight = lost.length === 0
+  if (isSure)
+    return `${isRight ? "No secret was lost." : `Removed:\n${list}`}\nSECRET_KEY is now this installation's key. Start the service.`
+  if (isRight) return "SECRET_KEY decrypts every secret in the database, so nothing is lost."
+  throw new Failure(
+    `SECRET_KEY does not decrypt these secrets:\n${list}\nNothing was changed. If their key is lost for good, stop every process of the service, and run this again with --yes.`,
+    1,
+  )
 }
 
 /** Runs the command with the arguments of the process. */

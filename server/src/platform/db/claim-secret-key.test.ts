@@ -10,6 +10,7 @@ import { bundleFinder } from "../../products/proxy/load-bundle.ts"
 import { idOfRetryToken, retryToken } from "../../products/x402/lease-settlement.ts"
 import { isSealedWith, seal } from "../secrets.ts"
 import { claimSecretKey, fitOf, reencrypt, SEALED } from "./claim-secret-key.ts"
+import { countLostSecrets, forgetLostSecrets } from "./forget-lost-secrets.ts"
 
 const WRONG = /^SECRET_KEY is not this installation's key/
 const PARTIAL = /^This installation's SECRET_KEY is being changed/
@@ -70,6 +71,11 @@ async function readSecrets(...keys: Uint8Array[]) {
   return { headers: bundle?.headers, webhook, isSigned: token !== "" }
 }
 
+const ownerOfHeader = async (name: string) => {
+  const rows = service.ctx.db.selectFrom("bundle_headers").select("bundle_id").where("name", "=", name)
+  return `${(await rows.executeTakeFirstOrThrow()).bundle_id} ${name}`
+}
+
 /** Which of the keys each stored secret is encrypted with. */
 async function keysInUse(): Promise<(string | undefined)[]> {
   const named = Object.entries({ key, next, other })
@@ -121,7 +127,7 @@ describe("the key of an installation", () => {
     // A process with a wrong key wrote this one.
     await insert("w", next, 0)
     await expect(claim(next)).rejects.toThrow(
-      /\(signing_keys: 1 of 4 can be\)\. Set .* delete the rows of signing_keys\.$/,
+      /\(signing_keys: 1 of 4 can be\)\. Set .* run `sluice reencrypt --lost`\./,
     )
     expect(await recorded()).toBeUndefined()
     expect(await claim(key)).toEqual([{ table: "signing_keys", readable: 3, unreadable: 1 }])
@@ -136,7 +142,7 @@ describe("the key of an installation", () => {
       await db.deleteFrom("signing_keys").execute()
       await sealAgain("webhook_secrets", next)
       if (others === 1) await sql`delete from bundle_headers where name = 'x-key'`.execute(db)
-      await expect(claim(next)).rejects.toThrow(/delete the rows of bundle_headers\.$/)
+      await expect(claim(next)).rejects.toThrow(/bundle_headers: 0 of \d can be\)\. .*--lost/)
       await sealAgain("webhook_secrets", key)
       expect(await claim(key)).toEqual([])
     },
@@ -165,6 +171,29 @@ describe("the key of an installation", () => {
       await expect(claim(other)).rejects.toThrow(WRONG)
     },
   )
+
+  it("is replaced after it was lost: what no key decrypts is removed, and the rest stays", async () => {
+    const { db } = service.ctx
+    await writeSecrets()
+    await claim(key)
+    expect(await countLostSecrets(db, [key])).toEqual([])
+    const lost = [
+      { table: "signing_keys", lost: 1 },
+      { table: "webhook_secrets", lost: 1 },
+      { table: "bundle_headers", lost: 2 },
+    ]
+    expect(await countLostSecrets(db, [next])).toEqual(lost)
+    expect(await keysInUse()).toEqual(["key", "key", "key", "key"])
+    await sql`update bundle_headers set sealed = ${seal([next], "origin-header", await ownerOfHeader("x-key"), "k1")} where name = 'x-key'`.execute(
+      db,
+    )
+    expect(await forgetLostSecrets(db, [next])).toEqual([...lost.slice(0, 2), { table: "bundle_headers", lost: 1 }])
+    expect(await keysInUse()).toEqual(["next"])
+    expect(await claim(next)).toEqual([])
+    await expect(claim(key)).rejects.toThrow(WRONG)
+    // The features make what they need, but the headers that only merchants know.
+    expect(await readSecrets(next)).toMatchObject({ headers: { "x-key": "k1" }, isSigned: true })
+  })
 
   it("is recorded once by processes that start together, whichever is right", async () => {
     await writeSecrets()

@@ -13,14 +13,38 @@ const ROW = "secret_key"
 const OWNER = "installation"
 const SIGNING = "signing_keys"
 
-/** Everything that a database keeps encrypted: table, purpose, owner, and the columns that identify a row. */
-export const SEALED: { table: string; purpose: Purpose; owner: string; id: string[] }[] = [
+/** A place where a database keeps something encrypted. */
+export interface Sealed {
+  table: string
+  purpose: Purpose
+  /** SQL: the owner of a row's secret. */
+  owner: string
+  /** The columns that identify a row. */
+  id: string[]
+  /** SQL: what is set in a row whose secret is lost. Without it, the row is deleted. */
+  lost?: string
+}
+
+/** Everything that a database keeps encrypted. */
+export const SEALED: Sealed[] = [
   { table: SIGNING, purpose: "signing-key", owner: "id", id: ["id"] },
   { table: "webhook_secrets", purpose: "webhook-secret", owner: "coalesce(webhook_id, merchant_id)", id: ["id"] },
-  { table: "receipt_keys", purpose: "receipt-key", owner: "id", id: ["id"] },
-  { table: "receipts", purpose: "receipt", owner: "root || ' ' || byte_offset", id: ["merchant_id", "n"] },
+  { table: "receipt_keys", purpose: "receipt-key", owner: "id", id: ["id"], lost: "sealed = null" },
+  {
+    table: "receipts",
+    purpose: "receipt",
+    owner: "root || ' ' || byte_offset",
+    id: ["merchant_id", "n"],
+    lost: "sealed = null",
+  },
   { table: "bundle_headers", purpose: "origin-header", owner: "bundle_id || ' ' || name", id: ["bundle_id", "name"] },
-  { table: "mails", purpose: "mail-link", owner: "id", id: ["id"] },
+  {
+    table: "mails",
+    purpose: "mail-link",
+    owner: "id",
+    id: ["id"],
+    lost: "sealed = null, body = null, status = 'failed', error = 'its link was lost with SECRET_KEY'",
+  },
 ]
 
 /** The statement that reads the row. */
@@ -48,7 +72,7 @@ export type Fit =
 export const KEY_FAULTS: Record<"partial" | "wrong", { message: string; todo: string }> = {
   wrong: {
     message: "SECRET_KEY is not this installation's key: it can't decrypt what the database keeps encrypted",
-    todo: "Set the key that the other processes have. docs/operators/operations.md (SECRET_KEY) says how to change it, and what to do if it is lost.",
+    todo: "Set the key that the other processes have. If that key is lost, run `sluice reencrypt --lost`. See docs/operators/operations.md (SECRET_KEY).",
   },
   partial: {
     message: "This installation's SECRET_KEY is being changed, and this process has only one of the two keys",
@@ -137,19 +161,19 @@ async function tryKeys(db: Db, keys: SecretKeys): Promise<{ used: Uint8Array[]; 
   const unreadable = tried.filter(each => each.unreadable > 0)
   const count = unreadable.reduce((sum, each) => sum + each.unreadable, 0)
   const signs = tried.some(each => each.table === SIGNING && each.unreadable === 0)
-  if (count > 0 && !signs && count >= readable)
-    throw new Error(`${wordsOf("wrong", ` (${tried.map(countOf).join(", ")})`)} ${afterLoss(unreadable)}`)
+  if (count > 0 && !signs && count >= readable) throw new Error(wordsOf("wrong", ` (${tried.map(countOf).join(", ")})`))
   return { used: [...used], unreadable }
 }
 
-/** What to do if the key is right and the previous one was lost. New signing keys only make merchants sign in. */
-function afterLoss(unreadable: readonly Tried[]): string {
-  const dead = unreadable.filter(each => each.readable === 0 || each.table === SIGNING)
-  const tables = (dead.length > 0 ? dead : unreadable).map(({ table }) => table)
-  return `If the previous key was lost and this is the new one, delete the rows of ${tables.join(", ")}.`
-}
-
 const countOf = ({ table, readable, unreadable }: Tried) => `${table}: ${readable} of ${readable + unreadable} can be`
+
+/** Records the first key, and no other, as the installation's. */
+export async function recordSecretKey(db: Db, [first]: SecretKeys): Promise<void> {
+  if (!first) throw new Error("SECRET_KEY is not set")
+  const value = JSON.stringify([checkOf(first)])
+  const row = db.insertInto("installation").values({ key: ROW, value })
+  await row.onConflict(conflict => conflict.column("key").doUpdateSet({ value })).execute()
+}
 
 /** The result of {@link reencrypt}. */
 export interface Reencrypted {

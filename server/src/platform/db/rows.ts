@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. 571b102507bd6acef0f65ef55d2d3f933921e83d7ba491944e996e7c6d346d55
+// Made from schema.sql by `npm run schema`; do not edit. 61fd59e89a39b3ae1fc9ec66ffb5ecd1d2586346ee1a35a5de11f494e8762168
 import type { PublicKey } from "../../../../verify/src/format.ts";
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
@@ -1464,9 +1464,9 @@ interface ReceiptKeys {
    */
   revoke_id: string | null;
   /**
-   * The private key, sealed under SECRET_KEY.
+   * The private key, sealed under SECRET_KEY. Null once that was lost: then the key signs nothing more.
    */
-  sealed: string;
+  sealed: string | null;
 }
 
 interface ReceiptRounds {

@@ -1685,8 +1685,8 @@ create table receipt_keys (
   chain_id integer not null,
   factory evm_address not null,
   public_key jsonb not null,
-  -- The private key, sealed under SECRET_KEY.
-  sealed text not null,
+  -- The private key, sealed under SECRET_KEY. Null once that was lost: then the key signs nothing more.
+  sealed text,
   created_at timestamp with time zone not null,
   -- The call that registers it on the chain.
   anchor_id uuid,
