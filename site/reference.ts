@@ -1,4 +1,5 @@
 /** The pages of the API reference, one for each tag of the document: every operation with its fields, curl, TypeScript and errors. Pure. */
+import { leftOut } from "../tools/openapi/sdk-resources.ts"
 import type { Source } from "./stage.ts"
 
 interface Schema {
@@ -21,6 +22,7 @@ interface Parameter {
   required?: boolean
   description?: string
   schema?: Schema
+  example?: string
 }
 type Media = Record<string, { schema?: Schema; example?: unknown }>
 interface Operation {
@@ -95,14 +97,17 @@ function overview({ tags }: Document, calls: readonly Call[]): string {
 Every operation, with its fields, an example in curl and in TypeScript, and the errors that it can answer. All amounts are decimal
 strings. A request with a field that the operation does not know is refused.
 
-The examples read two variables. In the sandbox, \`.data/sandbox.json\` has both:
+The examples read three variables: the service's URL, an API key, and a member's console token for what no key may do. In the sandbox,
+\`.data/sandbox.json\` contains all three. Subscribers' routes read \`WALLET_TOKEN\`, which \`POST /api/subscriptions/token\` returns.
 
 \`\`\`sh
 export SLUICE_URL=$(node -p "require('./.data/sandbox.json').baseUrl")
 export SLUICE_API_KEY=$(node -p "require('./.data/sandbox.json').merchants[0].apiKey")
+export TOKEN=$(node -p "require('./.data/sandbox.json').merchants[0].accessToken")
 \`\`\`
 
-[Try the operations in the browser](/docs/try), with your own key, or download the [OpenAPI document](/docs/openapi.json).
+**Try it**, at each operation, opens the operation in the browser: paste your own key under **Authorize**, and send the example. You can also
+download the [OpenAPI document](/docs/openapi.json).
 
 | operations | what they do | |
 |---|---|---|
@@ -115,17 +120,21 @@ function section(call: Call, document: Document): string {
     each.$ref ? (document.components.parameters[nameOf(each.$ref)] ?? each) : each,
   )
   const body = call.requestBody?.content["application/json"]
+  const needed = parameters.filter(each => each.in === "query" && each.required === true)
+  const query = needed.map(({ name = "", example = "" }): [string, string] => [name, example])
   const parts = [
     `## ${headingOf(call, document)}`,
-    `\`${call.method} ${call.path}\` (\`${call.operationId}\`)`,
+    `\`${call.method} ${call.path}\` (\`${call.operationId}\`) · [Try it](/docs/try#/${encodeURIComponent(call.tags?.[0] ?? "")}/${call.operationId})`,
     call.description ? call.description.replace(/</g, "&lt;") : "",
     table(
       "Parameters",
       parameters.map(each => row(each.name ?? "", each.schema, each.required === true, each.description, each.in)),
     ),
     table("Body", fieldsOf(body?.schema, document)),
-    `**curl**\n\n\`\`\`sh\n${curl(call, body?.example)}\n\`\`\``,
-    call["x-sdk"] ? `**TypeScript**\n\n\`\`\`ts\n${typescript(call, body?.example)}\n\`\`\`` : "",
+    `**curl**\n\n\`\`\`sh\n${curl(call, query, body?.example)}\n\`\`\``,
+    call["x-sdk"] && !leftOut[call.operationId]
+      ? `**TypeScript**\n\n\`\`\`ts\n${typescript(call, query, body?.example)}\n\`\`\``
+      : "",
     table(
       "Answer",
       fieldsOf(answerOf(call), document).map(each => each.replace(", required |", " |")),
@@ -174,25 +183,34 @@ function typeOf(schema: Schema | undefined): string {
 const answerOf = ({ responses }: Call): Schema | undefined =>
   Object.entries(responses).find(([status]) => status.startsWith("2"))?.[1].content?.["application/json"]?.schema
 
-/** The path with names of shell variables in the place of its parameters. */
-function curl({ method, path, security }: Call, example: unknown): string {
+type Query = readonly [name: string, example: string][]
+
+/** What a request is authorized with where no API key will do, as a shell variable. */
+const TOKENS: Record<string, string> = { bearer: "TOKEN", wallet: "WALLET_TOKEN", metrics: "METRICS_TOKEN" }
+
+/** The path with names of shell variables in the place of its parameters, and the query that it needs. */
+function curl({ method, path, security }: Call, query: Query, example: unknown): string {
   const url = path.replace(/\{(\w+)\}/g, (_, name: string) => `$${name.replace(/([A-Z])/g, "_$1").toUpperCase()}`)
-  const key = (security ?? []).some(each => "apiKey" in each)
-  const token = !key && (security ?? []).some(each => Object.keys(each).length > 0)
+  const schemes = (security ?? []).flatMap(each => Object.keys(each))
+  const key = schemes.includes("apiKey")
+  const token = key ? undefined : schemes.map(each => TOKENS[each]).find(name => name !== undefined)
+  const search = query.length === 0 ? "" : `?${new URLSearchParams(query.map(each => [...each]))}`
   return [
-    `curl ${method === "GET" ? "" : `-X ${method} `}"$SLUICE_URL${url}"`,
+    `curl ${method === "GET" ? "" : `-X ${method} `}"$SLUICE_URL${url}${search}"`,
     ...(key ? ['-H "x-api-key: $SLUICE_API_KEY"'] : []),
-    ...(token ? ['-H "Authorization: Bearer $TOKEN"'] : []),
+    ...(token ? [`-H "Authorization: Bearer $${token}"`] : []),
     ...(example === undefined
       ? []
       : ["-H 'Content-Type: application/json'", `-d '${JSON.stringify(example).replace(/'/g, "'\\''")}'`]),
   ].join(" \\\n  ")
 }
 
-function typescript({ "x-sdk": sdk, path }: Call, example: unknown): string {
+function typescript({ "x-sdk": sdk, path }: Call, query: Query, example: unknown): string {
   const names = [...path.matchAll(/\{(\w+)\}/g)].map(([, name = ""]) => name)
+  const needed = query.map(([name, value]) => `${name}: ${JSON.stringify(value)}`).join(", ")
   const given = [
     ...names,
+    ...(needed === "" ? [] : [`{ ${needed} }`]),
     ...(example === undefined
       ? []
       : [JSON.stringify(example, undefined, 2).replace(/^(\s*)"([a-zA-Z]\w*)":/gm, "$1$2:")]),

@@ -48,7 +48,9 @@ describe("every page", () => {
         if (/^(https?|data|mailto):/.test(link)) continue
         const { pathname, hash } = new URL(link, `${url}${path}`)
         const ids = anchors.get(pathname)
-        const known = ids ?? (existsSync(join(built, pathname.replace(/^\/docs\/?/, ""))) || pathname === "/docs/try")
+        // Its anchors are made by the page's script; one of them is opened below.
+        if (pathname === "/docs/try") continue
+        const known = ids ?? existsSync(join(built, pathname.replace(/^\/docs\/?/, "")))
         if (!known || (hash !== "" && hash !== "#_top" && !ids?.has(decodeURIComponent(hash.slice(1)))))
           dead.push(`${path}: ${link}`)
       }
@@ -136,6 +138,20 @@ describe("in Chromium", () => {
       await field.fill(words)
       await page.locator(`dialog a[href^="${path}"]`).first().waitFor()
     }
+    expect(faults).toEqual([])
+    await close()
+  })
+})
+
+describe("the page that tries the API", () => {
+  it("opens the operation that the reference leads to, which takes an own key", async () => {
+    const { page, faults, close } = await visit(browser, { url }, { viewport: { width: 1440, height: 900 } })
+    await page.goto(`${url}/docs/reference/payment-links/`)
+    await page.locator('a[href="/docs/try#/payment%20links/createPaymentLink"]').click()
+    const operation = page.locator("#operations-payment_links-createPaymentLink")
+    await operation.getByRole("button", { name: "Execute" }).waitFor()
+    await operation.locator("button.authorization__btn").click()
+    await page.locator(".auth-container input").first().waitFor()
     expect(faults).toEqual([])
     await close()
   })

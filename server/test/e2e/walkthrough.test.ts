@@ -1,6 +1,7 @@
 import { execFile } from "node:child_process"
-import { readFileSync, statSync } from "node:fs"
+import { globSync, readFileSync, statSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
+import { setTimeout } from "node:timers/promises"
 import { promisify } from "node:util"
 import Stripe from "stripe"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
@@ -43,6 +44,9 @@ async function shell(text: string, more: Record<string, string> = {}): Promise<s
   const { stdout } = await promisify(execFile)("bash", ["-euo", "pipefail", "-c", prelude + text], { cwd: root, env })
   return stdout
 }
+
+/** A picture of one pixel. */
+const PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII="
 
 /** Where payers look at what the walks made. */
 const pages: string[] = []
@@ -167,6 +171,63 @@ describe("docs/developers/x402-proxy.md", () => {
     expect(described.routes).toHaveLength(2)
     expect(free).toEqual({ path: "/v1/cities" })
     expect(required.accepts).toMatchObject([{ maxAmountRequired: "10000" }])
+  })
+})
+
+/** Commands of other tests, or of none, with the reason. */
+const RUN_ELSEWHERE = [
+  "npx @sluice/verify", // verify/packed.test.ts runs the package; these name networks of others
+  "sluice mcp --buyer", // cli/acceptance
+  "secret-tool store", // cli/test/keyring.long.ts
+  "script/server", // this file
+]
+
+describe("single commands of the guides", () => {
+  const guides = globSync("docs/{merchants,developers}/*.md", { cwd: root }).flatMap(path =>
+    blocksOf(path)
+      .filter(({ kind, text }) => kind === "" && !RUN_ELSEWHERE.some(known => text.includes(known)))
+      .map(({ text }): [string, string] => [path, text]),
+  )
+
+  let env: Record<string, string>
+  beforeAll(async () => {
+    const { accessToken, apiKey } = sandbox.file().merchants[0]
+    const as = { authorization: `Bearer ${accessToken}` }
+    const { body: changes } = await sandbox.call("/api/console/changes", undefined, as)
+    const endpoint = { url: `${sandbox.url}/sandbox/inbox/commands`, events: ["*"] }
+    const { body: webhook } = await sandbox.call("/api/console/webhooks", endpoint, as)
+    await sandbox.call("/api/console/payments/pay_none", undefined, as)
+    const refused = async () =>
+      (await sandbox.call("/api/console/requests?status=refused", undefined, as)).body.data[0]?.requestId
+    await until("the request is in the log", async () => {
+      // Entries are written within a second, and a person has a limit a minute.
+      await setTimeout(1_000)
+      return (await refused()) !== undefined
+    })
+    env = {
+      API: sandbox.url,
+      TOKEN: accessToken,
+      SLUICE_URL: sandbox.url,
+      SLUICE_API_KEY: apiKey,
+      WEBHOOK: webhook.data.id,
+      REQUEST_ID: await refused(),
+      POSITION: changes.next,
+      HOME: sandbox.dir,
+    }
+  })
+
+  it.each(guides)("%s: %s", async (_, text) => {
+    writeFileSync(join(sandbox.dir, "logo.png"), Buffer.from(PIXEL, "base64"))
+    // A stream and a log go on until somebody ends them; whatever is refused ends with an error.
+    const around = `cd ${sandbox.dir}
+curl() { case "$*" in *stream*) timeout 2 "$(command -v -p curl)" -fs "$@" || [ $? = 124 ] ;; *) command curl -fs "$@" ;; esac }
+sluice() { timeout 5 ${root}script/sluice "$@" || [ $? = 124 ]; }
+`
+    const script = around + text.replaceAll("https://pay.example", sandbox.url)
+    const { stdout } = await promisify(execFile)("bash", ["-euo", "pipefail", "-c", script], {
+      env: { ...process.env, ...env },
+    })
+    expect(stdout).not.toBe("")
   })
 })
 

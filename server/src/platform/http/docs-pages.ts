@@ -75,8 +75,9 @@ async function openRenderer(document: object): Promise<Renderer> {
   await app.register(swaggerUi, {
     routePrefix: "/docs",
     theme: { title: TITLE, favicon: [] },
-    // Without the plugin's bar, which has its maker's logo and a field for the URL of another document.
-    uiConfig: { layout: "BaseLayout" },
+    // Without the plugin's bar, which has its maker's logo and a field for the URL of another document. Each operation
+    // has an address, to which the reference leads, and can be sent at once.
+    uiConfig: { layout: "BaseLayout", deepLinking: true, tryItOutEnabled: true, docExpansion: "none" },
   })
   const folder = join(dirname(createRequire(import.meta.url).resolve("@fastify/swagger-ui")), "static")
   const files = [...readdirSync(folder), "swagger-initializer.js"].filter(name => /\.(css|js)$/.test(name))
