@@ -1,7 +1,7 @@
 /**
- * The only reader of a process: it reads the changes of all watched merchants and distributes them. It reads once a
- * second and after each wake-up (`jobs/wake.ts`), so triggers need no NOTIFY, which would delay every commit. While
- * nobody watches, it reads nothing.
+ * The one reader in each process: it reads the changes of all watched merchants and distributes them. The reader
+ * reads once a second and after each wake-up (`jobs/wake.ts`). So the triggers need no NOTIFY, which would delay
+ * every commit. While nobody watches, nothing is read.
  */
 import type { Context } from "../../platform/context.ts"
 import type { Wakes } from "../../platform/jobs/wake.ts"
@@ -9,13 +9,16 @@ import { laterOf, type Position } from "./position.ts"
 import { type Change, changesAfter } from "./queries.ts"
 import { type ShownChange, shownChanges } from "./show-changes.ts"
 
-/** How often the reader reads without a wake-up, in milliseconds. All idle streams cost one transaction a second. */
+/**
+ * The interval between reads without a wake-up, in milliseconds. All idle streams together cost one transaction a
+ * second.
+ */
 const PAUSE_MS = 1_000
 /** The shortest pause between two reads, so that a busy service reads at most twenty times a second. */
 const GAP_MS = 50
-/** How soon it reads again after a wake-up, because an ending transaction may delay the change that woke it. */
+/** The time until the second read after a wake-up. An ending transaction may delay the change that woke the reader. */
 const AGAIN_MS = 200
-/** How many changes one read takes. */
+/** How many changes one read returns at most. */
 const LIMIT = 500
 
 /** A formatted change of a merchant. */
@@ -24,14 +27,17 @@ export interface Message extends Position, ShownChange {}
 /** A watcher of a merchant's changes. */
 interface Follower {
   merchantId: string
-  /** Gets the merchant's changes, usually none. All changes up to `end` have then been delivered. */
+  /** Receives the merchant's changes from one read, usually none. All changes up to `end` have then been delivered. */
   take(messages: readonly Message[], end: Position): void
-  /** The transaction history was replaced, so no earlier position is valid. */
+  /** Reports that the transaction history was replaced, so no earlier position is valid. */
   reset(): void
 }
 
 interface Following {
-  /** Resolves after the first read that counts the follower, which then misses nothing. Never, if the process stops. */
+  /**
+   * Resolves after the first read that includes the follower, who misses nothing from then on. Never resolves if the
+   * process stops.
+   */
   begun: Promise<void>
   close(): void
 }
@@ -42,7 +48,7 @@ export interface Feed {
   position(): Position | undefined
 }
 
-/** A process has one {@link Wakes}. */
+/** One feed for each {@link Wakes}, of which a process has one. */
 const opened = new WeakMap<Wakes, Feed>()
 
 /** The reader of this process; it ends with `ctx.signal`. */
@@ -62,7 +68,7 @@ function openFeed(ctx: Context): Feed {
   let position: Position | undefined
   let epoch: string | undefined
   let isRunning = false
-  /** The reads that follow a wake-up: one immediately, and one a moment later. */
+  /** How many reads the last wake-up still causes: one immediately, and one a moment later. */
   let hurry = 0
   const { pause, resume } = openPause(ctx.signal)
 
@@ -73,7 +79,7 @@ function openFeed(ctx: Context): Feed {
   for (const channel of ["payments", "payouts", "deliveries"] as const) ctx.wakes.onWake(channel, wake)
 
   async function readOnce(): Promise<boolean> {
-    // A follower who joins during the read is not counted in it.
+    // Followers who join during the read are not included in it.
     const counted = [...entries]
     const merchants = [...new Set(counted.map(({ follower }) => follower.merchantId))]
     const page = await changesAfter(ctx, merchants, position, LIMIT)
@@ -124,12 +130,15 @@ function openFeed(ctx: Context): Feed {
   }
 }
 
-/** A pause that the signal ends, and `resume` too if it has a condition. */
+/**
+ * Returns `pause`, which waits until the signal aborts or the time is over, and `resume`, which ends a pause that has
+ * a condition.
+ */
 function openPause(signal: AbortSignal) {
   let end = () => {}
   const resume = () => end()
   signal.addEventListener("abort", resume)
-  /** Waits; with `isOver`, only until that holds. */
+  /** Waits for `ms`. With `isOver`, ends at `resume`, and doesn't wait if the condition already holds. */
   const pause = (ms: number, isOver?: () => boolean): Promise<void> =>
     new Promise(resolve => {
       if (signal.aborted || isOver?.()) return resolve()

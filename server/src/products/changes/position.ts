@@ -1,6 +1,9 @@
-/** A place in the order of changes, and its text for clients. Pure. */
+/** A position in the order of changes, and its text form for clients. Pure. */
 
-/** A place between two changes. Lower transactions, and the same one up to this number, are before it. */
+/**
+ * A position between two changes. It follows all changes of lower transactions, and those of its own transaction up
+ * to `n`.
+ */
 export interface Position {
   xid: bigint
   n: bigint
@@ -9,7 +12,7 @@ export interface Position {
 /** Whether `a` is after `b`. */
 export const isAfter = (a: Position, b: Position): boolean => a.xid > b.xid || (a.xid === b.xid && a.n > b.n)
 
-/** The later one of two. */
+/** The later of two positions. */
 export const laterOf = (a: Position, b: Position): Position => (isAfter(a, b) ? a : b)
 
 /** The text of a position; `epoch` names its transaction history. */
@@ -18,10 +21,10 @@ export const textOf = (epoch: string, { xid, n }: Position): string => `${epoch}
 const MAX_XID = 2n ** 64n - 1n
 const MAX_N = 2n ** 63n - 1n
 
-/** The texts that {@link positionIn} can read, as a JSON Schema pattern. */
+/** The texts that {@link positionIn} accepts, as a JSON Schema pattern. */
 export const POSITION_PATTERN = "^[0-9a-f]{8}-[0-9]{1,20}-[0-9]{1,19}$"
 
-/** Reads a position; undefined for any other text. */
+/** Parses a position; undefined for any other text. */
 export function positionIn(text: string): (Position & { epoch: string }) | undefined {
   if (!new RegExp(POSITION_PATTERN).test(text)) return undefined
   const [epoch = "", xid = "", n = ""] = text.split("-")

@@ -1,7 +1,7 @@
 /**
- * SQL of changes, ordered by transaction number, then by `n`. A read stops below the oldest running transaction,
- * because changes can become visible later only above it. A range that was read never gets new changes. Concurrent
- * transactions may be in either order. A message shows its object's state at the read.
+ * SQL for changes, ordered by transaction number, then by `n`. A read stops below the oldest running transaction,
+ * because only changes above it can still become visible. So a range that was read never gets new changes. Concurrent
+ * transactions may come in either order. A message shows its object's state at the time of the read.
  */
 import { type RawBuilder, sql } from "kysely"
 import type { TxContext } from "../../platform/context.ts"
@@ -17,31 +17,32 @@ export interface Change extends Position {
   at: Date
 }
 
-/** Some changes in order, and the database's state at the read. */
+/** A page of changes in order, and the database's state at the time of the read. */
 export interface Page {
   changes: Change[]
-  /** All changes up to here were read. */
+  /** All changes up to this position were read. */
   end: Position
-  /** Whether there may be more. */
+  /** Whether the page is full, so that more changes may follow. */
   isFull: boolean
   now: Now
 }
 
 /** The state of the database's transactions. */
 export interface Now {
-  /** Changes after a restore or a failover, when transaction numbers may repeat. */
+  /** Names the transaction history. It changes after a restore or a failover, when transaction numbers may repeat. */
   epoch: string
   /** The oldest running transaction. */
   xmin: bigint
   /** The first transaction number that was not assigned. */
   xmax: bigint
-  /** The first retained change, before which changes may be missing. Undefined without any. */
+  /** The oldest retained change, before which changes may be missing. Undefined if none is retained. */
   first: Position | undefined
 }
 
 /**
- * SQL: names the transaction history. `pg_control_system` differs by Postgres installation. The WAL file's name starts
- * with the timeline, which each failover changes. A database restored next to another has another oid.
+ * SQL: names the transaction history. `pg_control_system` differs between Postgres installations. The WAL file's name
+ * starts with the timeline, which changes at each failover. A database restored next to another one has a different
+ * oid.
  */
 const epoch = sql<string>`(select left(md5(concat_ws(' ', c.system_identifier, left(pg_walfile_name(pg_current_wal_lsn()), 8), d.oid)), 8)
   from pg_control_system() c, pg_database d where d.datname = current_database())`
@@ -60,7 +61,7 @@ interface ReadRow {
   at: Date
 }
 
-/** Reads some merchants' changes after a position, in order; without one, from now on. */
+/** Reads the changes of these merchants after a position, in order. Without a position, reads from now on. */
 export const changesAfter = (
   ctx: TxContext,
   merchants: readonly string[],
@@ -68,11 +69,11 @@ export const changesAfter = (
   limit: number,
 ) => read(ctx, sql`/* named: changes_after */`, sql`merchant_id = any(${sqlArray("text", merchants)})`, after, limit)
 
-/** The same for one merchant by its own index, because the position may be a day old. */
+/** Reads one merchant's changes through the index by merchant, because the position may be a day old. */
 export const changesOf = (ctx: TxContext, merchantId: string, after: Position | undefined, limit: number) =>
   read(ctx, sql`/* named: changes_of */`, sql`merchant_id = ${merchantId}`, after, limit)
 
-/** After every change. */
+/** The position after every change. */
 const END: Position = { xid: 2n ** 64n - 1n, n: 0n }
 
 async function read(
@@ -108,13 +109,13 @@ async function read(
   return { changes, isFull, now, end: isFull && last ? { xid: last.xid, n: last.n } : { xid: now.xmin, n: 0n } }
 }
 
-/** How many changes one statement deletes. */
+/** How many changes one statement deletes at most. */
 const BATCH = 5_000
 const DAY_MS = 86_400_000
 
 /**
- * Deletes changes older than 24 hours by the database's clock, except the newest of them, which shows whether a caller
- * missed any. First it deletes changes of a restored database whose transaction numbers are not assigned yet.
+ * Deletes changes older than 24 hours by the database's clock. The newest of them stays, because it shows whether a
+ * caller missed any. Changes of a restored database whose transaction numbers are not assigned yet are deleted first.
  */
 export async function forgetOldChanges({ db }: TxContext): Promise<void> {
   await sql`delete from changes where xid >= pg_snapshot_xmax(pg_current_snapshot())`.execute(db)

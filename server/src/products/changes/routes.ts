@@ -1,11 +1,12 @@
-/** `/api/console/stream` and `/api/console/changes`: changes in a merchant's lists as they are committed. */
+/** `/api/console/stream` and `/api/console/changes` report changes in a merchant's lists as they are committed. */
 import type { Context } from "../../platform/context.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import { Changes, ChangesQuery, StreamQuery } from "./schema.ts"
 import { awaitChanges, streamChanges } from "./send-changes.ts"
 
 export function changeRoutes(app: Server, ctx: Context): void {
-  // Left out of the document, because its generated clients read only JSON. docs/developers/live.md describes it.
+  // Left out of the OpenAPI document, because the clients generated from it read only JSON. docs/developers/live.md
+  // describes this route.
   app.get(
     "/api/console/stream",
     { schema: { hide: true, querystring: StreamQuery }, exposeHeadRoute: false },

@@ -20,7 +20,7 @@ export const ChangesQuery = Type.Object({
   ),
 })
 
-/** The stream's query. The choice of the membership reads `merchant`. */
+/** The stream's query. `merchant` is read where the membership is chosen. */
 export const StreamQuery = Type.Object({ after: Type.Optional(Place), merchant: Type.Optional(Type.String()) })
 
 const ChangeKind = Type.Enum(

@@ -1,6 +1,6 @@
 /**
- * Sends a merchant's changes, as server-sent events or as the answer of a long-poll. A caller resumes by the id of its
- * last message.
+ * Sends a merchant's changes as server-sent events or as the answer to a long poll. A caller resumes from the id of
+ * the last message that it received.
  */
 import type { FastifyReply, FastifyRequest } from "fastify"
 import type { Context } from "../../platform/context.ts"
@@ -12,23 +12,23 @@ import { feedOf, type Message, messagesOf } from "./follow-changes.ts"
 import { isAfter, laterOf, type Position, positionIn, textOf } from "./position.ts"
 import { changesOf, type Now, type Page } from "./queries.ts"
 
-/** The most streams per person. One browser tab has the stream for all tabs; programs add more. */
+/** The most streams per person. A browser's tabs share one stream; each program adds another. */
 const MAX_BY_PERSON = 5
 const MAX_BY_MERCHANT = 50
 const HEARTBEAT_MS = 15_000
 /** How long the caller waits before it reconnects, in milliseconds. */
 const RETRY_MS = 2_000
-/** A stream's longest life, so that dead connections and old tokens don't stay. The caller reconnects. */
+/** A stream's maximum duration, so that dead connections and expired tokens don't stay. The caller reconnects. */
 const LIFE_MS = 600_000
-/** The most unread bytes of a stream. Beyond it, changes stay in the database until the caller has read. */
+/** The most unread bytes of a stream. Above this limit, changes stay in the database until the caller has read. */
 const MAX_UNREAD_BYTES = 64 * 1024
-/** A caller that leaves them unread this long is disconnected, and resumes by its last id. */
+/** A caller that leaves bytes unread this long is disconnected, and can resume from its last id. */
 const STALLED_MS = 10_000
 const PAGE = 100
 
 const held = new WeakMap<Wakes, Map<string, number>>()
 
-/** Takes a slot of the caller and the merchant; returns its release, which counts once. Throws `RATE_LIMITED`. */
+/** Takes a slot of the caller and one of the merchant; returns what releases them. Throws `RATE_LIMITED`. */
 function takePlace(ctx: Context, request: FastifyRequest, merchantId: string, leave: () => void): () => void {
   const { member, apiKey } = request
   const person = `${merchantId} ${member?.personId ?? apiKey?.id}`
@@ -57,7 +57,7 @@ function takePlace(ctx: Context, request: FastifyRequest, merchantId: string, le
   }
 }
 
-/** Where a caller resumes; undefined if it may have missed changes and must read everything again. */
+/** The position from which a caller resumes; undefined if it may have missed changes and must read everything again. */
 function continuedFrom(after: ReturnType<typeof positionIn>, now: Now): Position | undefined {
   if (!after || after.epoch !== now.epoch || after.xid > now.xmax) return undefined
   return now.first && isAfter(now.first, after) ? undefined : after
@@ -125,8 +125,9 @@ interface Stream {
 }
 
 /**
- * Writes changes to a connection, and returns what closes it. While catching up, it reads the database page by page at
- * the caller's speed. Then the process's reader feeds it, until too much is unread and it catches up again.
+ * Writes changes to a connection, and returns what closes the connection. While catching up, it reads the database
+ * page by page at the caller's speed. Then the process's reader supplies the changes, until too much is unread and
+ * the stream catches up again.
  */
 function openStream(
   ctx: Context,
@@ -134,7 +135,7 @@ function openStream(
   { merchantId, epoch, from, requestId }: Stream,
 ): () => void {
   const feed = feedOf(ctx)
-  /** All changes up to here are written. */
+  /** All changes up to this position are written. */
   let at = from
   let isLive = false
   const write = (messages: readonly Message[]): boolean => {
@@ -156,13 +157,13 @@ function openStream(
     while (!raw.destroyed && !raw.writableEnded) {
       if (!(await isRead(raw))) return cut(undefined, "a stream of changes was cut off: its caller does not read")
       const page = await changesOf(ctx, merchantId, at, PAGE)
-      // The caller reconnects and gets `reset`.
+      // The caller reconnects and gets a `reset`.
       if (page.now.epoch !== epoch) return void raw.end()
       const messages = (await messagesOf(ctx, page.changes)).get(merchantId) ?? []
       const isWritten = write(messages)
       if (isWritten) at = laterOf(at, page.end)
       const given = feed.position()
-      // Runs in one turn with the reader, so that no change comes in between.
+      // No `await` comes between this check and the reader, so no change is missed.
       if (isWritten && !page.isFull && given && !isAfter(given, at)) {
         isLive = true
         return
@@ -195,7 +196,7 @@ function openStream(
   }
 }
 
-/** Waits until the caller has read everything; false if it did not in time. */
+/** Waits until the caller has read everything; returns false if that takes too long. */
 async function isRead(raw: FastifyReply["raw"]): Promise<boolean> {
   if (raw.writableLength <= MAX_UNREAD_BYTES) return true
   const { promise, resolve } = Promise.withResolvers<boolean>()
@@ -209,8 +210,8 @@ async function isRead(raw: FastifyReply["raw"]): Promise<boolean> {
 }
 
 /**
- * The changes after a position, at most 100; without a position, the current one. Waits up to `waitS` seconds for the
- * first. Throws `RATE_LIMITED` if the caller has too many concurrent waits.
+ * Returns at most 100 changes after a position; without a position, returns the current one. Waits up to `waitS`
+ * seconds for the first change. Throws `RATE_LIMITED` if the caller has too many concurrent waits.
  */
 export async function awaitChanges(
   ctx: Context,
@@ -245,7 +246,7 @@ export async function awaitChanges(
   return { data, next: textOf(epoch, laterOf(position, page.end)), more: page.isFull, reset: false }
 }
 
-/** Resolves once the merchant may have a change after a page, after `waitMs`, or at the signal. */
+/** Resolves when the merchant may have a change after the page, when `waitMs` is over, or when the signal aborts. */
 async function nextChange(
   ctx: Context,
   merchantId: string,
@@ -262,7 +263,7 @@ async function nextChange(
     merchantId,
     take: messages => {
       if (messages.length > 0) resolve()
-      // Neither the page nor the reader's first read contains the changes in between.
+      // Changes between the page and the reader's first read are in neither.
       else if (!isCounted) void missed()
       isCounted = true
     },

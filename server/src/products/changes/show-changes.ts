@@ -1,6 +1,6 @@
 /**
- * Builds change messages of at most 1 KB, each with its object as a row of its list. A row has the list's own field
- * names, without large fields and those that need more than a read by id.
+ * Builds change messages of at most 1 KB, each with its object as a row of its list. A row uses the list's own field
+ * names. It leaves out large fields, and fields that need more than a read by id.
  */
 import { sql } from "kysely"
 import { deliveryOf } from "../../account/webhooks/queries.ts"
@@ -23,7 +23,7 @@ interface Owned {
   row: Record<string, unknown>
 }
 
-/** A change as its reader gets it. */
+/** A change as its recipient sees it. */
 export interface ShownChange {
   kind: Change["kind"]
   objectId: string
@@ -35,7 +35,7 @@ export interface ShownChange {
 const MAX_ROW_BYTES = 880
 const MAX_TEXT = 120
 
-/** Shows changes in order. The row is null if the object is gone, is not in its list, or does not fit. */
+/** Formats changes in order. The row is null if the object is gone, is not in its list, or does not fit. */
 export async function shownChanges(ctx: TxContext, changes: readonly Change[]): Promise<ShownChange[]> {
   const rows = new Map<string, Record<string, unknown>>()
   for (const [kind, of] of Map.groupBy(changes, change => change.kind)) {
@@ -49,7 +49,7 @@ export async function shownChanges(ctx: TxContext, changes: readonly Change[]): 
   })
 }
 
-/** Cuts a large row's texts from outside; null if it is still too large. */
+/** Shortens the texts of a row that is too large; null if the row still does not fit. */
 function fitted(row: Record<string, unknown>): Record<string, unknown> | null {
   if (sizeOf(row) <= MAX_ROW_BYTES) return row
   const short = Object.fromEntries(
@@ -66,7 +66,7 @@ const readers: Record<Change["kind"], (ctx: TxContext, ids: readonly string[]) =
   payout: async (ctx, ids) => await owned(await payoutsById(ctx, ids), rows => shownPayouts(ctx, rows)),
   refund: async (ctx, ids) => {
     const rows = await selectRefunds(ctx).where("refunds.id", "in", ids).execute()
-    // The required approval of a wallet needs a read of the chain, which only the list makes.
+    // The wallet approval that a refund needs is read from the chain, which only the list does.
     const list = await refundsWith(ctx, rows, undefined)
     return await owned(rows, async () => list.map(({ approval: _, ...shown }) => shown))
   },
@@ -79,7 +79,7 @@ const readers: Record<Change["kind"], (ctx: TxContext, ids: readonly string[]) =
     await owned(await invoicesById(ctx, ids).execute(), async rows => rows.map(row => shownInvoice(ctx, row))),
   delivery: readDeliveries,
   webhook: readWebhooks,
-  // Payout addresses are few, and the settings show them.
+  // A merchant has few payout addresses, and the settings show them.
   payout_address: async () => [],
 }
 
@@ -138,7 +138,7 @@ async function readPayments(ctx: TxContext, ids: readonly string[]): Promise<Own
   return await owned(rows, async rows =>
     rows.map(({ id, status }, i) => {
       const surplus = surpluses.find(({ payment_id }) => payment_id === id)?.state ?? null
-      // A payment with a surplus waits for its merchant only while it counts.
+      // A payment with a surplus needs the merchant's decision only while the payment counts.
       const needsYou = status === "open" || (status === "granted" && surplus === "open")
       return { ...shown[i], surplus, needsYou }
     }),

@@ -4,7 +4,10 @@ import type { Row } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"
 import type { PayerInfo } from "./schema.ts"
 
-/** Stores the answers; `SESSION_NOT_FOUND`, `SESSION_ALREADY_CONFIRMED`, `SESSION_EXPIRED`, `VALIDATION_ERROR`. */
+/**
+ * Stores the answers. Throws `SESSION_NOT_FOUND`, `SESSION_ALREADY_CONFIRMED`, `SESSION_EXPIRED` or
+ * `VALIDATION_ERROR`.
+ */
 export async function answerPayer(ctx: Context, body: PayerInfo): Promise<{ sessionId: string }> {
   await inTransaction(ctx, async ctx => {
     const session = await ctx.db
@@ -34,7 +37,7 @@ async function storeAnswers(ctx: TxContext, session: Row<"checkout_sessions">, b
     .execute()
 }
 
-/** Throws `VALIDATION_ERROR` with every answer that the checkout did not ask for. */
+/** Throws `VALIDATION_ERROR` that lists every answer for which the checkout did not ask. */
 export function assertAsked(
   session: Pick<Row<"checkout_sessions">, "payer_fields">,
   answers: Record<string, string> = {},

@@ -27,13 +27,16 @@ import { type Authorizable, type EarlierRelay, loadAuthorizable } from "./load-a
 import type { PayAuthorize } from "./schema.ts"
 import { replayCaution } from "./session-rules.ts"
 
-/** How long a relay takes from submission to its block on a busy network. */
+/** How long a relay takes from its submission until it is in a block on a busy network. */
 const MIN_TIME_MS = 60_000
-/** The limit for all relays of one session. It stops anyone from filling the database with relays that end unsigned. */
+/**
+ * The most relays of one session, finished ones included. The limit stops anyone from filling the database with
+ * relays that end unsigned.
+ */
 const MAX_RELAYS = 20
 /**
- * How long an authorization may outlive its checkout, since wallets preset an hour or two. While it is valid anyone can
- * execute it, so a payer who also pays in another way may pay twice.
+ * How much longer an authorization may be valid than its checkout, since wallets preset an hour or two. While an
+ * authorization is valid, anyone can execute it, so a payer who also pays in another way may pay twice.
  */
 const MAX_OVERTIME_S = 7_200n
 const MAX_UINT256 = 2n ** 256n - 1n
@@ -47,13 +50,15 @@ interface Authorized {
  * Accepts an authorization for a session and queues its relay. The same authorization gets the same answer again,
  * whatever the session's later state. Throws `VALIDATION_ERROR`, `SESSION_NOT_FOUND`, `AUTHORIZATION_ALREADY_USED`,
  * `SESSION_ALREADY_CONFIRMED`, `SESSION_EXPIRED`, `LINK_UNAVAILABLE`, `INVALID_OPERATION`, `AUTHORIZATION_REFUSED`,
- * `SANCTIONS_MATCH`, `RELAY_UNAVAILABLE`, `CHAIN_UNAVAILABLE`, `PAYMENTS_PAUSED`; none of them leaves a trace.
+ * `SANCTIONS_MATCH`, `RELAY_UNAVAILABLE`, `CHAIN_UNAVAILABLE`, `PAYMENTS_PAUSED`; none of these errors leaves a
+ * trace.
  */
 export async function authorizeSession(ctx: Context, body: PayAuthorize): Promise<Authorized> {
   try {
     return await authorizeOnce(ctx, body)
   } catch (error) {
-    // A concurrent identical request may have been accepted between two of this one's reads. It then has an answer.
+    // A concurrent identical request may have been accepted between two reads of this request, which then has an
+    // answer.
     if (!(error instanceof ApiError) || (await sessionOf(ctx, body.sessionId)).status !== "verifying") throw error
     return await authorizeOnce(ctx, body)
   }
@@ -85,7 +90,8 @@ async function authorizeOnce(ctx: Context, body: PayAuthorize): Promise<Authoriz
 
   const answer = await inTransaction(ctx, async ctx => {
     await lockSession(ctx, session.id)
-    // Read again under the lock by its own statement, because a statement that waits for a lock sees the old state.
+    // Read again under the lock by a separate statement, because a statement that waits for a lock sees the old
+    // state.
     const found = await loadAuthorizable(ctx, session.id, authorization)
     if (!found) throw new Error("a session that was paid directly is no more")
     const known = knownAnswer(found, asked)
@@ -110,7 +116,7 @@ async function authorizeOnce(ctx: Context, body: PayAuthorize): Promise<Authoriz
   return answer
 }
 
-/** Does the same for a session that reserves money in an escrow. */
+/** Accepts an authorization for a session that reserves money in an escrow. */
 async function authorizeReserved(
   ctx: Context,
   id: string,
@@ -120,14 +126,14 @@ async function authorizeReserved(
   return await authorizeEscrow(ctx, networkOf(ctx.chain, session.chain_id), session, signed)
 }
 
-/** Locks the session until the transaction ends, because it may be put away between two reads. */
+/** Locks the session until the transaction ends. The session may have been put away between two reads. */
 async function lockSession(ctx: TxContext, id: string): Promise<void> {
   const { rows } = await sql`
     select /* named: lock_session */ id from checkout_sessions where id = ${id} for no key update`.execute(ctx.db)
   if (rows.length === 0) throw new ApiError("SESSION_NOT_FOUND")
 }
 
-/** The contents of a request. */
+/** The parsed contents of a request. */
 interface AuthorizationRequest {
   network: Network
   authorization: Authorization
@@ -136,7 +142,7 @@ interface AuthorizationRequest {
 
 const refused = (details: ErrorDetail[]) => new ApiError("AUTHORIZATION_REFUSED", details)
 
-/** Parses an authorization. Throws `VALIDATION_ERROR` with every fault that the schema misses. */
+/** Parses an authorization. Throws `VALIDATION_ERROR` with every fault that the schema does not catch. */
 function authorizationOf(body: PayAuthorize["authorization"]): Authorization {
   const faults: ErrorDetail[] = []
   const fault = (name: string, message: string) => void faults.push({ path: `authorization.${name}`, message })
@@ -167,14 +173,14 @@ function authorizationOf(body: PayAuthorize["authorization"]): Authorization {
 }
 
 /**
- * States of a relay that ended without moving money. Its authorization may be submitted again, because its nonce moves
- * money at most once.
+ * The states of a relay that ended without moving money. Its authorization may be submitted again, because a nonce
+ * moves money at most once.
  */
 const endedUnpaid: readonly PayoutState[] = ["cancelled", "reverted"]
 
 /**
- * The current answer to an earlier authorization; undefined if it is new or its relay moved nothing. Throws
- * `AUTHORIZATION_ALREADY_USED` if its nonce belongs to another authorization, or it pays another session.
+ * The current answer to an authorization that was submitted before; undefined if it is new or if its relay moved
+ * nothing. Throws `AUTHORIZATION_ALREADY_USED` if the nonce belongs to another authorization or paid another session.
  */
 function knownAnswer(
   { session, deposit, ofNonce }: Authorizable,
@@ -187,8 +193,9 @@ function knownAnswer(
 }
 
 /**
- * Refuses an authorization while anyone can still execute another one of the same checkout, because both could move
- * money. `others` leaves out those with the same wallet and nonce, which the token accepts once.
+ * Refuses an authorization while anyone can still execute another authorization for the same checkout, because both
+ * could move money. `others` excludes authorizations with the same wallet and nonce, of which the token accepts only
+ * one.
  */
 function assertOnlyOneMoves(others: readonly EarlierRelay[], harmless: ReadonlySet<string>): void {
   const open = others.filter(({ id }) => !harmless.has(id))
@@ -200,7 +207,7 @@ function assertOnlyOneMoves(others: readonly EarlierRelay[], harmless: ReadonlyS
 
 /** The result of {@link assertPayable}. */
 interface Payable {
-  /** The relay must be signed by this time. */
+  /** The time by which the relay must be signed. */
   relayBy: Date
   /** Reverted relays of this session, with another wallet or nonce, that anyone can still execute. */
   others: EarlierRelay[]
@@ -208,7 +215,7 @@ interface Payable {
   otherWay: string
 }
 
-/** Checks that this authorization can pay this session now, against the data that was read. */
+/** Checks, against the data that was read, that this authorization can pay this session now. */
 async function assertPayable(ctx: TxContext, found: Authorizable, asked: AuthorizationRequest): Promise<Payable> {
   const { session, deposit, ofSession: relays } = found
   const { network, authorization } = asked
@@ -219,7 +226,8 @@ async function assertPayable(ctx: TxContext, found: Authorizable, asked: Authori
   const until = replayableUntil(failed)
   if (session.status === "expired" || leftMs <= MIN_TIME_MS)
     throw new ApiError("SESSION_EXPIRED", undefined, tooLateMessage(session.status === "expired" ? 0 : leftMs, until))
-  // While payments are paused, a holder of the payout key may empty the address to which a relay would move the money.
+  // While payments are paused, whoever holds the payout key may empty the address to which a relay would move the
+  // money.
   if (pausedWhile(ctx, found.halted)(network, deposit)) throw new ApiError("PAYMENTS_PAUSED")
   if (found.isLinkUsedUp) throw new ApiError("LINK_UNAVAILABLE")
   const otherWay =
@@ -252,7 +260,7 @@ async function assertPayable(ctx: TxContext, found: Authorizable, asked: Authori
   return { relayBy: new Date(overMs - MIN_TIME_MS), others, otherWay }
 }
 
-/** Checks that an authorization pays exactly what its session lacks, and early enough. */
+/** Checks that an authorization pays exactly the amount that its session lacks, and that it is in time. */
 function assertExact(
   ctx: TxContext,
   { session, deposit, arriving }: Authorizable,
@@ -289,7 +297,7 @@ function assertExact(
   if (faults.length > 0) throw refused(faults)
 }
 
-/** The message for a checkout that takes no more authorizations: the reason, and when a new one is safe. */
+/** The message for a checkout that accepts no more authorizations: the reason, and when a new checkout is safe. */
 function tooLateMessage(leftMs: number, until: string | undefined): string {
   const words =
     leftMs <= 0 ? "This checkout has expired." : "This checkout expires within a minute, too soon for an authorization."

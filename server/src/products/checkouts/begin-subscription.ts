@@ -1,17 +1,17 @@
-/** Creates a subscription with the session that pays its first period. `subscriptions/` advances it. */
+/** Creates a subscription together with the session that pays its first period. `subscriptions/` advances it later. */
 import type { TxContext } from "../../platform/context.ts"
 import type { BillingInterval, Row } from "../../platform/db/schema.ts"
 import { newId } from "../../platform/ids.ts"
 import type { OfferedProduct } from "./load-offer.ts"
 
-/** A product that is billed every period. */
+/** A product that is billed once every period. */
 export type RecurringProduct = OfferedProduct & { billing_interval: BillingInterval; billing_count: number }
 
 export const isRecurring = (product: OfferedProduct | undefined): product is RecurringProduct =>
   product !== undefined && product.billing_interval !== null && product.billing_count !== null
 
 /**
- * Writes a subscription with the product's current terms, and its first invoice. They are hidden until the session is
+ * Writes a subscription with the product's current terms, and its first invoice. Both are hidden until the session is
  * paid.
  */
 export async function beginSubscription(

@@ -1,4 +1,4 @@
-/** `/api/console/products` and `/api/console/payment-links`. */
+/** The routes of `/api/console/products` and `/api/console/payment-links`. */
 import { approveAttachment, noSplit } from "../../ledger/splits/approve-splits.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"

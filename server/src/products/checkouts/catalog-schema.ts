@@ -26,7 +26,7 @@ export const BillingInterval = Type.Unsafe<Interval>({
   description: "Makes it a subscription, billed again after each interval",
 })
 const BillingCount = Type.Integer({ minimum: 1, maximum: 12 })
-/** They apply to subscriptions that start after the change. */
+/** Changed terms apply to subscriptions that start after the change. */
 const subscriptionTerms = {
   trialDays: Type.Optional(
     Type.Integer({

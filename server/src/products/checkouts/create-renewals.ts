@@ -1,4 +1,4 @@
-/** Creates the sessions for the next periods of subscriptions, for one transaction's subscriptions together. */
+/** Creates the sessions for the next periods of all subscriptions that one transaction advances. */
 import { sellersOn } from "../../ledger/deposits/find-parties.ts"
 import { makeDeposits, type Parties } from "../../ledger/deposits/make-deposits.ts"
 import { pausedDeposits } from "../../ledger/payouts/check-paused.ts"
@@ -10,7 +10,7 @@ import type { Row } from "../../platform/db/schema.ts"
 import { beginTrace } from "../../platform/tracing/trace.ts"
 import { depositOf, type SessionTerms, sessionRow } from "./write-session.ts"
 
-/** A period to bill: its product, with the current price and split. */
+/** A period to bill, with its product's current price and split. */
 export interface Renewal {
   product: Row<"products">
   /** The session of the previous period. The new one copies its redirect, callback, metadata and payer fields. */
@@ -23,8 +23,8 @@ export interface Renewal {
 export type BlockedBy = NonNullable<Row<"subscriptions">["blocked_by"]>
 
 /**
- * Creates the sessions of these renewals. Returns, in the same order, each session or the reason why it can't be
- * created now.
+ * Creates the sessions for these renewals. Returns, in the same order, each session or the reason why the session
+ * can't be created now.
  */
 export async function createRenewals(
   ctx: TxContext,
@@ -78,7 +78,7 @@ interface Offer {
   parties: Parties
 }
 
-/** Each product's current terms and payees, or the reason why it can't be sold. */
+/** The current terms and payees of each product, or the reason why the product can't be sold. */
 async function offersOf(
   ctx: TxContext,
   products: ReadonlyMap<string, Row<"products">>,

@@ -22,10 +22,10 @@ import { isOffered } from "./manage-catalog.ts"
 import type { CheckoutCreate } from "./schema.ts"
 import { depositOf, type SessionTerms, sessionRow, unpaidSession, writeSession } from "./write-session.ts"
 
-/** A new session's page is open, so its address is watched for this long from the start. */
+/** How long the address of a new session is watched from the start, because its page is open. */
 const WATCHED_MS = 3_600_000
 
-/** The requested terms, with the recipients of their split. */
+/** The requested terms, and the recipients of their split. */
 interface AskedTerms extends SessionTerms {
   recipients: RecipientSet["recipients"]
 }
@@ -33,14 +33,14 @@ interface AskedTerms extends SessionTerms {
 /** A newly created session. */
 export interface MadeSession {
   session: Row<"checkout_sessions">
-  /** Its receiving address; null if a signature reserves money in an escrow. */
+  /** The session's receiving address; null if a signature reserves money in an escrow. */
   payTo: Address | null
   escrow: Row<"escrows"> | undefined
-  /** The slug of the session's link. */
+  /** The slug of the session's payment link. */
   slug: string | null
 }
 
-/** Reads the data for {@link createSession}. Concurrent requests share a statement. */
+/** Reads what {@link createSession} needs. Concurrent requests share a statement. */
 export async function readOffer(ctx: TxContext, merchantId: string, body: CheckoutCreate): Promise<Offer> {
   const { slug, productId, chain } = body
   if (slug !== undefined && productId !== undefined)
@@ -57,9 +57,9 @@ export const isWrittenAtOnce = ({ link, product }: Offer, { splitId, capture = "
   capture === "direct" && !(splitId ?? link?.split_id ?? product?.split_id) && !isRecurring(product)
 
 /**
- * Creates a session with its own receiving address, or with an escrow. Call it inside a transaction, unless it {@link
- * isWrittenAtOnce}. `keptOf` builds the answer to store with it. Throws `PAYMENTS_PAUSED`, also if that answer's key is
- * already stored; nothing is written then.
+ * Creates a session with its own receiving address, or with an escrow. Must be called inside a transaction, unless
+ * {@link isWrittenAtOnce} holds. `keptOf` builds the answer to store with the session. Throws `PAYMENTS_PAUSED`, also
+ * if the key of that answer is already stored; nothing is written then.
  */
 export async function createSession(
   ctx: TxContext,
@@ -92,8 +92,8 @@ export async function createSession(
 }
 
 /**
- * Creates a session of a payment link, for anyone with its slug. Throws `LINK_NOT_FOUND`, `LINK_UNAVAILABLE`,
- * `PAYMENTS_PAUSED`.
+ * Creates a session of a payment link, for anyone who has the link's slug. Throws `LINK_NOT_FOUND`,
+ * `LINK_UNAVAILABLE`, `PAYMENTS_PAUSED`.
  */
 export async function createLinkSession(
   ctx: Context,
@@ -116,7 +116,7 @@ export async function createLinkSession(
 interface NewSession {
   merchantId: string
   body: CheckoutCreate
-  /** The refusal while selling is paused. */
+  /** Builds the error for a request while selling is paused. */
   paused: () => ApiError
   agentCaller?: string | undefined
   keptOf?: ((made: MadeSession) => KeptAnswer) | undefined
@@ -129,7 +129,8 @@ async function insertSession(
   { merchantId, body, paused, agentCaller, keptOf }: NewSession,
 ): Promise<MadeSession> {
   const { network, amount, link, product, setId, recipients } = terms
-  // The link's or product's price may date from a split with fewer recipients. The service pays for a transfer to each.
+  // The price of the link or product may date from a split with fewer recipients. The service pays for a transfer to
+  // each recipient.
   const size = setId === undefined ? 1 : recipients.length
   const faults = partsFaults(ctx.settings.minAmount, network, amount, { size })
   if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
@@ -154,7 +155,7 @@ async function insertSession(
   return made
 }
 
-/** What is sold and its price, from exactly one of the request, a link or a product. */
+/** Determines what is sold and its price, from exactly one of the request, a link or a product. */
 async function termsOf(
   ctx: TxContext,
   merchantId: string,
@@ -232,8 +233,8 @@ export async function sessionOf(ctx: TxContext, id: string, merchantId?: string)
 const OVER = "This checkout has ended: it expired or was deleted."
 
 /**
- * Ends a session that nobody started to pay. Throws `SESSION_NOT_FOUND` if it has ended, and `INVALID_OPERATION` for
- * any other and for a subscription's renewal. Late money is still found.
+ * Ends a session that nobody started to pay. Throws `SESSION_NOT_FOUND` if it has already ended, and
+ * `INVALID_OPERATION` for a session in any other state and for a subscription's renewal. Late money is still found.
  */
 export async function closeSession(ctx: Context, merchantId: string, id: string): Promise<void> {
   if (await inTransaction(ctx, ctx => endUnlessRenewal(ctx, merchantId, id))) return
@@ -244,8 +245,8 @@ export async function closeSession(ctx: Context, merchantId: string, id: string)
 }
 
 /**
- * Ends a pending session. It refuses a subscription's invoice, because ending that would cancel the subscription, which
- * the merchant must request explicitly.
+ * Ends a pending session, but refuses a subscription's invoice. Ending that would cancel the subscription, which the
+ * merchant must request explicitly.
  */
 async function endUnlessRenewal(ctx: TxContext, merchantId: string, id: string): Promise<boolean> {
   if ((await endPending(ctx, [id], merchantId)).length === 0) return false
@@ -262,8 +263,8 @@ async function endUnlessRenewal(ctx: TxContext, merchantId: string, id: string):
 }
 
 /**
- * Ends the pending ones of these sessions and returns their ids; they expire at the next settlement. Without
- * `merchantId`, it covers all merchants.
+ * Ends those of these sessions that are pending, and returns their ids. They expire at the next settlement. Without
+ * `merchantId`, sessions of all merchants are ended.
  */
 export async function endPending(ctx: TxContext, ids: readonly string[], merchantId?: string): Promise<string[]> {
   if (ids.length === 0) return []

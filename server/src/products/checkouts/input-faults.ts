@@ -1,23 +1,26 @@
-/** Faults in the fields of a checkout, product or link that their schema misses. Pure. */
+/** Finds faults in the fields of a checkout, product or link that the schema does not catch. Pure. */
 import type { Row } from "../../platform/db/schema.ts"
 import type { ErrorDetail } from "../../platform/errors.ts"
 import type { ProductCreate } from "./catalog-schema.ts"
 
 const METADATA_BYTES = 4_096
 
-/** Faults of a session's metadata. */
+/** Faults in a session's metadata. */
 export const metadataFaults = (metadata: unknown): ErrorDetail[] =>
   metadata && Buffer.byteLength(JSON.stringify(metadata)) > METADATA_BYTES
     ? [{ path: "metadata", message: "must be at most 4 KB as JSON" }]
     : []
 
-/** Faults of the payer's redirect URL. The URL parser silently drops line ends and tabs, so they are refused here. */
+/**
+ * Faults in the URL to which the payer is redirected. The URL parser silently drops line breaks and tabs, so they are
+ * refused here.
+ */
 export const redirectFaults = (redirectUrl: string | null | undefined): ErrorDetail[] =>
   redirectUrl && (!URL.canParse(redirectUrl) || /[\s\p{Cc}]/u.test(redirectUrl))
     ? [{ path: "redirectUrl", message: "must be a valid http(s) address" }]
     : []
 
-/** Refuses a separate split for a subscription, because its product's split applies to all periods. */
+/** Refuses a subscription's own split, because the split of its product applies to all periods. */
 export const ownSplitFaults = (
   product: Pick<Row<"products">, "billing_interval"> | undefined,
   splitId: string | null | undefined,
@@ -28,7 +31,7 @@ export const ownSplitFaults = (
 
 type SubscriptionTerms = Partial<Pick<ProductCreate, "billingInterval" | "billingCount" | "trialDays" | "maxPeriods">>
 
-/** Faults of subscription terms, for a product that is `recurring` or not. */
+/** Faults in subscription terms, for a product that is `recurring` or not. */
 export function subscriptionFaults({ billingCount, trialDays, maxPeriods }: SubscriptionTerms, recurring: boolean) {
   if (recurring) return []
   const given = Object.entries({ billingCount, trialDays: trialDays || undefined, maxPeriods: maxPeriods ?? undefined })
@@ -37,7 +40,7 @@ export function subscriptionFaults({ billingCount, trialDays, maxPeriods }: Subs
   )
 }
 
-/** Faults of changed subscription terms. The length of a period can't be changed. */
+/** Faults in changed subscription terms. The length of a period can't be changed. */
 export function changedTermsFaults(before: Row<"products">, body: SubscriptionTerms): ErrorDetail[] {
   const isOther = {
     billingInterval: body.billingInterval !== undefined && body.billingInterval !== before.billing_interval,

@@ -1,4 +1,4 @@
-/** A merchant's checkouts by filter, in pages and as CSV. */
+/** Lists a merchant's checkouts by filter, in pages and as CSV. */
 import { type SelectQueryBuilder, sql } from "kysely"
 import { type CheckoutFilter, checkoutConditions, hasTerm, isTerm, termOf } from "../../ledger/books/checkout-filter.ts"
 import { parseAddress, parseHash } from "../../platform/chain/hex.ts"
@@ -9,7 +9,7 @@ import { csv, quoted } from "../../platform/http/send-csv.ts"
 import { type ListSource, newestFirst } from "../../platform/http/send-lists.ts"
 import { timeAt } from "../../platform/http/time.ts"
 
-/** The list's filter, as unparsed text. */
+/** The filter of the list, as unparsed text. */
 export interface SessionFilter extends CheckoutFilter {
   status?: SessionStatus | undefined
   exception?: PaymentException | undefined
@@ -33,7 +33,7 @@ export function checkoutsOf(
   if (exception !== undefined) query = query.where("exception", "=", exception)
   for (const condition of [...conditions, ...matching(ctx, merchantId, q)]) query = query.where(condition)
   if (field === undefined) return newestFirst(between(query, "checkout_sessions", from, to))
-  // The field's rows are in list order, however many have that value.
+  // The index of the field's rows follows the order of the list, however many rows have that value.
   const joined = (
     query as unknown as SelectQueryBuilder<Database, "checkout_sessions" | "checkout_terms", Row<"checkout_sessions">>
   )
@@ -65,13 +65,13 @@ function between<T extends keyof Database, O>(
   return found
 }
 
-/** The field that a search text names as `key:value`. */
+/** The metadata field that a search text names as `key:value`. */
 function fieldOf(q: string | undefined): Record<string, string> {
   const [, key, value] = /^([^:\s][^:]{0,199}):\s*(\S.*)$/s.exec(q ?? "") ?? []
   return key !== undefined && value !== undefined ? { [key]: value } : {}
 }
 
-/** SQL: what a search text matches by its form; by default, a metadata value. */
+/** SQL: what a search text matches depends on its form; by default, it matches a metadata value. */
 function matching({ chain }: TxContext, merchantId: string, q: string | undefined) {
   if (q === undefined || Object.keys(fieldOf(q)).length > 0) return []
   const id = sql.ref("checkout_sessions.id")
@@ -100,7 +100,7 @@ function matching({ chain }: TxContext, merchantId: string, q: string | undefine
   ]
 }
 
-/** The most checkouts that a value without its key finds, the newest of each key. */
+/** The most checkouts that a search for a value without its key finds: the newest of each key. */
 const MAX_BY_VALUE = 1_000
 
 const columns = [
@@ -124,7 +124,7 @@ const columns = [
   "expiresAt",
 ] as const
 
-/** The part of a checkout's answer that its CSV line shows. */
+/** The part of a checkout's answer that its CSV row shows. */
 interface Shown
   extends Record<
     "id" | "status" | "capture" | "amount" | "amountReceived" | "currency" | "chain" | "createdAt" | "expiresAt",

@@ -1,4 +1,6 @@
-/** Reads what decides whether an authorization may pay a checkout, in one statement and so one snapshot. */
+/**
+ * Reads everything that decides whether an authorization may pay a checkout, in one statement and so in one snapshot.
+ */
 import { sql } from "kysely"
 import { wasAskedFor, watchEnds } from "../../ledger/deposits/make-deposits.ts"
 import { type HaltedWallets, haltedWalletsCell } from "../../ledger/payouts/check-paused.ts"
@@ -9,14 +11,14 @@ import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"
 
-/** A relay of the checkout, or of the requested nonce, in JSON form. */
+/** A relay for the checkout or with the requested nonce, in JSON form. */
 type ReadRelay = Pick<Row<"payouts">, "id" | "kind" | "state" | "payer" | "auth_nonce" | "auth_digest" | "succeeded"> &
   Pick<Row<"payouts">, "tx_hash" | "data"> & { deposit_id: string | null; was_signed: boolean }
 
 /** A relay that was created for the same checkout or nonce. */
 export type EarlierRelay = Omit<ReadRelay, "deposit_id"> & { deposit_id: bigint | null }
 
-/** A session paid at an address, and its payments and signatures so far. Amounts are in base units. */
+/** A session that is paid at an address, and its payments and signatures so far. Amounts are in base units. */
 export interface Authorizable {
   session: Pick<
     Row<"checkout_sessions">,
@@ -24,11 +26,11 @@ export interface Authorizable {
   >
   deposit: Pick<Row<"deposits">, "id" | "address" | "factory" | "older_factory">
   halted: HaltedWallets | null
-  /** Whether other sessions took all uses of its link, so that more money would only become open payments. */
+  /** Whether other sessions took all uses of the session's link, so that more money would only create open payments. */
   isLinkUsedUp: boolean
-  /** The sum that counts at the address, or will count. */
+  /** The sum at the address that counts, or will count once confirmed. */
   arriving: bigint
-  /** How many of the payer's relays wait or are in flight on the network. */
+  /** How many of the payer's relays are waiting or in flight on the network. */
   open: number
   /** The relays that pay this checkout. */
   ofSession: EarlierRelay[]
@@ -49,7 +51,7 @@ type Read = Authorizable["session"] &
     relays: ReadRelay[] | null
   }
 
-/** Reads it for a session and an authorization; undefined for a session that reserves money in an escrow. */
+/** Reads the facts for a session and an authorization; undefined if the session reserves money in an escrow. */
 export async function loadAuthorizable(
   ctx: TxContext,
   id: string,

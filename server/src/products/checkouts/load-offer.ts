@@ -1,5 +1,5 @@
 /**
- * Reads what a new checkout depends on in one statement: the link or product, the merchant's payout address, and
+ * Reads, in one statement, what a new checkout depends on: the link or product, the merchant's payout address, and
  * whether payments are paused.
  */
 import { sql } from "kysely"
@@ -48,7 +48,7 @@ const OF_PRODUCT = [
 /** The columns of a product that its checkouts depend on. */
 export type OfferedProduct = Pick<Row<"products">, (typeof OF_PRODUCT)[number]>
 
-/** What is sold: a link by its slug (of this merchant, if given), this merchant's product, or an amount. */
+/** What a buyer asks for: a link by its slug (of this merchant, if given), this merchant's product, or an amount. */
 export type Asked =
   | { slug: string; merchantId?: string; productId?: never; chainId?: never }
   | { merchantId: string; productId?: string | undefined; chainId?: number | undefined; slug?: never }
@@ -56,15 +56,15 @@ export type Asked =
 /** What a new checkout depends on, from one snapshot. */
 export interface Offer {
   link: OfferedLink | undefined
-  /** The requested product, or the link's. */
+  /** The requested product, or the product of the requested link. */
   product: OfferedProduct | undefined
-  /** Null if the merchant has no payout address on the network. */
+  /** The merchant's payout address; null if there is none on the network. */
   owner: Address | null
   approver: Approver | null
   halted: HaltedWallets | null
 }
 
-/** Reads an offer. The network is the link's or the product's, or else that of `chainId`. */
+/** Reads an offer. Its network is that of the link or product, or else that of `chainId`. */
 export async function loadOffer(ctx: TxContext, asked: Asked): Promise<Offer> {
   const offer = await offerOf(ctx.db, asked)
   if (!offer) throw new Error("a statement has no row of what it was asked")

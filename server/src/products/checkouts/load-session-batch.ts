@@ -1,6 +1,6 @@
 /**
- * Selects the sessions to settle next, and their largest transfers. No transaction outlasts a round's lease or grows,
- * however many transfers an address receives.
+ * Selects the sessions to settle next, and their largest transfers. However many transfers an address receives, no
+ * transaction grows or outlasts a round's lease.
  */
 import { type RawBuilder, sql } from "kysely"
 import type { ClaimedTransfer, Due } from "../../ledger/settlement/sellable.ts"
@@ -14,28 +14,33 @@ import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray, sqlRows } from "../../platform/db/sql-array.ts"
 import { allColumns } from "../../platform/db/whole-rows.ts"
 
-/** Sessions that are due by time, per round. The others stay due for the next. */
+/** The most sessions per round that are due by time. The others stay due for the next round. */
 const TIMED_PER_ROUND = 500
 /**
- * The most undecided transfers in the settlement token that one settlement reads of an address, largest first. The
- * others stay in its books until the merchant has decided about larger ones.
+ * The most undecided transfers in the settlement token that one settlement reads at an address, largest first. The
+ * others stay in the address's books until the merchant has decided about larger ones.
  */
 const MAX_READ = 2_000
-/** The same for transfers that only one of two endpoints reports. They count only towards small payments. */
+/** The same limit for transfers that only one of two endpoints reports. They count only towards small payments. */
 const MAX_SINGLE = 200
-/** The most transfers in other tokens, oldest first, because their amounts mean nothing. */
+/** The most transfers in other tokens, oldest first, because amounts in them mean nothing. */
 const MAX_OTHER = 500
-/** How many due transfers one transaction ends, read or not. Each costs several index writes. */
+/**
+ * The most due transfers that one transaction settles, whether they were read or not. Each costs several index
+ * writes.
+ */
 const MAX_ENDED = 5_000
 
-/** A transfer with its claiming payment, and whether that was accepted in addition to the session's own. */
+/**
+ * A transfer with the payment that claims it, and whether that payment was accepted in addition to the session's own.
+ */
 export type SessionTransfer = ClaimedTransfer & { beside: boolean | null }
 
 /** The transfers of a session that one transaction settles. */
 export interface Batch {
-  /** The transfers that are read. */
+  /** The transfers to read. */
   ids: bigint[]
-  /** The transfers that are no longer due afterwards: the read ones, and smaller ones. */
+  /** The transfers that are no longer due afterwards: those that were read, and smaller ones. */
   ended: bigint[]
   /** Whether more transfers stay due. */
   isMore: boolean
@@ -49,19 +54,20 @@ function readAt(deposit: RawBuilder<unknown>, token: Address): RawBuilder<unknow
   const undecided = sql`select t.* from transfers t left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
     where t.deposit_id = ${deposit} and not t.applied and t.state <> 'gone'
       and (p.id is null or p.status in ('open', 'reversed'))`
-  // Two index ranges on the token, because a condition that is no range would read the whole index.
+  // Two index ranges on the token, because a condition that is not a range would read the whole index.
   const ours = (isSingle: boolean, most: number) =>
     sql`(select id from (${undecided} and t.token = ${token} and t.single_source = ${sql.lit(isSingle)}
       order by t.value desc, t.id limit ${sql.lit(most)}) greatest)`
-  // Read separately, because one of two endpoints can invent any number of large ones and must not displace real ones.
+  // Read separately, because one of two endpoints can invent any number of large transfers, which must not displace
+  // real ones.
   return sql`${ours(false, MAX_READ)} union all ${ours(true, MAX_SINGLE)}
     union all (select id from (${undecided} and t.token < ${token} union all ${undecided} and t.token > ${token}) others
       order by block_number, log_index limit ${sql.lit(MAX_OTHER)})`
 }
 
 /**
- * Makes the sessions with these addresses or ids due at a time, or now. A failed submission or an ended relay brings no
- * transfer that would do so.
+ * Makes the sessions with these addresses or ids due at `at`, by default now. A failed submission or an ended relay
+ * needs this call, because it brings no transfer that would make its session due.
  */
 export async function wakeSessions(
   ctx: TxContext,
@@ -77,8 +83,8 @@ export async function wakeSessions(
 }
 
 /**
- * The sessions with a transfer to settle or due by time, in turn, each with the senders of the undecided transfers to
- * read.
+ * The sessions that have a transfer to settle or are due by time, in turn. Each comes with the senders of the
+ * undecided transfers to read.
  */
 export async function dueSessions(ctx: TxContext, { chainId, token }: NetworkInfo): Promise<Due> {
   const owed = sql`
@@ -107,8 +113,8 @@ export async function sendersAt(ctx: TxContext, sessionId: string, token: Addres
 }
 
 /**
- * Locks the transfers of a session's address for this settlement. Call it inside a transaction, under the session's
- * lock.
+ * Locks the transfers of a session's address for this settlement. Must be called inside a transaction, under the
+ * session's lock.
  */
 export async function holdBatch(ctx: TxContext, deposit: Row<"deposits">, token: Address): Promise<Batch> {
   const { rows } = await sql<{ id: bigint; isRead: boolean; isDue: boolean; isGone: boolean }>`
@@ -123,7 +129,7 @@ export async function holdBatch(ctx: TxContext, deposit: Row<"deposits">, token:
       from read full join due on due.id = read.id`.execute(ctx.db)
   const ids = rows.flatMap(({ id, isRead }) => (isRead ? [id] : []))
   const touched = rows.map(({ id }) => id)
-  // Transfers are locked before any book, in the scanner's order.
+  // Transfers are locked before any book, in the same order as the scanner locks them.
   await sql`/* named: lock_batch */ select count(*) from (select id from transfers where id in (${sqlRows("bigint", touched)})
     order by id for no key update) locked`.execute(ctx.db)
   const back = await backAmong(
@@ -135,8 +141,8 @@ export async function holdBatch(ctx: TxContext, deposit: Row<"deposits">, token:
 }
 
 /**
- * Returns which of these transfers are no longer gone, because the scanner restored them while the lock waited. They
- * were not read, so they stay due.
+ * Returns which of these transfers are no longer gone, because the scanner restored them while this transaction
+ * waited for the lock. They were not read, so they stay due.
  */
 async function backAmong(ctx: TxContext, gone: readonly bigint[]): Promise<Set<bigint>> {
   if (gone.length === 0) return new Set()
@@ -145,7 +151,7 @@ async function backAmong(ctx: TxContext, gone: readonly bigint[]): Promise<Set<b
   return new Set(rows.map(({ id }) => id))
 }
 
-/** Reads these transfers with their payments, in chain order. Call it after they are locked. */
+/** Reads these transfers with their payments, in chain order. Must be called after they are locked. */
 export async function readBatch(ctx: TxContext, { ids }: Batch): Promise<SessionTransfer[]> {
   const { rows } = await sql<SessionTransfer>`
     /* named: read_batch */ select ${allColumns("t", "transfers")}, ${remainingValueColumns}, p.id as payment_id, p.status as payment_status, p.status = 'granted' and p.beside as beside from transfers t

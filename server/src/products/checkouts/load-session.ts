@@ -1,4 +1,4 @@
-/** Loads what settling a session needs: its locked row, the transfers that arrived, and what may still come. */
+/** Loads what settling a session needs: its locked row, the transfers that arrived, and what may still arrive. */
 import { sql } from "kysely"
 import { relayStanding } from "../../ledger/relays/read-relay-status.ts"
 import { classify } from "../../ledger/settlement/classify.ts"
@@ -13,9 +13,9 @@ import { allColumns, columnsOf } from "../../platform/db/whole-rows.ts"
 import { type Batch, holdBatch, readBatch } from "./load-session-batch.ts"
 import type { SessionFacts } from "./plan-session.ts"
 
-/** Nodes index logs late, so the scan's last block must be this much later than the expiry. */
+/** How much later than the expiry the scan's last block must be, because nodes index logs late. */
 const SCAN_SLACK_MS = 30_000
-/** How long the scan keeps an address that it reads again before the session expires. */
+/** How long an address is watched again for its last scan. */
 const LAST_SCAN_MS = 600_000
 
 /** Everything that arrived for one session, from any sender. */
@@ -35,7 +35,7 @@ export const lockSession = (ctx: TxContext, id: string): Promise<Row<"checkout_s
     .forNoKeyUpdate()
     .executeTakeFirstOrThrow()
 
-/** Locks a session and the transfers that one transaction settles; call it inside that transaction. */
+/** Locks a session and the transfers that one transaction settles. Must be called inside that transaction. */
 export async function holdSession(ctx: TxContext, id: string): Promise<SessionPart> {
   const session = await lockSession(ctx, id)
   const deposit = await ctx.db
@@ -51,7 +51,7 @@ export async function holdSession(ctx: TxContext, id: string): Promise<SessionPa
   return { owner, network, payer: undefined, session, deposit, batch, standing: await decidedPayments(ctx, id) }
 }
 
-/** The session's payments that the merchant accepted or returned. The session's rules don't count them again. */
+/** The session's payments that the merchant accepted or returned. The rules of the session don't count them again. */
 async function decidedPayments(ctx: TxContext, sessionId: string): Promise<StandingPayment[]> {
   const { rows } = await sql<StandingPayment>`
     /* named: decided_payments */ select ${allColumns("p", "payments")}, has.there, has.sure from payments p join lateral (
@@ -65,7 +65,7 @@ async function decidedPayments(ctx: TxContext, sessionId: string): Promise<Stand
   return rows
 }
 
-/** Reads the facts of a locked session, after the results of a reorg were written. */
+/** Reads the facts of a locked session. The results of a reorg must be written before. */
 export async function loadSession(ctx: TxContext, part: SessionPart, screened: Screened): Promise<SessionFacts> {
   const { session, deposit, network, batch } = part
   const { free, again } = await withoutPublic(ctx, withoutRests(await readBatch(ctx, batch)))
@@ -80,7 +80,7 @@ export async function loadSession(ctx: TxContext, part: SessionPart, screened: S
     submissions: await submissionsOf(ctx, session, deposit, network.token.address),
     decided: await decidedSubmissions(ctx, session.id, deposit),
     relay: await relayStanding(ctx, deposit, network.token.address),
-    // An expired session was scanned to its end. If its address has left the scan since, that changes nothing.
+    // An expired session was scanned to its end, even if its address has left the scan since.
     scannedPastExpiry: session.status === "expired" || (await scannedPast(ctx, session, deposit)),
     isMore: batch.isMore,
     now: ctx.now(),
@@ -88,8 +88,8 @@ export async function loadSession(ctx: TxContext, part: SessionPart, screened: S
 }
 
 /**
- * The session's payments that count or may count again, in creation order. A flood leaves others behind: open payments
- * that lost their transfers.
+ * The session's payments that count or may count again, in creation order. Left out are open payments that lost their
+ * transfers, which a flood of transfers leaves behind.
  */
 export async function paymentsOf(ctx: TxContext, sessionId: string): Promise<Row<"payments">[]> {
   const all = ctx.db
@@ -103,7 +103,7 @@ export async function paymentsOf(ctx: TxContext, sessionId: string): Promise<Row
   return await counting.orderBy("created_at").orderBy("id").execute()
 }
 
-/** The returned surplus of the payment among these that pays the session, in base units. */
+/** The returned surplus of whichever of these payments pays the session, in base units. */
 async function returnedSurplusOf(ctx: TxContext, payments: readonly Row<"payments">[]): Promise<bigint> {
   const paid = payments.find(({ status, beside }) => !beside && status === "granted")
   // Most sessions are settled before they are paid.
@@ -113,9 +113,9 @@ async function returnedSurplusOf(ctx: TxContext, payments: readonly Row<"payment
 }
 
 /**
- * `open`: whether a hash submitted in time, without a transfer here yet, is still being verified. `refused`: whether
- * any hash was refused. A refusal belongs to its submission, which the status answer shows, and the session continues.
- * Once money arrives, the hash that announced it is done, whatever happens to the money.
+ * `open`: whether a hash that was submitted in time, and has no transfer here yet, is still being verified.
+ * `refused`: whether any hash was refused. A refusal ends only its submission, which the status answer shows; the
+ * session continues. Once money arrives, the submission of its hash is done, whatever happens to the money.
  */
 async function submissionsOf(
   ctx: TxContext,
@@ -134,7 +134,7 @@ async function submissionsOf(
 
 /**
  * The submitted transactions whose money the merchant returned, or accepted in addition to the session's payment.
- * Nothing else ends a submission that names one later.
+ * Nothing else would end a later submission that names one of them.
  */
 async function decidedSubmissions(ctx: TxContext, sessionId: string, { address }: Row<"deposits">): Promise<Hash[]> {
   const { rows } = await sql<{
@@ -150,9 +150,10 @@ async function decidedSubmissions(ctx: TxContext, sessionId: string, { address }
 
 /**
  * Whether everything mined by the expiry has been scanned: the last block certainly read is later than it. Our own
- * clock can't decide this. The scan may lag, and a stalled chain may later make blocks with earlier times, as rollups
- * do. Nothing expires on a chain without new blocks, and its next block expires what is due. An address that left the
- * scan is watched again for one last scan. Otherwise, only the hourly check would find a payment made without the page.
+ * clock can't tell: the scan may lag, and a stalled chain may later produce blocks with earlier times, as rollups do.
+ * Nothing expires on a chain without new blocks, and its next block lets everything that is due expire. An address
+ * that left the scan is watched again for one last scan. Otherwise, only the hourly check would find a payment made
+ * without the page.
  */
 async function scannedPast(
   ctx: TxContext,

@@ -16,7 +16,7 @@ import { formatAmount, readAmount } from "../../platform/money/amount.ts"
 import type { LinkChange, LinkCreate, ProductChange, ProductCreate } from "./catalog-schema.ts"
 import { changedTermsFaults, ownSplitFaults, redirectFaults, subscriptionFaults } from "./input-faults.ts"
 
-/** Creates a product; call it inside a transaction. */
+/** Creates a product. Must be called inside a transaction. */
 export async function createProduct(ctx: TxContext, merchantId: string, body: ProductCreate): Promise<Row<"products">> {
   const network = networkAsked(ctx.chain, body.chain)
   const faults = currencyFaults(network, body.currency)
@@ -52,8 +52,8 @@ export async function createProduct(ctx: TxContext, merchantId: string, body: Pr
 }
 
 /**
- * Changes the given fields; existing sessions keep their price. Throws `NOT_FOUND` for another merchant's product. Call
- * it inside a transaction.
+ * Changes the given fields; existing sessions keep their price. Throws `NOT_FOUND` for another merchant's product.
+ * Must be called inside a transaction.
  */
 export async function changeProduct(
   ctx: TxContext,
@@ -91,8 +91,8 @@ export async function changeProduct(
 }
 
 /**
- * Gives a recurring product's links its new price and split, like its renewals. The product's event stands for its
- * links, because one event per link would be thousands of deliveries per request.
+ * Gives the links of a recurring product its new price and split, as its renewals get them. The event of the product
+ * covers its links too: one event per link would mean thousands of deliveries per request.
  */
 async function changeItsLinks(ctx: TxContext, before: Row<"products">, { id, price, split_id }: Row<"products">) {
   if (price === before.price && split_id === before.split_id) return
@@ -103,7 +103,7 @@ async function changeItsLinks(ctx: TxContext, before: Row<"products">, { id, pri
     .execute()
 }
 
-/** Switches a product or link off; no-op if it is off. Throws `NOT_FOUND` for another merchant's. */
+/** Switches a product or link off; no-op if it is already off. Throws `NOT_FOUND` for another merchant's. */
 export async function switchOff(
   ctx: Context,
   table: "products" | "payment_links",
@@ -124,7 +124,7 @@ export async function switchOff(
   })
 }
 
-/** The merchant's product, or undefined. */
+/** The merchant's product with this id, or undefined. */
 export const ownProduct = (
   ctx: TxContext,
   merchantId: string,
@@ -139,10 +139,10 @@ export const ownProduct = (
     .$if(isHeld, query => query.forShare())
     .executeTakeFirst()
 
-/** Creates a payment link; call it inside a transaction. Throws `SLUG_TAKEN`, `PAYOUT_ADDRESS_REQUIRED`. */
+/** Creates a payment link. Must be called inside a transaction. Throws `SLUG_TAKEN`, `PAYOUT_ADDRESS_REQUIRED`. */
 export async function createLink(ctx: TxContext, merchantId: string, body: LinkCreate): Promise<Row<"payment_links">> {
   const faults: ErrorDetail[] = []
-  // Locked, so that a concurrent change of the product also changes this link, or is read here.
+  // Locked, so that a concurrent change of the product is either read here or also changes this link.
   const product =
     body.productId === undefined ? undefined : await ownProduct(ctx, merchantId, body.productId, { isHeld: true })
   faults.push(...ownSplitFaults(product, body.splitId ?? undefined))
@@ -163,7 +163,7 @@ export async function createLink(ctx: TxContext, merchantId: string, body: LinkC
       ? null
       : readAmount("amount", asWritten(body, "amount"), network.token, ctx.settings.minAmount, split?.size))
   if (amount !== null && typeof amount !== "bigint") faults.push(amount)
-  // The product's price was checked against the product's split, but the link may have another.
+  // The product's price was checked against the product's own split, but the link may have another split.
   else faults.push(...partsFaults(ctx.settings.minAmount, network, amount, split))
   faults.push(...redirectFaults(body.redirectUrl))
   if ((amount !== null && typeof amount !== "bigint") || faults.length > 0)
@@ -198,7 +198,7 @@ export async function createLink(ctx: TxContext, merchantId: string, body: LinkC
   return made
 }
 
-/** Changes the given fields; call it inside a transaction. Throws `NOT_FOUND` for another merchant's link. */
+/** Changes the given fields. Must be called inside a transaction. Throws `NOT_FOUND` for another merchant's link. */
 export async function changeLink(
   ctx: TxContext,
   merchantId: string,
@@ -280,7 +280,10 @@ export const ownLinkById = (
     .where("merchant_id", "=", merchantId)
     .executeTakeFirst()
 
-/** Whether a link can be paid: it is on, not expired and not used up, and a recurring product is active. */
+/**
+ * Whether a link can be paid: it is switched on, not expired and not used up, and its recurring product, if any, is
+ * active.
+ */
 export async function isOnSale(ctx: TxContext, link: Row<"payment_links">): Promise<boolean> {
   const isLinkOffered = isOffered(ctx.now(), link, undefined)
   if (!isLinkOffered || link.product_id === null) return isLinkOffered
@@ -292,7 +295,7 @@ export async function isOnSale(ctx: TxContext, link: Row<"payment_links">): Prom
   return isOffered(ctx.now(), link, product)
 }
 
-/** The same for a link and its product that were already read; pure. */
+/** Whether a link can be paid, for a link and product that were already read; pure. */
 export function isOffered(
   now: Date,
   { active, expires_at, max_uses, uses }: Pick<Row<"payment_links">, "active" | "expires_at" | "max_uses" | "uses">,

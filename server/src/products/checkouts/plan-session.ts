@@ -13,15 +13,15 @@ import type { Row } from "../../platform/db/schema.ts"
 import type { SessionTransfer } from "./load-session-batch.ts"
 import { type Arrival, type Facts, type Folded, foldSession, messageOf, replayCaution } from "./session-rules.ts"
 
-/** When to check again whether everything mined before the expiry has been scanned. */
+/** How long until the next check whether everything mined before the expiry has been scanned. */
 const AGAIN_MS = 30_000
 
-/** The facts of the plan. */
+/** The facts on which the plan is based. */
 export interface SessionFacts {
   session: Row<"checkout_sessions">
   network: NetworkInfo
   transfers: readonly Classified<SessionTransfer>[]
-  /** Transfers that are left out because anyone can still send them back, and when to check them again. */
+  /** Transfers that are left out because anyone can still send them back, and when to check each again. */
   again: ReadonlyMap<bigint, Date>
   /** The session's payments that count or may count again, in creation order. */
   payments: readonly Row<"payments">[]
@@ -48,15 +48,15 @@ export interface SessionPlan extends Plan {
   >
   /** The payment that the merchant accepted as the session's. */
   acceptedId: string | undefined
-  /** Transactions whose money arrived. Their submissions are done, whatever happens to the money. */
+  /** Transactions whose money arrived. Their submissions are done, whatever happens to that money. */
   arrived: string[]
-  /** Transactions of senders on a sanctions list. */
+  /** Transactions whose senders are on a sanctions list. */
   barred: string[]
   /** The last transfer that pays the session, or the accepted payment. */
   last: { txHash: Row<"payments">["tx_hash"]; payer: Row<"payments">["payer"] } | undefined
 }
 
-/** The payment that pays the session. A payment accepted in addition to it does not. */
+/** The payment that pays the session, as opposed to one accepted in addition. */
 const mainOf = (payments: readonly Row<"payments">[]) =>
   payments.find(payment => payment.status === "granted" && !payment.beside)
 
@@ -65,11 +65,11 @@ const acceptedOf = (payments: readonly Row<"payments">[]) => {
   return main?.accepted_at ? main : undefined
 }
 
-/** Whether a payment pays the session, or did until a reorg removed it. An open payment never paid. */
+/** Whether a payment pays the session, or paid it until a reorg removed the payment. An open payment never paid. */
 export const everPaid = ({ status, beside, accepted_at, exception }: Row<"payments">): boolean =>
   !beside && (status === "granted" || (status === "reversed" && (accepted_at !== null || exception === null)))
 
-/** The facts for the session's rules, assuming that the link is not used up. */
+/** The facts for the session's rules, which assume that the link is not used up. */
 function factsOf(facts: SessionFacts, sorted: Sorted): Facts {
   const { session, payments, submissions, relay, network, now } = facts
   const accepted = acceptedOf(payments)
@@ -92,17 +92,17 @@ function factsOf(facts: SessionFacts, sorted: Sorted): Facts {
   }
 }
 
-/** The undecided transfers, sorted by what can be done with them. */
+/** The undecided transfers, sorted by what they can be used for. */
 interface Sorted {
   undecided: Classified<SessionTransfer>[]
-  /** In the settlement token, from senders who are not on a sanctions list. */
+  /** Transfers in the settlement token, from senders who are not on a sanctions list. */
   clean: Classified<SessionTransfer>[]
-  /** In other tokens. */
+  /** Transfers in other tokens. */
   others: Classified<SessionTransfer>[]
 }
 
 function sort(transfers: readonly Classified<SessionTransfer>[]): Sorted {
-  // Leaves out other tokens of the session's own payment, which the merchant accepted.
+  // Leaves out transfers in other tokens that belong to the session's own payment, which the merchant accepted.
   const undecided = transfers.filter(({ row, counted, isSettlementToken }) => {
     const isDecided = counted && (row.beside || !isSettlementToken)
     return row.state !== "gone" && row.payment_status !== "returned" && !isDecided
@@ -117,13 +117,13 @@ function sort(transfers: readonly Classified<SessionTransfer>[]): Sorted {
 function arrivalsOf({ session, payments, relay }: SessionFacts, { clean }: Sorted, isReplaced = false): Arrival[] {
   const isAccepted = acceptedOf(payments) !== undefined
   const late = new Date(session.expires_at.getTime() + 1)
-  // Transfers that already pay come first and count as in time even if a reorg moves them, because a payment keeps its
+  // Transfers that already pay come first and count as in time even if a reorg moves them: a payment keeps its
   // transfers.
   const inOrder = [...clean.filter(each => each.counted), ...clean.filter(each => !each.counted)]
   return inOrder.map(({ row, counted, sure, screening }) => ({
     id: row.id,
     value: row.value,
-    // A relay is signed only in time. If it is mined late, that is not the payer's fault.
+    // A relay is signed only in time. If its transaction is mined late, that is not the payer's fault.
     minedAt: isReplaced
       ? late
       : (counted || relay.hashes.has(row.tx_hash)) && row.block_time > session.expires_at
@@ -135,7 +135,7 @@ function arrivalsOf({ session, payments, relay }: SessionFacts, { clean }: Sorte
   }))
 }
 
-/** Whether the session would be confirmed, and whether by its first payment, which uses its link once. */
+/** Whether the session would be confirmed, and whether by its first payment, which takes one use of its link. */
 export function confirms(facts: SessionFacts): { isConfirmed: boolean; takesUse: boolean } {
   const sorted = sort(facts.transfers)
   const { status } = foldSession(factsOf(facts, sorted), arrivalsOf(facts, sorted), facts.now)
@@ -143,7 +143,7 @@ export function confirms(facts: SessionFacts): { isConfirmed: boolean; takesUse:
   return { isConfirmed, takesUse: isConfirmed && !facts.payments.some(everPaid) }
 }
 
-/** Why a session can't be confirmed, however much arrives. */
+/** Why a session can't be confirmed, however much money arrives. */
 export interface Barred {
   /** Other sessions took all uses of its link. */
   usedUp?: boolean
@@ -168,7 +168,7 @@ export function planSession(facts: SessionFacts, { usedUp = false, isReplaced = 
   const isUnscreened = [...clean, ...others].some(
     ({ row, screening }) => screening === "unknown" && row.state !== "seen",
   )
-  // A returned payment's sender is not screened again, and its transfers are decided.
+  // The sender of a returned payment is not screened again, because its transfers are decided.
   const unknown = undecided.filter(each => each.stands && each.screening === "unknown")
   const again = againTogether(now, rowsOf(unknown))
   const lastPaid = paid.at(-1)
@@ -190,14 +190,14 @@ export function planSession(facts: SessionFacts, { usedUp = false, isReplaced = 
     last,
     row: rowOf(facts, folded, { last, again, isUnscreened, isBarred: listed.length > 0 && folded.received === 0n }),
     again: new Map([...unknown.map(({ row }): [bigint, Date] => [row.id, again]), ...facts.again]),
-    // If a sender can't be screened now, the session is not settled again immediately.
+    // If a sender can't be screened now, settling the session again immediately would not help.
     isMore: !isUnscreened && facts.isMore,
   }
 }
 
 /**
  * Builds the session's payment from these transfers. An open or reversed payment that now reaches the amount becomes
- * the session's payment, with the same id. One that lost its transfers is reversed.
+ * the session's payment and keeps its id. A payment that lost its transfers is reversed.
  */
 function paymentOf(
   { amount }: Row<"checkout_sessions">,
@@ -213,7 +213,7 @@ function paymentOf(
   return { paid: [one], reversed: [] }
 }
 
-/** The new values of the session's row, with the message for its payer. */
+/** The new values of the session's row, including the message for its payer. */
 function rowOf(
   { session, network, payments, returnedSurplus, relay, scannedPastExpiry, now }: SessionFacts,
   folded: Folded,
@@ -229,8 +229,8 @@ function rowOf(
   },
 ): SessionPlan["row"] {
   const { status, exception, received } = folded
-  // A session whose link other sessions used up stays `failed` after the expiry. Settling it forever would delay other
-  // sessions.
+  // A session whose link other sessions used up stays `failed` after the expiry. Settling it again and again would
+  // delay other sessions.
   const isOver = status === "failed" && scannedPastExpiry
   const ended = status === "confirmed" || status === "expired" || isOver
   const words = messageOf(

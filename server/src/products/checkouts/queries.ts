@@ -1,4 +1,4 @@
-/** The rows that show a checkout. Concurrent reads of any number of checkouts share a statement. */
+/** Reads the rows from which a checkout is shown. Concurrent reads of any number of checkouts share a statement. */
 import { sql } from "kysely"
 import { wasAskedFor, watchEnds } from "../../ledger/deposits/make-deposits.ts"
 import { type HaltedWallets, haltedWalletsCell } from "../../ledger/payouts/check-paused.ts"
@@ -33,7 +33,7 @@ const SHOWN = [
 /** The part of a session that anyone with its id may see. */
 export type ShownSession = Pick<Row<"checkout_sessions">, (typeof SHOWN)[number]>
 
-/** The other columns. The type checks that none is missing. */
+/** The other columns. The type makes sure that none is missing. */
 const OTHERS: Record<Exclude<keyof Row<"checkout_sessions">, keyof ShownSession>, true> = {
   callback_url: true,
   link_id: true,
@@ -53,10 +53,10 @@ const OTHERS: Record<Exclude<keyof Row<"checkout_sessions">, keyof ShownSession>
   traceparent: true,
   erased_at: true,
 }
-/** All columns of a session, for named statements, because a migration changes the meaning of `*`. */
+/** All columns of a session. Named statements list them, because a migration changes the meaning of `*`. */
 const SESSION_COLUMNS: readonly string[] = [...SHOWN, ...Object.keys(OTHERS)]
 
-/** The requested session, and the time. */
+/** A requested session, and the time of the request. */
 export interface SessionAsked {
   id: string
   /** The submission to report; without a hash, the newest. */
@@ -68,15 +68,15 @@ export interface SessionAsked {
 /** A session and everything that its state depends on, from one snapshot. */
 export interface SessionState {
   session: ShownSession
-  /** Its receiving address; undefined if a signature reserves money in an escrow. */
+  /** The session's receiving address; undefined if a signature reserves money in an escrow. */
   deposit: Pick<Row<"deposits">, "address" | "factory" | "older_factory"> | undefined
   halted: HaltedWallets | null
-  /** How many blocks are above its newest transfer, or its escrow's reservation; null without one. */
+  /** How many blocks are above the newest transfer, or above the escrow's reservation; null if there is neither. */
   above: bigint | null
   submission: Pick<Row<"submissions">, "tx_hash" | "status" | "reason" | "message"> | undefined
-  /** How much of its own token the merchant returned, in base units: whole payments and surpluses. */
+  /** How much of the settlement token the merchant returned, in base units: whole payments and surpluses. */
   returned: bigint
-  /** Whether a request for it must extend the watch of its address. */
+  /** Whether a request for the session must extend the watch of its address. */
   isWatchEnding: boolean
 }
 
@@ -96,7 +96,7 @@ type StateRow = ShownSession & {
   returned: bigint | null
 }
 
-/** A session's state; `put away` if `bringBack` must restore its rows, and undefined if it never existed. */
+/** A session's state: `put away` if `bringBack` must restore its rows, undefined if it never existed. */
 export const sessionState = gatherRows(async (db: Db, asked: readonly SessionAsked[]) => {
   const shown = SHOWN.map(name => `s.${name}`).join(", ")
   const rows = await readStates(db, asked, { name: "session_states", columns: shown })
@@ -106,7 +106,7 @@ export const sessionState = gatherRows(async (db: Db, asked: readonly SessionAsk
 /** A session for its merchant, with the slug of its link. */
 export type OwnState = Omit<SessionState, "session"> & { session: Row<"checkout_sessions">; slug: string | null }
 
-/** The same for the session's merchant, with all columns. */
+/** A session's state for its merchant, with all columns. */
 export const ownState = gatherRows(async (db: Db, asked: readonly SessionAsked[]) => {
   const all = SESSION_COLUMNS.map(name => `s.${name}`).join(", ")
   const columns = `${all}, (select l.slug from payment_links l where l.id = s.link_id) as slug`
@@ -119,7 +119,7 @@ export const ownState = gatherRows(async (db: Db, asked: readonly SessionAsked[]
   )
 })
 
-/** The rows of sessions, put away or not. Each statement name has a single text. */
+/** Reads the rows of sessions, put away or not. Each statement name always has the same text. */
 async function readStates(
   db: Db,
   asked: readonly SessionAsked[],
@@ -175,8 +175,8 @@ function stateOf(row: StateRow): SessionState {
 export const returnedKey = (sessionId: string, token: Address): string => `${sessionId} ${token}`
 
 /**
- * How much merchants returned of sessions' money, in base units, by {@link returnedKey}: whole payments and surpluses.
- * A session without returns has no entry.
+ * How much of these sessions' money the merchants returned, in base units, by {@link returnedKey}: whole payments and
+ * surpluses. A session without returns has no entry.
  */
 export async function returnedAt(db: Db, keys: readonly string[]): Promise<Map<string, bigint>> {
   const wanted = keys.map(key => ({ key, id: key.slice(0, -43), token: key.slice(-42) }))

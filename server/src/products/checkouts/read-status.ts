@@ -1,4 +1,4 @@
-/** The state of a checkout for its payer. */
+/** Reads the state of a checkout for its payer. */
 import { bringBack } from "../../ledger/deposits/put-away.ts"
 import type { Hash } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
@@ -9,8 +9,8 @@ import { type OwnState, ownState, type SessionState, sessionState } from "./quer
 import { isTimeOver, paidAtOfState, shownOf } from "./show-session.ts"
 
 /**
- * A session's state for anyone with its id, and the context that read it; throws `SESSION_NOT_FOUND`. Rows put away are
- * restored. `txHash` names the submission to report, by default the newest.
+ * A session's state for anyone with its id, and the context that read it; throws `SESSION_NOT_FOUND`. Rows that were
+ * put away are restored. `txHash` names the submission to report, by default the newest.
  */
 export async function readState(ctx: Context, id: string, txHash?: Hash): Promise<[TxContext, SessionState]> {
   let read: TxContext = ctx
@@ -38,13 +38,13 @@ async function orBroughtBack<S>(ctx: Context, id: string, read: () => Promise<S 
   return state as S
 }
 
-/** The answer of `GET /api/pay/status/:id`. */
+/** Builds the answer of `GET /api/pay/status/:id`. */
 export async function statusOf(ctx: TxContext, state: SessionState) {
   const { session, submission } = state
   const network = networkOf(ctx.chain, session.chain_id)
   const { confirmations } = network
   const paidAt = await paidAtOfState(ctx, state)
-  // An escrow's money is at none of our addresses.
+  // An escrow's money is not at any of our addresses.
   const shown = shownOf(ctx, session, paidAt, session.capture === "direct" ? state.returned : 0n)
   const { payTo, ...withoutPayTo } = shown
   const { escrow, paused } = paidAt
@@ -70,7 +70,10 @@ export async function statusOf(ctx: TxContext, state: SessionState) {
   }
 }
 
-/** The depth of the transfer or reservation below these blocks, including its own block; 0 without one. */
+/**
+ * The number of blocks from the block of the transfer or reservation to the newest, both included; 0 if there is
+ * none.
+ */
 function depthOf(above: bigint | null): number {
   const depth = above === null ? 0n : above + 1n
   return Number(depth < 0n ? 0n : depth)

@@ -31,9 +31,9 @@ import { type PaidAt, paidAtOf, paidAtOfState, sessionUrl, shownOf } from "./sho
 const tags = ["checkouts"]
 
 /**
- * The paths for creating, listing and reading sessions, with their credential and operation id suffix. `isHeld`:
- * creation runs in a transaction that holds the credential. A server's key is read just before instead, because a
- * transaction would slow every checkout down.
+ * The paths for creating, listing and reading sessions, with their credential and the suffix of their operation ids.
+ * `isHeld`: creation runs in a transaction that holds the credential. A server's key is read just before the creation
+ * instead, because a transaction would slow every checkout down.
  */
 const surfaces = [
   {
@@ -223,14 +223,14 @@ function changeRoutes(app: Server, ctx: Context): void {
     async request => {
       const { id } = request.params
       await closeSession(ctx, await callingMerchant(request), id)
-      // Notifies the open pages, so that their payers stop paying.
+      // Wakes the open pages, so that their payers stop paying.
       await ctx.wakes.wake("payments", [id])
       return { deleted: true as const, id }
     },
   )
 }
 
-/** Formats sessions as their merchant sees them. */
+/** Formats sessions for their merchant. */
 async function wholesOf(ctx: TxContext, rows: readonly Row<"checkout_sessions">[]) {
   const paidAts = await paidAtOf(ctx, rows)
   const keyOf = ({ id, chain_id }: Row<"checkout_sessions">) =>
@@ -251,11 +251,11 @@ async function wholesOf(ctx: TxContext, rows: readonly Row<"checkout_sessions">[
 interface Around {
   paidAt: PaidAt
   returned: bigint | undefined
-  /** The slug of the session's link. */
+  /** The slug of the session's payment link. */
   slug: string | null
 }
 
-/** Formats a session for its merchant, with the data read around it. */
+/** Formats a session for its merchant, together with the related data. */
 function wholeOf(ctx: TxContext, row: Row<"checkout_sessions">, { paidAt, returned, slug }: Around) {
   const { escrow } = paidAt
   return {

@@ -1,6 +1,6 @@
 /**
  * Sells checkout sessions. All money at a session's address adds up, whoever sends it, and one payment confirms the
- * session. Settlement holds the session's row, and notifies the merchant of changes of status.
+ * session. Settlement locks the session's row, and notifies the merchant when the status changes.
  */
 import { sql } from "kysely"
 import { sanctioned } from "../../ledger/scanner/submission-faults.ts"
@@ -47,7 +47,7 @@ export const sessionSales: Sellable<SessionPart, SessionPlan> = {
     const facts = await loadSession(ctx, part, screened)
     const { session } = part
     const { isConfirmed, takesUse } = confirms(facts)
-    // A payment that confirmed it earlier stays, whatever came later.
+    // A payment that confirmed the session earlier keeps it confirmed, whatever came later.
     if (isConfirmed && session.status !== "confirmed" && (await isReplaced(ctx, session.id)))
       return planSession(facts, { isReplaced: true })
     return planSession(facts, { usedUp: takesUse && !(await takeUse(ctx, session.link_id)) })
@@ -57,7 +57,7 @@ export const sessionSales: Sellable<SessionPart, SessionPlan> = {
   async onPaid() {},
 
   async onReversed(ctx, _part, { id }) {
-    // The payment needs no decision any more, so its transfers count again.
+    // The payment no longer needs a decision, so its transfers count again.
     const counted = ctx.db.updateTable("payments").set({ exception: null }).where("id", "=", id)
     await counted.where("accepted_at", "is", null).execute()
   },
@@ -79,7 +79,7 @@ export const sessionSales: Sellable<SessionPart, SessionPlan> = {
 
   async onDecided(ctx, { session }, payment, screened) {
     if (payment.status === "granted") await refuseReplaced(ctx, session.id)
-    // A merchant may accept more payments than the link has uses. A session takes a use if one is left.
+    // A merchant may accept more payments than the link has uses. A session takes a use only if one is left.
     if (payment.status === "granted" && !(await wasPaidBefore(ctx, session.id, payment.id)))
       await takeUse(ctx, session.link_id)
     await settle(ctx, sessionSales, { resourceId: session.id, senders: [] }, screened)
@@ -106,8 +106,8 @@ export const sessionSales: Sellable<SessionPart, SessionPlan> = {
 }
 
 /**
- * Whether a session's invoice was voided and a later one replaced it, so that its subscription would get nothing for a
- * payment. Locks the subscription, so that none is created concurrently.
+ * Whether a session's invoice was voided and a later one replaced it, so that a payment would bring its subscription
+ * nothing. Locks the subscription, so that no invoice is created concurrently.
  */
 async function isReplaced(ctx: TxContext, sessionId: string): Promise<boolean> {
   const { rows } = await sql<{ subscription_id: string; sequence: number }>`
@@ -129,7 +129,7 @@ async function refuseReplaced(ctx: TxContext, sessionId: string): Promise<void> 
   )
 }
 
-/** Notifies the merchant that a session is no longer paid, failed or expired. */
+/** Notifies the merchant that a session has failed, has expired or is no longer paid. */
 async function notifyStatus(ctx: TxContext, { session, network }: SessionPart, plan: SessionPlan): Promise<void> {
   const { status, exception, received: amountReceived } = plan.row
   const notice = { ...noticeOf(session), status, exception, amountReceived, confirmedAt: null, splits: null }

@@ -1,36 +1,37 @@
 /**
- * The rules of a checkout session. Pure: they compute its status from its terms and from what arrived on chain. {@link
- * transitions} lists every allowed change of status.
+ * The rules of a checkout session. Pure: they compute its status from its terms and from what arrived on chain.
+ * {@link transitions} lists every allowed change of status.
  */
 import type { Token } from "../../platform/chain/network-facts.ts"
 import type { PaymentException } from "../../platform/db/columns.ts"
 import type { SessionStatus } from "../../platform/db/schema.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
 
-/** The statuses of a direct session. An escrow's are folded from its calls (`escrow/fold-escrow.ts`). */
+/** The statuses of a direct session. An escrow's status is folded from its calls (`escrow/fold-escrow.ts`). */
 type DirectStatus = Exclude<SessionStatus, "authorized" | "voided" | "partially_refunded" | "refunded">
 
 /**
- * The allowed changes of status. `failed` and `expired` end the payer's page but not the payment: money paid in time
- * but found later still confirms the session. Only a reorg that removes the payment ends `confirmed`.
+ * The allowed changes of status. `failed` and `expired` end the payer's page, but not the possibility to pay: money
+ * paid in time but found later still confirms the session. Only a reorg that removes the payment ends `confirmed`.
  */
 export const transitions: Record<DirectStatus, readonly DirectStatus[]> = {
   pending: ["verifying", "confirmed", "failed", "expired"],
   verifying: ["confirmed", "failed", "expired", "pending"],
   confirmed: ["verifying", "failed", "expired", "pending"],
   failed: ["verifying", "confirmed", "expired", "pending"],
-  // Never `pending` again: an ended session stays ended unless money shows that it was paid or is on its way.
+  // Never `pending` again: an ended session stays ended, unless the chain shows that it was paid or that money is on
+  // its way.
   expired: ["verifying", "confirmed", "failed"],
 }
 
-/** A transfer of the settlement token to the session's address that is not gone, in chain order. */
+/** A transfer of the settlement token to the session's address that is not gone. */
 export interface Arrival {
   id: bigint
   value: bigint
   minedAt: Date
-  /** Deep enough to count. */
+  /** Whether it is deep enough to count. */
   confirmed: boolean
-  /** Part of the payment that the merchant accepted as the session's. */
+  /** Whether it is part of the payment that the merchant accepted as the session's. */
   accepted?: boolean
 }
 
@@ -41,17 +42,23 @@ export interface Facts {
   usedUp: boolean
   /** Whether a hash submitted in time is still being verified, or an authorization is in flight. */
   submitted: boolean
-  /** Whether a submitted hash was no payment. Anyone may submit one, so it only decides how a session ends. */
+  /**
+   * Whether a submitted hash turned out to be no payment. Anyone may submit a hash, so this decides only how a
+   * session ends.
+   */
   refused: boolean
-  /** How the session had ended at the last settlement; null if it had not. */
+  /** How the session had ended by the last settlement; null if it had not ended. */
   ended: "failed" | "expired" | null
   /** Whether money in another token arrived. */
   wrongAsset: boolean
   /** Whether everything mined before the expiry was certainly scanned. */
   scannedPastExpiry: boolean
-  /** The payment that the merchant accepted, with its exception; null without one. */
+  /** The payment that the merchant accepted, with its exception; null if there is none. */
   accepted: { exception: PaymentException | null } | null
-  /** The sum accepted in addition to the session's payment, in base units. It is received and needs no decision. */
+  /**
+   * The sum that the merchant accepted in addition to the session's payment, in base units. It counts as received and
+   * needs no decision.
+   */
   beside: bigint
   /** The returned surplus of the session's payment, in base units, which no longer counts as received. */
   returnedSurplus: bigint
@@ -60,20 +67,21 @@ export interface Facts {
 export interface Folded {
   status: DirectStatus
   exception: PaymentException | null
-  /** The confirmed sum without returned amounts, in base units. */
+  /** The confirmed sum minus returned amounts, in base units. */
   received: bigint
-  /** Whether more may come without the payer: unconfirmed transfers, submitted hashes, authorizations in flight. */
+  /** Whether more may arrive without the payer: unconfirmed transfers, submitted hashes, authorizations in flight. */
   inFlight: boolean
-  /** The transfers that pay the session, up to the one that reached the amount; empty before that. */
+  /** The transfers that pay the session, up to the one that reached the amount; empty until one does. */
   paid: Arrival[]
   /** Confirmed transfers that pay nothing, and why. They need the merchant's decision. */
   rest: { arrivals: Arrival[]; exception: PaymentException } | undefined
 }
 
 /**
- * Computes a session's state. Transfers mined by its expiry add up. Those that reach the amount pay it, including the
- * whole last transfer. Later money is `duplicate` if it would pay again, otherwise `overpaid`, and `late` after the
- * expiry. A payment that the merchant accepted pays the session, whatever it lacks.
+ * Computes a session's state. Transfers mined by its expiry add up. Those that reach the amount pay the session,
+ * including the whole last transfer. Later money is `duplicate` if it would pay the whole amount again, otherwise
+ * `overpaid`, and `late` after the expiry. A payment that the merchant accepted pays the session, however much it
+ * lacks.
  */
 export function foldSession(facts: Facts, arrivals: readonly Arrival[], now: Date): Folded {
   const confirmed = arrivals.filter(arrival => arrival.confirmed)
@@ -95,7 +103,7 @@ export function foldSession(facts: Facts, arrivals: readonly Arrival[], now: Dat
     const more = confirmed.filter(arrival => !counted.has(arrival))
     const over = sum(more) >= facts.amount ? "duplicate" : "overpaid"
     const surplus = sum(paid) - facts.amount
-    // After a reorg, less may exist than was returned. None of the return counts here then.
+    // After a reorg, less surplus may exist than was returned. Then nothing of the return counts here.
     const returned = surplus >= facts.returnedSurplus ? facts.returnedSurplus : 0n
     const own = surplus > returned ? "overpaid" : null
     const exception = more.length > 0 ? over : facts.accepted ? facts.accepted.exception : own
@@ -116,10 +124,10 @@ export function foldSession(facts: Facts, arrivals: readonly Arrival[], now: Dat
   return { status, exception, received, inFlight, paid: [], rest: exception ? rest(confirmed, exception) : undefined }
 
   function statusOf(): DirectStatus {
-    // Other sessions used up the link, so neither this money nor more can pay.
+    // Other sessions used up the link, so no money can pay this one.
     if (reached >= 0) return "failed"
     const nothing = confirmed.length === 0 && !inFlight
-    // A hash submitted after the end does not change how it ended.
+    // A hash submitted after the end does not change how the session ended.
     if (nothing && facts.ended !== null) return facts.ended
     if (isOver) return nothing && !facts.wrongAsset && facts.refused ? "failed" : "expired"
     return nothing ? "pending" : "verifying"
@@ -129,8 +137,8 @@ export function foldSession(facts: Facts, arrivals: readonly Arrival[], now: Dat
 const sum = (arrivals: readonly Arrival[]): bigint => arrivals.reduce((total, arrival) => total + arrival.value, 0n)
 
 /**
- * The sentence that keeps a payer from paying twice, to follow any other message. Until `until`, anyone can execute the
- * payer's earlier authorization that failed on chain.
+ * The sentence that keeps a payer from paying twice, to append to any other message. Until `until`, anyone can
+ * execute the payer's earlier authorization, which failed on chain.
  */
 export const replayCaution = (until: string, status: SessionStatus): string =>
   status === "expired"
@@ -138,8 +146,8 @@ export const replayCaution = (until: string, status: SessionStatus): string =>
     : `Your failed authorization is public, and anyone can execute it until ${until}. To pay only once, sign again with the same wallet and nonce, or pay in another way after that time.`
 
 /**
- * The payer's message: the session's state and what to do. `reason`: why the last attempt was no payment. `returned`:
- * whether the merchant sent some of its money back.
+ * The payer's message: the session's state and what to do. `reason`: why the last attempt was not a payment.
+ * `returned`: whether the merchant sent some of the session's money back.
  */
 export function messageOf(
   session: Pick<Folded, "exception" | "received" | "inFlight"> & { status: SessionStatus; amount: bigint },
@@ -170,7 +178,7 @@ export function messageOf(
   if (status === "failed" && exception === null && !reason)
     return "The time to pay has ended, and no submitted transaction paid this checkout. Start a new checkout."
   if (exception === "late") return `Part of the payment arrived after the time to pay: ${ask}`
-  // A payer who is asked for money that is already on its way would pay twice.
+  // If asked for money that is already on its way, a payer would pay twice.
   if (exception === "underpaid" && inFlight)
     return `${text(received)} of ${text(amount)} ${token.symbol} arrived, and more is being verified. Wait before you send the rest.`
   if (exception === "underpaid")

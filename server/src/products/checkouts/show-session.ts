@@ -1,4 +1,4 @@
-/** The public parts of a session, and where it is paid. */
+/** Shows the public parts of a session, and where it is paid. */
 import { pausedDeposits, pausedWhile } from "../../ledger/payouts/check-paused.ts"
 import { type Address, checksummed } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
@@ -36,8 +36,8 @@ export function shownOf(ctx: TxContext, session: ShownSession, { address: payTo,
 }
 
 /**
- * A session's current message. Its row follows the end of its time only once all blocks up to then are read, and money
- * sent in the meantime is late.
+ * A session's current message. Its row changes only once all blocks up to the expiry are read, but money sent in the
+ * meantime is already late.
  */
 function shownMessage(ctx: TxContext, session: ShownSession, paused: boolean): string {
   const { token } = networkOf(ctx.chain, session.chain_id)
@@ -48,7 +48,7 @@ function shownMessage(ctx: TxContext, session: ShownSession, paused: boolean): s
   return session.message ?? messageOf({ ...session, inFlight: session.status === "verifying" }, token)
 }
 
-/** Whether money sent to a session now is late. A deleted session ends at that moment. */
+/** Whether money sent to a session now is late. The time of a deleted session ends with its deletion. */
 export const isTimeOver = (ctx: TxContext, { expires_at }: Pick<Row<"checkout_sessions">, "expires_at">): boolean =>
   ctx.now() > expires_at
 
@@ -73,7 +73,7 @@ export interface PaidAt {
   paused: boolean
 }
 
-/** Where a state's session is paid; throws for one without such a place. */
+/** Where the session of a state is paid; throws if it has neither an address nor an escrow. */
 export async function paidAtOfState(
   ctx: TxContext,
   { session, deposit, halted }: SessionState | OwnState,

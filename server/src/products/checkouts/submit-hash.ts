@@ -15,7 +15,7 @@ import type { PayConfirm } from "./schema.ts"
 
 /** How long after a session's end its address is searched for late money. */
 const LATE_WATCH_MS = 30 * 86_400_000
-/** Open submissions of one session at a time: a payer has one or two. */
+/** The most open submissions of one session at a time: a payer has one or two. */
 const MAX_OPEN_HASHES = 10
 
 /**
@@ -28,7 +28,7 @@ export async function confirmSession(ctx: Context, body: PayConfirm): Promise<{ 
   const txHash = parseHash(body.txHash)
   if (!txHash) throw new ApiError("INVALID_TX_HASH")
   const payer = body.payerAddress === undefined ? null : addressField("payerAddress", body.payerAddress)
-  // Only a session that takes the hash has the address screened, and never inside a transaction.
+  // The address is screened only if the session accepts the hash, and never inside a transaction.
   if (payer && isScreened(ctx)) {
     assertDirect(await sessionOf(ctx, id))
     if ((await screen(ctx, [payer], `confirm:${id}`)).get(payer) === "listed") throw new ApiError("SANCTIONS_MATCH")
@@ -76,13 +76,13 @@ interface Submitted {
 }
 
 /**
- * Writes the submission and the payer's answers. It refuses a transaction whose transfers here all paid for other
- * things, and more hashes than a payer needs; nothing is written then.
+ * Writes the submission and the payer's answers. Refuses a transaction whose transfers here all paid for other
+ * things, and refuses more hashes than a payer needs. Nothing is written then.
  */
 async function submit(ctx: TxContext, session: Paid, { txHash, address, body }: Submitted): Promise<void> {
   const now = ctx.now()
   const { status, message } = freshSubmission(now)
-  // Anyone may submit a hash, so it changes no session that has ended or has money. Only the chain does.
+  // Anyone may submit a hash, so it changes no session that has ended or has money. Only the chain changes those.
   const begins = session.status === "pending" && now <= session.expires_at
   const answers = body.payerInfo ? JSON.stringify(body.payerInfo) : null
   const { rows } = await sql<{ is_used: boolean; is_full: boolean }>`

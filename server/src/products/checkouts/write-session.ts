@@ -18,7 +18,8 @@ import type { CheckoutCreate } from "./schema.ts"
 
 const DEFAULT_LIFE_S = 86_400
 /**
- * How long after a session's end anyone may send its remaining money to its owner. Late payments are found until then.
+ * How long after a session's end anyone may send its remaining money to its owner. Until then, late payments are
+ * found.
  */
 const OPEN_AFTER_MS = 30 * 86_400_000
 
@@ -33,7 +34,7 @@ export interface SessionTerms {
   setId: bigint | undefined
 }
 
-/** The session of a receiving address, and when anyone may empty that address. */
+/** The resource of a session's receiving address, and when anyone may empty that address. */
 export const depositOf = ({ id, expires_at }: Pick<Row<"checkout_sessions">, "id" | "expires_at">) => ({
   resourceId: id,
   opensAt: new Date(expires_at.getTime() + OPEN_AFTER_MS),
@@ -111,7 +112,7 @@ const TYPES = {
   traceparent: "text",
 } as const satisfies Record<keyof ReturnType<typeof sessionRow>, string>
 
-/** The session as the database returns it after the insert; `body` is the request's. */
+/** The session as the database returns it after the insert; `body` is the request's body. */
 export const unpaidSession = (
   row: ReturnType<typeof sessionRow>,
   body: Pick<CheckoutCreate, "metadata" | "payerFields" | "payerInfo">,
@@ -130,7 +131,7 @@ export const unpaidSession = (
   notified_paid: false,
 })
 
-/** `id` is the session for which the answer is stored. */
+/** The columns of a stored answer. `id` is the session that the answer belongs to. */
 const KEPT_TYPES = {
   id: "text",
   merchant_id: "text",
@@ -157,7 +158,7 @@ const DEPOSIT_TYPES = {
   watched_until: "timestamptz",
 } as const satisfies Record<keyof ReturnType<typeof depositRow>, string>
 
-/** The SQL for rows passed as JSON: their column names, column types, and the cells of a row `g`. */
+/** The SQL for rows passed as JSON: their column names, their columns with types, and the cells of a row `g`. */
 function written(types: Record<string, string>) {
   const all = Object.entries(types)
   return {
@@ -174,11 +175,11 @@ const KEPT = written(KEPT_TYPES)
 const asParameter = (row: object) =>
   Object.fromEntries(Object.entries(row).map(([name, value]) => [name, typeof value === "bigint" ? `${value}` : value]))
 
-/** A session to write, with its receiving address; undefined if an escrow is paid. */
+/** A session to write, with its receiving address; undefined if an escrow is paid instead. */
 interface NewSession {
   session: ReturnType<typeof sessionRow>
   deposit: ReturnType<typeof depositRow> | undefined
-  /** The answer to store with it. */
+  /** The answer to store with the session. */
   kept?: KeptAnswer | undefined
   settings: TxContext["settings"]
 }
@@ -186,9 +187,9 @@ interface NewSession {
 type Session = Row<"checkout_sessions">
 
 /**
- * Writes a session, with its receiving address unless it uses an escrow, and with the answer to store, if any. Returns
- * false and writes nothing while selling is paused on its network, or if the answer's key exists. Concurrent sessions
- * share a statement: ten take Postgres 0.10 ms each, a single one 0.24 ms.
+ * Writes a session, with its receiving address unless it uses an escrow, and with the answer to store, if any.
+ * Returns false and writes nothing while selling is paused on its network, or if the answer's key exists. Concurrent
+ * sessions share a statement: Postgres needs 0.10 ms for each of ten, and 0.24 ms for a single one.
  */
 export async function writeSession(ctx: TxContext, rows: Omit<NewSession, "settings">): Promise<boolean> {
   const written = await writtenOf(ctx.db, { ...rows, settings: ctx.settings })
@@ -200,9 +201,10 @@ const writtenOf = gatherRows(async (db: Db, all: readonly NewSession[]): Promise
   try {
     return await writeAll(db, all)
   } catch (error) {
-    // Without an answer from the database, it is unknown what was written.
+    // If the database gave no answer, it is unknown what was written.
     if (all.length === 1 || (error instanceof DatabaseUnavailable && !wasTooLong(error))) throw error
-    // None was written. Each retries alone, so none fails for another's fault or waits for another's lock.
+    // None was written. Each is retried alone, so that none fails because of another's fault or waits for another's
+    // lock.
     const alone = await Promise.all(
       all.map(async each => {
         const written = await writeAll(db, [each]).catch((error: Error) => error)
@@ -221,7 +223,7 @@ async function writeAll(db: Db, all: readonly NewSession[]): Promise<Map<NewSess
   const [first] = all
   if (!first) return new Map()
   const { sessions, deposits, answers } = parametersOf(all)
-  // Most checkouts have no key. Without answers to store, the statement is shorter.
+  // Most checkouts have no idempotency key. Without answers to store, the statement is shorter.
   const kept = answers.length > 0 && {
     tables: sql`asked as materialized (${rowsParameter(answers, KEPT.columns)}),
       kept as (insert into idempotency_keys (merchant_id, route, key, request_hash, status, answer, expires_at)
