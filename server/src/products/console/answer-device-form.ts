@@ -1,4 +1,7 @@
-/** `/console/device`: a person types a device's code, sees what it asks for, and approves or denies it. */
+/**
+ * `/console/device`: a person types the code that a device shows, sees what the device asks for, and approves or
+ * denies the request.
+ */
 import type { FastifyRequest } from "fastify"
 import { decideDevice, type Waiting } from "../../account/devices/decide-device.ts"
 import { sessionOf } from "../../account/sessions/open-sessions.ts"
@@ -17,9 +20,12 @@ const decisions = new Map([
   ["deny", "denied"],
 ] as const)
 
-/** The page after its form. Throws `FOREIGN_REQUEST` for another site's form, `UNAUTHORIZED` without a session. */
+/**
+ * Returns the page that follows a submitted form. Throws `FOREIGN_REQUEST` for another site's form, `UNAUTHORIZED`
+ * without a session.
+ */
 export async function answerDeviceForm(ctx: Context, request: FastifyRequest): Promise<ConsolePage> {
-  // A form has no other proof: the page sends no referrer, so the browser names no origin either.
+  // Nothing else proves where a form comes from: the page sends no referrer, so the browser sends no origin either.
   if (!isFromConsole(request.headers)) throw new ApiError("FOREIGN_REQUEST")
   const session = await sessionOf(ctx, request)
   if (!session)
@@ -37,7 +43,7 @@ export async function answerDeviceForm(ctx: Context, request: FastifyRequest): P
   return { title, body: wordsBody(title, words) }
 }
 
-/** The form for the code, with the fault of the previous one. */
+/** The form for the code. `refusal` says what was wrong with the code that was typed before. */
 export function codePage(ctx: Context, { sub }: Pick<Row<"sessions">, "sub">, refusal?: string): ConsolePage {
   const body = card(
     ctx.settings.mode === "sandbox",
@@ -87,5 +93,5 @@ const inPlainText = (words: string): string => words.replaceAll("`", "")
 
 const BREAK: Html = { markup: "<br>" }
 
-/** The fields of a submitted form; a repeated field has its last value. */
+/** The fields of a submitted form; if a field is repeated, its last value counts. */
 export const formFields = (body: string): Record<string, string> => Object.fromEntries(new URLSearchParams(body))

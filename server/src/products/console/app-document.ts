@@ -1,17 +1,17 @@
-/** The HTML of the built console: an empty page, its initial facts, and its files by name. Pure. */
+/** The HTML of the built console: an empty page, the facts that it starts with, and the names of its files. Pure. */
 import { type Html, html } from "../pages/html.ts"
 import type { BuiltConsole } from "./built-console.ts"
 
-/** Where the console's files are served. */
+/** The path under which the console's files are served. */
 export const CONSOLE_FILES = "/console/assets/"
 
-/** Runs before the first paint, so that a dark page does not start white. */
+/** Runs before the first paint, so that a dark page does not flash white. */
 const THEME = `try{var t=localStorage.getItem("sluice-theme");document.documentElement.dataset.mantineColorScheme=t==='"dark"'||t!=='"light"'&&matchMedia("(prefers-color-scheme:dark)").matches?"dark":"light"}catch{}`
 
-/** Explains the empty page if one of its first files fails to load, because no other code runs then. */
+/** Explains the empty page if one of its first files fails to load, because no other script runs then. */
 const MISSING = `addEventListener("error",function(e){if(/^(SCRIPT|LINK)$/.test(e.target.tagName)){var m=document.getElementById("missing");if(m)m.hidden=false}},true)`
 
-/** The whole document. The script reads `facts`, whose strings can't close that element. */
+/** The whole document. The script reads `facts`, whose strings can't close the element that contains them. */
 export function appDocument({ script, styles, preload }: BuiltConsole, facts: unknown, nonce: string): string {
   const json: Html = { markup: JSON.stringify(facts).replace(/</g, "\\u003c") }
   return html`<!doctype html>

@@ -1,8 +1,9 @@
 /**
- * The built console (`web/dist/console/current`): its files, kept in memory, and the files of its page. It is read
- * again after a new build, because `script/server` builds it while a service already listens.
+ * The built console (`web/dist/console/current`): its files, kept in memory, and which of them its page loads. The
+ * build is read again when it has changed, because `script/server` builds the console while a service is already
+ * listening.
  */
-// I/O: reads the build's files, when a page of the console is opened and the link to the build has changed.
+// I/O: reads the files of the build when a page of the console is opened and the link to the build has changed.
 import { readdir, readFile, realpath } from "node:fs/promises"
 import { join } from "node:path"
 
@@ -23,7 +24,7 @@ export interface BuiltConsole extends Manifest {
   files: ReadonlyMap<string, BuiltFile>
 }
 
-/** Returns the newest build; undefined while there is none. */
+/** Returns the newest build; undefined until there is one. */
 export type ReadConsole = () => Promise<BuiltConsole | undefined>
 
 const BUILD = new URL("../../../../web/dist/console/current", import.meta.url).pathname
@@ -33,7 +34,7 @@ const types: Record<string, string> = {
   woff2: "font/woff2",
 }
 
-/** Opens the builds at a folder: a link to the build, or in a package the build itself. */
+/** Opens the builds at a path: a link to the newest build, or, in a package, the build itself. */
 export function openBuilds(folder = BUILD): ReadConsole {
   let known: { path: string; built: Promise<BuiltConsole> } | undefined
   return async () => {

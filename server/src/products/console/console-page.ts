@@ -6,9 +6,9 @@ import { type Html, html } from "../pages/html.ts"
 export interface ConsolePage {
   title: string
   body: Html
-  /** The path to continue at immediately. */
+  /** The path to which the page continues immediately. */
   next?: string
-  /** Whether it has buttons. */
+  /** Whether the page has buttons. */
   hasScript?: boolean
 }
 
@@ -49,7 +49,7 @@ interface SignedIn {
   isBuilding: boolean
 }
 
-/** The page of a signed-in person. */
+/** The page for a signed-in person, without the built console. */
 export function signedInBody({ merchant, iss, sub, way, since, until, isSandbox, isBuilding }: SignedIn): Html {
   const fact = (name: string, value: string) => html`<div class="long"><dt>${name}</dt><dd>${value}</dd></div>`
   return card(
@@ -65,7 +65,7 @@ ${NOTICE}`,
   )
 }
 
-/** A page that says in one or two sentences what is wrong, and what the person can do. */
+/** A page that says in one or two sentences what is wrong and what the person can do. */
 export const wordsBody = (title: string, words: string, link?: { href: string; words: string }): Html =>
   card(
     false,
@@ -86,7 +86,7 @@ export const card = (isSandbox: boolean, content: Html): Html =>
 ${isSandbox && html`<p class="test">Test mode. Nothing here is worth anything.</p>`}
 ${content}</div></main>`
 
-/** The whole document. Only scripts with the `nonce` run, because merchants own other files of this origin. */
+/** The whole document. Only scripts with the `nonce` run, because other files of this origin belong to merchants. */
 export function consoleDocument(
   { title, body, next, hasScript }: ConsolePage,
   entry: Entry | undefined,

@@ -62,7 +62,7 @@ export function consoleRoutes(
       return isFromElsewhere(request) ? againPage(request) : await signInPage(ctx, request)
     }
     appRoutes(routes, ctx, readConsole, async (request, reply, isBuilding) =>
-      // Until it is built, the page retries.
+      // The page reloads until the console is built.
       send(
         isBuilding ? reply.header("refresh", "3") : reply,
         await pageOf(request, session => signedInPage(ctx, session, isBuilding)),
@@ -86,9 +86,9 @@ export function consoleRoutes(
 
 type SendPage = (reply: FastifyReply, page: ConsolePage) => FastifyReply
 
-/** The redirect to the identity provider, and back. */
+/** The routes that redirect to the identity provider, and that accept its redirect back. */
 function signInRoutes(routes: Server, ctx: Context, send: SendPage): void {
-  // It stores a row, so a HEAD, or a page that a browser loads ahead, must not reach it.
+  // This route stores a row, so neither a HEAD nor a page that a browser preloads may reach it.
   routes.get("/console/sign-in", { schema, exposeHeadRoute: false }, async (request, reply) => {
     refuseUnasked(request)
     const { return: wanted = "/console" } = request.query as { return?: unknown }
@@ -99,11 +99,11 @@ function signInRoutes(routes: Server, ctx: Context, send: SendPage): void {
     return reply.header("set-cookie", cookie).header("cache-control", "no-store").redirect(url)
   })
 
-  // Answers with a page that continues automatically. After a redirect that another site started, the browser would not
-  // send the session's `Strict` cookie.
+  // Responds with a page that continues automatically. After a redirect that another site started, the browser would
+  // not send the session's `Strict` cookie.
   routes.get("/console/callback", { schema, exposeHeadRoute: false }, async (request, reply) => {
     const { secret, returnTo } = await finishSignIn(ctx, request)
-    // Not earlier: any site can open this address, and must not end a sign-in in progress.
+    // Set only now: any site can open this address, and must not end a sign-in in progress.
     void reply.header("set-cookie", signInCookie(ctx))
     giveCookie(ctx, reply, secret)
     const body = wordsBody("You are signed in", "The console opens.", { href: returnTo, words: "Continue" })
@@ -114,7 +114,7 @@ function signInRoutes(routes: Server, ctx: Context, send: SendPage): void {
 /** Sends the console's plain page, whether or not the visitor is signed in. */
 type SendPlain = (request: FastifyRequest, reply: FastifyReply, isBuilding: boolean) => Promise<FastifyReply>
 
-/** The console itself: its page, its files, and the plain page that needs no build or script. */
+/** The console itself: its page and its files, and the plain page that needs neither a build nor a script. */
 function appRoutes(routes: Server, ctx: Context, readConsole: ReadConsole, sendPlain: SendPlain): void {
   for (const path of ["/console", "/console/*"])
     routes.get(path, { schema }, async (request, reply) => {
@@ -135,7 +135,7 @@ function appRoutes(routes: Server, ctx: Context, readConsole: ReadConsole, sendP
   })
 }
 
-/** A changed file has another name. */
+/** A file that changes gets another name. */
 const FILE_HEADERS = {
   "cache-control": "public, max-age=31536000, immutable",
   vary: "accept-encoding",
@@ -151,11 +151,13 @@ const plainPage: ConsolePage = {
   ),
 }
 
-/** Whether another site's link, such as one in a mail, led here. The browser then withheld its cookie. */
+/**
+ * Whether a link on another site, such as one in a mail, led here. If so, the browser withheld the session's cookie.
+ */
 const isFromElsewhere = ({ headers }: FastifyRequest): boolean =>
   headers["sec-fetch-site"] === "cross-site" && headers["sec-fetch-dest"] === "document"
 
-/** Reopens the same page from this origin. */
+/** A page that opens the same address again, now from this origin. */
 function againPage({ url }: FastifyRequest): ConsolePage {
   const next = returnPath(url) ?? "/console"
   return { title: "Console", body: wordsBody("Console", "It opens.", { href: next, words: "Continue" }), next }
@@ -183,7 +185,7 @@ async function signedInPage(ctx: Context, session: Row<"sessions">, isBuilding: 
   return { title: "Console", body, hasScript: true }
 }
 
-/** Throws `FOREIGN_REQUEST` unless a person opens a page: not for another site's image, or a preload. */
+/** Throws `FOREIGN_REQUEST` unless a person opened the page: another site's image or a preload is refused. */
 function refuseUnasked({ headers }: FastifyRequest): void {
   const dest = headers["sec-fetch-dest"]
   if (dest !== undefined && dest !== "document") throw new ApiError("FOREIGN_REQUEST")

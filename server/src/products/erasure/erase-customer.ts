@@ -1,4 +1,7 @@
-/** Erases a customer's personal data in one transaction. Its entry in the audit log does not name the customer. */
+/**
+ * Erases a customer's personal data in one transaction. The audit log's entry about the erasure does not name the
+ * customer.
+ */
 import { sql } from "kysely"
 import type { TxContext } from "../../platform/context.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
@@ -6,7 +9,7 @@ import { newId } from "../../platform/ids.ts"
 import type { Found } from "./find-customer.ts"
 import { type Owner, personal } from "./personal-columns.ts"
 
-/** SQL: each owner's rows, as a condition on its tables. `ids` has the array of ids that belong to it. */
+/** SQL: for each owner, the condition that selects its rows in a table. */
 const rowsOf: Record<Owner, (column: string, found: Found) => ReturnType<typeof sql>> = {
   checkout: (_, { checkouts }) => sql`id = any(${sqlArray("text", checkouts)})`,
   subscription: (_, { subscriptions }) => sql`id = any(${sqlArray("text", subscriptions)})`,
@@ -38,12 +41,12 @@ const idsIn = ({ checkouts, subscriptions, refunds, payments }: Found): string[]
   ...payments,
 ]
 
-/** Tables without a merchant column, whose owners have one. */
+/** Tables without a merchant column, whose rows belong to owners that have one. */
 const WITHOUT_MERCHANT = ["delivery_attempts", "grants", "bundle_failures"]
 
 /**
- * How many of these events' deliveries are pending, and how many are being sent now, by the clock of the leases. They
- * stay unchanged until this transaction ends.
+ * How many deliveries of these events are pending, and how many of those are being sent now, by the clock of the
+ * leases. None of these deliveries changes until this transaction ends.
  */
 export async function pendingDeliveries(
   ctx: TxContext,
@@ -56,7 +59,7 @@ export async function pendingDeliveries(
   return rows[0] ?? { pending: 0, sending: 0 }
 }
 
-/** Erases all personal data that was found. Call it in a transaction. Pending deliveries are not sent. */
+/** Erases all personal data that was found. Must be called in a transaction. Pending deliveries are not sent. */
 export async function erase(
   ctx: TxContext,
   merchantId: string,
@@ -84,7 +87,7 @@ export async function erase(
       created_at: now,
     })
     .execute()
-  // The audit log would record an actor's changes of a checkout with the old values.
+  // For a checkout that an actor changes, the audit log would record the old values.
   await sql`select set_config('sluice.actor', '', true), set_config('sluice.erasing', 'on', true)`.execute(ctx.db)
   for (const [table, columns] of byTable()) {
     const [first] = columns
@@ -100,7 +103,7 @@ export async function erase(
   return id
 }
 
-/** The columns of {@link personal} by table, in order, because an event's hash covers its body as sent. */
+/** The columns of {@link personal} by table. Their order matters, because an event's hash covers its body as sent. */
 function byTable() {
   const tables = new Map<string, { column: string; becomes: string; of: Owner }[]>()
   for (const [name, { of, becomes }] of Object.entries(personal)) {

@@ -1,14 +1,17 @@
-/** Erases personal data in checkouts older than CUSTOMER_DATA_RETENTION, once nothing needs it any more. */
+/** Erases personal data in checkouts older than CUSTOMER_DATA_RETENTION once nothing needs the data any more. */
 import { sql } from "kysely"
 import { type Context, inTransaction } from "../../platform/context.ts"
 import { erase, pendingDeliveries } from "./erase-customer.ts"
 import { bringBackFrom, findCustomer, lockFound, stillNeeded } from "./find-customer.ts"
 
-/** The index of each merchant's checkouts finds the rows: a second of work for a million. */
+/**
+ * A round finds its rows through the index of each merchant's checkouts, which takes a second for a million
+ * checkouts.
+ */
 const EVERY_MS = 3_600_000
 const ROWS_PER_READ = 500
 
-/** Erases all due data. Returns the milliseconds until the next round. */
+/** Erases all data that is due. Returns the milliseconds until the next round. */
 export async function eraseOld(ctx: Context): Promise<number> {
   const { customerDataRetentionMs } = ctx.settings
   if (customerDataRetentionMs === undefined) return EVERY_MS
@@ -22,7 +25,10 @@ export async function eraseOld(ctx: Context): Promise<number> {
   return EVERY_MS
 }
 
-/** Data that was put away is erased too. A link's checkouts contain no customer data until someone answers. */
+/**
+ * Restores old checkouts that were put away, so that their data is erased too. A link's checkouts contain no customer
+ * data until someone answers.
+ */
 async function bringBackOld(ctx: Context, merchantId: string, before: Date): Promise<void> {
   const { rows } = await sql<{ id: string }>`
     select p.id from put_away_terms t join put_away p on p.terms_id = t.id
@@ -36,7 +42,7 @@ async function bringBackOld(ctx: Context, merchantId: string, before: Date): Pro
     )
 }
 
-/** Data that is still needed stays, and the next round checks again. */
+/** Erases a merchant's old data. Data that is still needed stays, and the next round checks it again. */
 async function eraseOldOf(ctx: Context, merchantId: string, before: Date): Promise<void> {
   for (let last = { created_at: new Date(0), id: "" }; ; ) {
     const { rows } = await sql<typeof last>`

@@ -6,24 +6,24 @@ import type { Context, TxContext } from "../../platform/context.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 
 /**
- * The customer, identified in exactly one way. A checkout also stands for its subscription's other checkouts. With
- * `oldBefore`, it stands only for itself, and for an ended subscription without later checkouts.
+ * The customer, identified in exactly one way. A checkout also identifies the other checkouts of its subscription.
+ * With `oldBefore`, it identifies only itself, and an ended subscription without later checkouts.
  */
 export type Customer = { email: string } | { payer: Address } | { checkout: string; oldBefore?: Date }
 
-/** Ids of everything that belongs to a customer. */
+/** The ids of everything that belongs to a customer. */
 export interface Found {
   checkouts: string[]
   subscriptions: string[]
   refunds: string[]
   grants: string[]
   payments: string[]
-  /** Wallets that paid. */
+  /** The wallets that paid. */
   payers: string[]
   events: string[]
 }
 
-/** Finds the customer's data. */
+/** Finds all data of the customer. */
 export async function findCustomer(ctx: TxContext, merchantId: string, customer: Customer): Promise<Found> {
   const own =
     "email" in customer
@@ -93,7 +93,7 @@ export async function findCustomer(ctx: TxContext, merchantId: string, customer:
 
 const idOf = ({ id }: { id: string }): string => id
 
-/** Locks the rows until this transaction ends. A payment that arrives during it is settled afterwards. */
+/** Locks the rows until this transaction ends. A payment that arrives in the meantime is settled afterwards. */
 export async function lockFound(ctx: TxContext, { checkouts, subscriptions, payments }: Found): Promise<void> {
   await sql`select id from subscriptions where id = any(${sqlArray("text", subscriptions)}) order by id for no key update`.execute(
     ctx.db,
@@ -106,7 +106,10 @@ export async function lockFound(ctx: TxContext, { checkouts, subscriptions, paym
   )
 }
 
-/** SQL: whether one of the answers in `info` is this address. The merchant names the fields. */
+/**
+ * SQL: whether one of the answers in `info` is this address. All answers are searched, because the merchant names the
+ * fields.
+ */
 const answered = (info: RawBuilder<unknown>, email: string): RawBuilder<unknown> =>
   sql`exists (select from jsonb_each_text(case when jsonb_typeof(${info}) = 'object' then ${info} end) a
     where lower(a.value) = lower(${email}))`
@@ -128,7 +131,10 @@ export async function putAwayOf(ctx: TxContext, merchantId: string, customer: Cu
 
 const MAX_TRIES = 5
 
-/** Restores these checkouts, as customer data is in their shared terms, and deletes unshared terms. */
+/**
+ * Restores these checkouts, because the terms that they share contain customer data, and deletes terms that no
+ * checkout shares.
+ */
 export async function bringBackFrom(ctx: Context, merchantId: string, ids: readonly string[]): Promise<void> {
   if (ids.length > 0) await bringBack(ctx, { ids })
   for (let tries = 1; ; tries++)
@@ -137,12 +143,12 @@ export async function bringBackFrom(ctx: Context, merchantId: string, ids: reado
         and not exists (select from put_away p where p.terms_id = t.id)`.execute(ctx.db)
       return
     } catch (error) {
-      // A checkout was put away with some of them at this moment.
+      // A checkout that uses some of these terms was put away at this moment.
       if ((error as { code?: unknown }).code !== REFERRED_TO || tries === MAX_TRIES) throw error
     }
 }
 
-/** Returns why this customer's data is still needed, in sentences; empty if it is not. */
+/** Returns why this customer's data is still needed, in sentences; empty if it is not needed. */
 export async function stillNeeded(ctx: TxContext, found: Found): Promise<string[]> {
   const checkouts = sqlArray("text", found.checkouts)
   const subscriptions = sqlArray("text", found.subscriptions)

@@ -1,9 +1,9 @@
 /**
  * Every column that can identify a customer, and how an erasure changes it. A test fails for a text, JSON or bytes
- * column that is neither here nor in {@link harmless}, so whoever adds one must decide.
+ * column that is neither here nor in {@link harmless}, so whoever adds a column must decide.
  */
 
-/** The owner of a table's rows, by which an erasure finds them. */
+/** The owners of rows. An erasure finds the rows of a table by their owner. */
 export type Owner =
   | "checkout"
   | "subscription"
@@ -20,14 +20,14 @@ interface Personal {
   of: Owner
   /** SQL: the value that an erasure writes. */
   becomes: string
-  /** What the column contains, and how long it is kept without an erasure. */
+  /** What the column contains, and how long that is kept without an erasure. */
   holds: string
 }
 
 const WITH_CHECKOUT = "until the checkout is erased, or CUSTOMER_DATA_RETENTION has passed"
 const WITH_EVENT = "as long as events: WEBHOOK_RETENTION"
 
-/** `table.column`: how an erasure changes it. */
+/** For each `table.column`, how an erasure changes it. */
 export const personal: Readonly<Record<string, Personal>> = {
   "checkout_sessions.customer_email": {
     of: "checkout",
@@ -140,9 +140,10 @@ export const personal: Readonly<Record<string, Personal>> = {
 }
 
 /**
- * All other columns: ids, states, hashes, our own words, and the merchant's people, settings and catalogue.
- * `checkout_terms` and `transaction_terms` follow the checkout by triggers. `put_away_terms` has the terms of unpaid
- * checkouts, which an erasure restores first. `screenings` must be kept as evidence, and their wallets are public.
+ * All other columns: ids, states, hashes, our own words, and the merchant's people, settings and catalogue. Triggers
+ * keep `checkout_terms` and `transaction_terms` in step with the checkout. `put_away_terms` has the terms of unpaid
+ * checkouts, which an erasure restores first. `screenings` must be kept as evidence, and the wallets in them are
+ * public.
  */
 export const harmless: Readonly<Record<string, string>> = {
   access: "paywall_id",

@@ -1,4 +1,4 @@
-/** `/api/console/erasures`: erases a customer's identifying data, and lists past erasures. */
+/** The routes of `/api/console/erasures`, which erase a customer's identifying data and list past erasures. */
 import { Type } from "typebox"
 import { addressField } from "../../platform/chain/address-field.ts"
 import { type Context, inTransaction } from "../../platform/context.ts"
@@ -130,7 +130,7 @@ export function erasureRoutes(app: Server, ctx: Context): void {
   })
 }
 
-/** Throws `VALIDATION_ERROR` unless exactly one customer is named. */
+/** Returns the named customer. Throws `VALIDATION_ERROR` unless exactly one is named. */
 function readCustomer(body: { customerEmail?: string; payer?: string; checkoutId?: string }): {
   customer: Customer
   askedBy: "email" | "payer" | "checkout"

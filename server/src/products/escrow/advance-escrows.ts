@@ -1,7 +1,7 @@
 /**
  * The job that advances escrows. It folds each due escrow's calls, writes the resulting amounts and status, notifies
- * the merchant and makes the next call. A trigger makes an escrow due whenever one of its calls changes on chain or
- * ends.
+ * the merchant and makes the next call. A trigger makes an escrow due whenever one of its calls ends or changes on
+ * chain.
  */
 import { sql } from "kysely"
 import { writeCallReceipts } from "../../ledger/receipts/write-call-receipts.ts"
@@ -22,24 +22,24 @@ import { remadeUntil, remakeRefund, remakesRefunds } from "./remake-refund.ts"
 import { settleRefunds } from "./settle-refunds.ts"
 import { wordsOf } from "./words.ts"
 
-/** How many escrows one round takes. The rest follow immediately. */
+/** The most escrows per round. The rest follow immediately. */
 const ESCROWS_PER_ROUND = 200
-/** The wait while a mined call is not deep enough. */
+/** The wait until the next look while a mined call is not deep enough. */
 const DEPTH_MS = 1_000
-/** The wait while only the chain can show what happens to the reserved money. */
+/** The wait until the next look while only the chain can show what happens to the reserved money. */
 const RECLAIM_MS = 60_000
 const MAX_RECLAIM_MS = 3_600_000
 const RECLAIM_PART = 24
 /**
- * How many seconds, by the database's clock, an escrow is left to processes with its relay wallet's key. Without it, a
- * process with a fast clock always came first and moved the time on. With 300 ms of difference, no call was made for
- * days (measured).
+ * For how many seconds, by the database's clock, an escrow is left to the processes that hold its relay wallet's key.
+ * Without this time, a process with a fast clock always came first and postponed the escrow. With clocks 300 ms
+ * apart, no call was made for days (measured).
  */
 const OTHERS_S = 5
 /** How long to wait while another process holds the key of the relay wallet that must make a call. */
 const ELSEWHERE_MS = 1_000
 const AFTER_FAILURE_MS = 30_000
-/** The longest sleep, so that a lost wake-up costs at most this much. */
+/** The longest sleep, and so the longest delay that a lost wake-up can cause. */
 const MAX_SLEEP_MS = 5_000
 /**
  * The wait before a retry of an automatic capture or a void that failed {@link MAX_FAILED_CALLS} times (alarm
@@ -48,15 +48,16 @@ const MAX_SLEEP_MS = 5_000
 const AFTER_FAILED_MS = 3_600_000
 
 /**
- * `over`: escrows whose authorization ended. They ask the chain whether payers took the money back. `others` need no
- * call to the chain. Each has its own loop, so a hanging endpoint does not delay other networks' payments.
+ * `over`: escrows whose authorization has ended. For them, the chain is asked whether the payer took the money back.
+ * `others` need no call to the chain. Each has its own loop, so that an endpoint that hangs does not delay other
+ * networks' payments.
  */
 type WhichEscrows = "over" | "others"
 
-/** A due escrow, and the time that its deadlines are compared with. */
+/** A due escrow, and the time with which its deadlines are compared. */
 type Due = Row<"escrows"> & { clock: Date }
 
-/** Advances all due escrows, or some of them. Returns the milliseconds until the next round. */
+/** Advances all due escrows, or the given kind. Returns the milliseconds until the next round. */
 export async function advanceEscrows(ctx: Context, which?: WhichEscrows): Promise<number> {
   const isOver = sql<boolean>`(auth_id is not null and authorized > captured + voided + reclaimed
     and authorization_expiry <= ${ctx.now()})`
@@ -113,7 +114,9 @@ async function tryAdvancing(each: Context, { session_id: sessionId, clock }: Due
   }
 }
 
-/** Counts a failure for the alarm `escrow_failed`: an escrow that can't be advanced locks its payer's money. */
+/**
+ * Counts a failure for the alarm `escrow_failed`: while an escrow can't be advanced, its payer's money stays locked.
+ */
 async function noteFailure(ctx: Context, sessionId: string): Promise<void> {
   const again = new Date(ctx.now().getTime() + AFTER_FAILURE_MS)
   await ctx.db
@@ -124,8 +127,8 @@ async function noteFailure(ctx: Context, sessionId: string): Promise<void> {
 }
 
 /**
- * Makes a due void even if the rest fails, because the payer's money must not wait for a notification or a row. Returns
- * whether it did.
+ * Makes a void that is due even if the rest fails, because the payer's money must not wait for a notification or a
+ * row. Returns whether it made one.
  */
 async function releaseAnyway(ctx: Context, sessionId: string): Promise<boolean> {
   try {
@@ -140,7 +143,10 @@ async function releaseAnyway(ctx: Context, sessionId: string): Promise<boolean> 
   }
 }
 
-/** `emptied`: whether a final block holds none of the escrow's money after its authorization ended. */
+/**
+ * Advances a locked escrow. `emptied`: whether the escrow holds none of its money in a final block after its
+ * authorization ended.
+ */
 async function advance(
   ctx: TxContext,
   sessionId: string,
@@ -165,11 +171,11 @@ async function advance(
   return { isCalling, isNews: await writeStanding(ctx, locked.escrow, standing) }
 }
 
-/** Whether a capture or a void is signed and has not ended, which means that it may have emptied the escrow. */
+/** Whether a capture or a void is signed and has not ended. Such a call may be what emptied the escrow. */
 const isSigned = ({ calls }: CurrentEscrow): boolean =>
   ofKind(calls, "capture", "void").some(call => standingOf(call) === "open" && call.nonce !== null)
 
-/** Makes the call that is due without a request; returns whether it did. */
+/** Makes the call that is due without anyone's request; returns whether it did. */
 async function makeNext(ctx: TxContext, standing: CurrentEscrow): Promise<boolean> {
   const { escrow, folded } = standing
   const kind = nextKind(ctx, standing)
@@ -179,13 +185,13 @@ async function makeNext(ctx: TxContext, standing: CurrentEscrow): Promise<boolea
   return true
 }
 
-/** Returns the call to make without a request; undefined if there is none. */
+/** Returns the kind of call to make without anyone's request; undefined if none is needed. */
 function nextKind(ctx: TxContext, { session, escrow, calls, folded }: CurrentEscrow): "capture" | "void" | undefined {
   if (folded.capturable === 0n) return undefined
   if (ctx.now() >= escrow.void_at) return "void"
   if (session.capture !== "automatic" || folded.captured > 0n) return undefined
-  // A void that failed on chain is retried, because its merchant gave up the sale. The highest nonce marks the last
-  // call: two processes with different clocks may have written times out of order.
+  // A void that failed on chain is retried, because its merchant gave up the sale. The last call is the one with the
+  // highest nonce: two processes with different clocks may have written times out of order.
   const signed = ofKind(calls, "capture", "void").filter(({ nonce }) => nonce !== null)
   const last = signed.reduce<CurrentEscrow["calls"][number] | undefined>(
     (a, b) => ((a?.nonce ?? -1n) > (b.nonce ?? -1n) ? a : b),
@@ -194,7 +200,7 @@ function nextKind(ctx: TxContext, { session, escrow, calls, folded }: CurrentEsc
   return last?.kind === "void" ? "void" : "capture"
 }
 
-/** Returns when a call of a kind may be retried; the epoch if immediately. */
+/** Returns when a call of this kind may be retried; the epoch if immediately. */
 function retryAt({ calls }: CurrentEscrow, kind: "capture" | "void"): Date {
   const failed = ofKind(calls, kind).filter(({ state }) => state === "reverted")
   const last = failed.at(-1)
@@ -238,7 +244,7 @@ async function writeStanding(ctx: TxContext, before: Row<"escrows">, standing: C
       .execute()
   if (isHeld && escrow.authorized_at === null) await countUse(ctx, session.link_id)
   await notifyEscrow(ctx, { before: { session, escrow: before }, after })
-  // A capture that starts to count now is notified before its refunds.
+  // The merchant is notified of a capture that starts to count now before its refunds.
   const counting = new Set(standing.calls.filter(call => standingOf(call) === "counts").map(({ id }) => id))
   const remakes = remakesRefunds(ctx, standing)
   await writeCallReceipts(ctx, escrow, isHeld ? counting : new Set())
@@ -299,7 +305,7 @@ async function writeEscrow(ctx: TxContext, escrow: Row<"escrows">): Promise<void
     .execute()
 }
 
-/** Returns the columns of a session that follow from its escrow. */
+/** Returns the values of a session's columns that follow from its escrow. */
 function rowOf(ctx: TxContext, { session, escrow, calls, folded }: CurrentEscrow) {
   const { token } = networkOf(ctx.chain, session.chain_id)
   const hashOf = (kind: EscrowCallKind) =>
@@ -333,8 +339,8 @@ function failureOf(calls: CurrentEscrow["calls"]): string | null {
 }
 
 /**
- * Returns when an escrow is due again if none of its calls changes earlier. This also applies after a call was made:
- * while a void is held, the payer may reclaim the money.
+ * Returns when an escrow is due again if none of its calls changes earlier. A call that was just made does not
+ * replace this time: while a void is held, the payer may reclaim the money.
  */
 function nextLook(ctx: TxContext, standing: CurrentEscrow): Date | null {
   const { session, escrow, calls, folded } = standing
@@ -352,27 +358,27 @@ function nextLook(ctx: TxContext, standing: CurrentEscrow): Date | null {
 }
 
 /**
- * Returns how long to leave a call to the process that can make it, which may start soon or never. It grows from a
- * second to an hour, once the call has been due for a day.
+ * Returns how long to leave a call to the process that can make it, which may start soon or never. This time grows
+ * from a second to an hour once the call has been due for a day.
  */
 function elsewhereMs(ctx: TxContext, { void_at, authorized_at }: Row<"escrows">, kind: "capture" | "void"): number {
   const since = kind === "void" ? void_at : (authorized_at ?? ctx.now())
   return between(ELSEWHERE_MS, ctx.now().getTime() - since.getTime())
 }
 
-/** Returns a fixed part of the time that something is overdue, within limits, in milliseconds. */
+/** Returns a fixed fraction of the time since something was due, within limits, in milliseconds. */
 const between = (least: number, overMs: number): number =>
   Math.max(least, Math.min(MAX_RECLAIM_MS, Math.floor(overMs / RECLAIM_PART)))
 
 /**
- * Returns the wait before the next check for a payer's own reclaim, `overMs` after it became possible. It grows from a
- * minute to an hour, after a day.
+ * Returns the wait before the next check whether the payer reclaimed the money, `overMs` after that became possible.
+ * The wait grows from a minute to an hour over a day.
  */
 const reclaimMs = (overMs: number): number => between(RECLAIM_MS, overMs)
 
 /**
- * Counts a use of the session's link. Only links without a limit can have an escrow. If a limit is set later, the use
- * counts up to it, because the money is reserved whatever the link says.
+ * Counts a use of the session's link. Only links without a limit can have an escrow. If a limit is set later, uses
+ * are counted up to that limit, because the money is reserved whatever the link says.
  */
 async function countUse(ctx: TxContext, linkId: string | null): Promise<void> {
   if (linkId === null) return

@@ -1,7 +1,7 @@
 /**
- * Reserves a payment by its payer's signature (`ReceiveWithAuthorization`, EIP-3009), which the relay wallet sends to
- * the escrow. Only that wallet can execute it: the token moves the money only to the collector, which obeys the escrow,
- * which obeys its operator.
+ * Reserves a payment with its payer's signature (`ReceiveWithAuthorization`, EIP-3009), which the relay wallet sends
+ * to the escrow. Only that wallet can execute the signature. The token moves the money only for the collector, the
+ * collector obeys the escrow, and the escrow obeys its operator.
  */
 import { type Hex, hashTypedData } from "viem"
 import { isPaused } from "../../ledger/payouts/check-paused.ts"
@@ -23,7 +23,7 @@ import { type CurrentEscrow, escrowsOf, lockEscrow, standingOfEscrow } from "./l
 import { authIdOf, authorizationFaults, paymentInfoOf } from "./payment-info.ts"
 import { RESERVING } from "./words.ts"
 
-/** How long a reservation takes from submission to its block on a busy network. */
+/** How long a reservation takes from its submission until it is in a block on a busy network. */
 const MIN_TIME_MS = 60_000
 /** How many reservations one wallet may make per session. Reservations that are cancelled unsigned cost nothing. */
 const MAX_RELAYS = 20
@@ -42,7 +42,8 @@ interface Reserving {
 /**
  * Reserves a payment; the same authorization gets the same answer again. Throws `AUTHORIZATION_ALREADY_USED`,
  * `SESSION_ALREADY_CONFIRMED`, `SESSION_EXPIRED`, `LINK_UNAVAILABLE`, `INVALID_OPERATION`, `AUTHORIZATION_REFUSED`,
- * `SANCTIONS_MATCH`, `RELAY_UNAVAILABLE`, `CHAIN_UNAVAILABLE`, `PAYMENTS_PAUSED`; none of them leaves a trace.
+ * `SANCTIONS_MATCH`, `RELAY_UNAVAILABLE`, `CHAIN_UNAVAILABLE`, `PAYMENTS_PAUSED`; none of these errors leaves a
+ * trace.
  */
 export async function authorizeEscrow(
   ctx: Context,
@@ -53,8 +54,8 @@ export async function authorizeEscrow(
   const escrow = (await escrowsOf(ctx, [session])).get(session.id)
   if (!escrow) throw new Error(`${session.id} has no escrow`)
   const asked = askedOf(network, escrow, authorization)
-  // Read before the earlier answer is looked up. Another request may write this authorization's call in between, and
-  // then no call in `standing` is its own.
+  // Read before the earlier answer is looked up. If another request writes this authorization's call in between, that
+  // call is not in `standing`.
   const standing = await standingOfEscrow(ctx, { session, escrow })
   const known = await knownAnswer(ctx, network, session, asked)
   if (known) return known
@@ -72,7 +73,7 @@ export async function authorizeEscrow(
     },
   })
   if ("refusal" in checked) {
-    // Another request with the same authorization was faster, and the token refuses a second one.
+    // Another request with the same authorization was faster, and the token refuses a second execution.
     const first = await knownAnswer(ctx, network, session, asked)
     if (first) return first
     throw await relayError(ctx, network, checked, OTHER_WAY)
@@ -105,8 +106,8 @@ function askedOf(network: NetworkInfo, escrow: Row<"escrows">, authorization: Au
 }
 
 /**
- * Returns the current answer to an earlier authorization. Undefined if it is new, or its reservation ended without
- * money. Throws `AUTHORIZATION_ALREADY_USED` if its nonce pays for something else.
+ * Returns the current answer to an authorization that was submitted before. Undefined if it is new, or if its
+ * reservation ended without money. Throws `AUTHORIZATION_ALREADY_USED` if its nonce was used for something else.
  */
 async function knownAnswer(
   ctx: TxContext,
@@ -171,7 +172,7 @@ async function writeReservation(
   { authorization, digest, checked }: EscrowRequest & { checked: CheckedRelay },
 ): Promise<Reserving> {
   const relayBy = new Date(session.expires_at.getTime() - MIN_TIME_MS)
-  // A contract wallet's call is recognized by its gas limit, which must differ from a key's.
+  // A contract wallet's call is recognized by its gas limit, which must differ from that of a key's call.
   const gas = checked.by === "contract" && checked.gas === RESERVE_GAS.key ? checked.gas + 1n : checked.gas
   const to = { merchantId: session.merchant_id }
   const { traceparent } = session
@@ -191,7 +192,7 @@ async function writeReservation(
   return { status: "verifying", txHash: null }
 }
 
-/** Records a payer's reservation in progress, in the transaction that writes its call. */
+/** Records that a payer's reservation is in progress. Must be called in the transaction that writes its call. */
 export async function writeReserving(ctx: TxContext, escrow: Row<"escrows">, payer: Address): Promise<void> {
   const { session_id: sessionId } = escrow
   const now = ctx.now()

@@ -9,22 +9,24 @@ import { type EscrowTerms, nonceOf, secondsOf } from "./payment-info.ts"
 
 const HOUR_MS = 3_600_000
 const DAY_S = 86_400
-/** How long a reservation signed in a checkout's last minute may take to be mined. */
+/** How long a reservation that was signed in a checkout's last minute may take to be mined. */
 const PRE_APPROVAL_MS = HOUR_MS
 const DEFAULT_CAPTURE_S = 7 * DAY_S
 const DEFAULT_REFUND_S = 90 * DAY_S
-/** The contract's amounts have 120 bits. */
+/** The largest amount that the contract stores, in 120 bits. */
 const MAX_AMOUNT = 2n ** 120n - 1n
 
 /** The requested times of a session's escrow, in seconds. */
 export interface EscrowAsked {
   /** How long after the session's end the money can be captured; at least an hour. */
   captureWithin?: number
-  /** How long after that it can be refunded. */
+  /** How long after the end of `captureWithin` the money can be refunded. */
   refundWithin?: number
 }
 
-/** Returns why a session can't be paid as requested, as faults of the request; empty if it can, or is direct. */
+/**
+ * Returns why a session can't be paid as requested, as faults of the request; empty if it can be or if it is direct.
+ */
 export function escrowFaults(
   ctx: TxContext,
   {
@@ -58,7 +60,10 @@ export function escrowFaults(
   ]
 }
 
-/** Writes a new session's escrow after {@link escrowFaults} found nothing. Call it in the session's transaction. */
+/**
+ * Writes a new session's escrow after {@link escrowFaults} found nothing. Must be called in the session's
+ * transaction.
+ */
 export async function makeEscrow(
   ctx: TxContext,
   network: NetworkInfo,
@@ -93,7 +98,7 @@ export async function makeEscrow(
       version: escrow.version,
       collector: escrow.collector,
       refund_collector: escrow.refundCollector ?? null,
-      // An hour before the authorization ends, or in its last quarter if it is short.
+      // An hour before the authorization ends, or at the start of its last quarter if it is short.
       void_at: new Date(expiry.getTime() - Math.min(HOUR_MS, captureMs / 4)),
       run_at: session.expires_at,
       created_at: ctx.now(),

@@ -11,18 +11,19 @@ import { insertCall, limitOf } from "./make-calls.ts"
 import type { CaptureOrder } from "./schema.ts"
 import { withdrawCall } from "./withdraw-call.ts"
 
-/** A new call, and its amount for the answer. */
+/** A new call, and its amount as the answer shows it. */
 export interface Decided {
   call: Row<"payouts">
-  /** Decimal text. */
+  /** As decimal text. */
   amount: string
 }
 
 const stop = (message: string) => new ApiError("INVALID_OPERATION", undefined, message)
 
 /**
- * Captures `amount`, by default the whole rest, and withdraws a held void first. Call it inside a transaction, and wake
- * `payouts` afterwards. Throws `SESSION_NOT_FOUND`, `INVALID_OPERATION`, `RELAY_UNAVAILABLE`, `VALIDATION_ERROR`.
+ * Captures `amount`, by default the whole rest, after withdrawing a held void. Must be called inside a transaction;
+ * wake `payouts` afterwards. Throws `SESSION_NOT_FOUND`, `INVALID_OPERATION`, `RELAY_UNAVAILABLE`,
+ * `VALIDATION_ERROR`.
  */
 export async function captureEscrow(ctx: TxContext, merchantId: string, order: CaptureOrder): Promise<Decided> {
   const found = await heldOf(ctx, merchantId, order.sessionId)
@@ -44,7 +45,7 @@ export async function captureEscrow(ctx: TxContext, merchantId: string, order: C
   return { call, amount: text(call.amount) }
 }
 
-/** Returns the requested amount in base units, at most what other captures leave, which is the default. */
+/** Returns the requested amount in base units: at most what other captures leave, which is also the default. */
 function amountOf(ctx: TxContext, standing: CurrentEscrow, order: CaptureOrder): bigint {
   const { session, folded } = standing
   const free = folded.freeToCapture
@@ -64,8 +65,8 @@ function amountOf(ctx: TxContext, standing: CurrentEscrow, order: CaptureOrder):
 }
 
 /**
- * Releases the whole rest to the payer, and withdraws held captures first. It has the conditions and errors of {@link
- * captureEscrow}.
+ * Releases the whole rest to the payer, after withdrawing held captures. The conditions and errors are those of
+ * {@link captureEscrow}.
  */
 export async function voidEscrow(ctx: TxContext, merchantId: string, sessionId: string): Promise<Decided> {
   const found = await heldOf(ctx, merchantId, sessionId)
@@ -77,7 +78,7 @@ export async function voidEscrow(ctx: TxContext, merchantId: string, sessionId: 
   return { call, amount: wordsFor(ctx, standing).text(call.amount) }
 }
 
-/** Withdraws held calls of a kind and returns the escrow, because they must not block the other decision. */
+/** Withdraws held calls of a kind, which must not block the opposite decision, and returns the escrow without them. */
 async function withoutHeld(
   ctx: TxContext,
   standing: CurrentEscrow,

@@ -1,18 +1,18 @@
 /**
- * The state of an escrow: the fold of its calls. Pure: from the rows of its payouts and their on-chain state to amounts
- * and the session's status. Nothing else moves an escrow's money, except a payer's own reclaim of the rest.
+ * The state of an escrow: the fold of its calls. Pure: turns the rows of its payouts and their on-chain state into
+ * amounts and the session's status. Nothing else moves an escrow's money, except a payer who reclaims the rest.
  */
 import type { EscrowCallKind, PayoutState, SessionStatus } from "../../platform/db/schema.ts"
 
-/** A call of the escrow: a row of `payouts`. */
+/** A call to the escrow: a row of `payouts`. */
 export interface Call {
   kind: EscrowCallKind
-  /** Base units. */
+  /** In base units. */
   amount: bigint
   state: PayoutState
-  /** Whether its receipt reports success; null without one. */
+  /** Whether the call's receipt reports success; null without a receipt. */
   succeeded: boolean | null
-  /** Whether its block is as deep as the network's confirmations require. */
+  /** Whether the call's block is as deep as the network's confirmations require. */
   deep: boolean
 }
 
@@ -27,7 +27,7 @@ export interface EscrowFacts {
   expiresAt: Date
 }
 
-/** Amounts in base units. */
+/** The state of an escrow. Amounts are in base units. */
 export interface FoldedEscrow {
   status: SessionStatus
   authorized: bigint
@@ -52,21 +52,21 @@ export function standingOf({ state, succeeded, deep }: Omit<Call, "kind" | "amou
 }
 
 /**
- * How many failed or otherwise ended reservations a checkout takes. Each failed one cost us gas, and the rest must not
- * fill the database. A wallet may fail three times in a day (`failingPayers`). To end a checkout for its buyer,
- * strangers need four wallets that hold its amount.
+ * How many failed reservations, and how many ended ones in total, a checkout allows. Each failed one cost us gas, and
+ * the others must not fill the database. A wallet may fail three times in a day (`failingPayers`). To end a checkout
+ * for its buyer, strangers need four wallets that hold the checkout's amount.
  */
 const MAX_FAILED = 12
 const MAX_ENDED = 500
 
-/** Whether too many reservations of a checkout ended without money for it to take another. */
+/** Whether so many reservations of a checkout ended without money that it accepts no more. */
 export function isSpent(calls: readonly Call[]): boolean {
   const ended = ofKind(calls, "reserve").filter(call => standingOf(call) === "ended")
   return ended.length >= MAX_ENDED || ended.filter(({ state }) => state === "reverted").length >= MAX_FAILED
 }
 
 /**
- * Computes the state of an escrow at a time. Without a counting reservation, no other call counts, because a reorg that
+ * Computes the state of an escrow at a time. Unless a reservation counts, no other call counts, because a reorg that
  * removes the reservation removes its consequences. The refunded amount never exceeds the captured one.
  */
 export function foldEscrow({ calls, reclaimed: taken, expiresAt }: EscrowFacts, now: Date): FoldedEscrow {
@@ -105,7 +105,7 @@ export function foldEscrow({ calls, reclaimed: taken, expiresAt }: EscrowFacts, 
     if (captured > 0n) return refunded === 0n ? "confirmed" : refunded < captured ? "partially_refunded" : "refunded"
     if (isHeld) return capturable > 0n ? "authorized" : "voided"
     if (open.reserve > 0) return "verifying"
-    // Exact: only this service can execute what a payer signed, and it accepts nothing after the end.
+    // Exact: only this service can execute what a payer signed, and it accepts nothing after the checkout's end.
     if (isSpent(calls)) return "failed"
     if (now >= expiresAt)
       return ofKind(calls, "reserve").some(({ state }) => state === "reverted") ? "failed" : "expired"

@@ -7,13 +7,13 @@ import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import { type Call, type FoldedEscrow, foldEscrow } from "./fold-escrow.ts"
 
-/** A session whose `capture` is not `direct`, with its escrow; `S` has the session's columns that were read. */
+/** A session whose `capture` is not `direct`, and its escrow; `S` is the session with the columns that were read. */
 export interface Escrowed<S = Row<"checkout_sessions">> {
   session: S
   escrow: Row<"escrows">
 }
 
-/** The columns of a call that its escrow needs, without the long calldata. */
+/** The columns of a call that its escrow needs, without the calldata, which is long. */
 const COLUMNS = [
   "payouts.id",
   "payouts.kind",
@@ -65,9 +65,9 @@ export const escrowRow = gatherRows(async (db: Db, ids: readonly string[]) => {
 })
 
 /**
- * Locks a session, then its escrow. Code that decides about an escrow's calls holds both. A holder adds payouts but
- * never waits for a payout's lock, because the trigger that wakes an escrow runs under it (`withdraw-call.ts`).
- * Undefined for a direct or unknown session.
+ * Locks a session, then its escrow. Code that decides about an escrow's calls holds both locks. Whoever holds them
+ * adds payouts but never waits for a payout's lock, because the trigger that wakes an escrow runs under that lock
+ * (`withdraw-call.ts`). Undefined for a direct or unknown session.
  */
 export async function lockEscrow(ctx: TxContext, sessionId: string): Promise<Escrowed | undefined> {
   const session = await ctx.db
@@ -87,7 +87,7 @@ export async function lockEscrow(ctx: TxContext, sessionId: string): Promise<Esc
   return { session, escrow }
 }
 
-/** Returns an escrow's state by its call rows; exact while it is locked. */
+/** Returns an escrow's state according to the rows of its calls; exact while the escrow is locked. */
 export async function standingOfEscrow<S extends Pick<Row<"checkout_sessions">, "expires_at">>(
   ctx: TxContext,
   { session, escrow }: Escrowed<S>,

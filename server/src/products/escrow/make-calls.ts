@@ -1,4 +1,4 @@
-/** Writes the calls of an escrow that need no payer's signature: captures, voids and refunds. */
+/** Writes the escrow calls that need no payer's signature: captures, voids and refunds. */
 import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
 import type { Hex } from "viem"
@@ -14,20 +14,20 @@ import { ofKind, standingOf } from "./fold-escrow.ts"
 import type { CurrentEscrow } from "./load-escrow.ts"
 import { paymentInfoOf } from "./payment-info.ts"
 
-/** A call must be signed this long before the contract's deadline. */
+/** How long before the contract's deadline a call must be signed. */
 export const MIN_TIME_MS = 300_000
 
 /**
  * How many captures or refunds of one payment may be open at once. All relays share 16 slots in flight, and one
- * merchant must not take them all.
+ * merchant must not take all of them.
  */
 const MAX_OPEN = 8
 /**
- * How many captures or refunds of one payment may be made, including withdrawn ones, because each request and each fold
- * reads them.
+ * How many captures or refunds of one payment may be made, including withdrawn ones, because each request and each
+ * fold reads all of them.
  */
 const MAX_MADE = 100
-/** The same, including calls for the whole rest, which can be withdrawn and made again. */
+/** The limit that includes calls for the whole rest, which can be withdrawn and made again. */
 const MAX_EVER = 200
 
 const LIMIT_WORDS = {
@@ -45,7 +45,8 @@ const LIMIT_WORDS = {
 
 /**
  * Returns why no further capture or refund of a payment can be made, as sentences for its merchant; undefined if one
- * can. A call for `all` of the rest is refused only while eight others are in flight; held ones don't count.
+ * can. For a call for `all` of the rest, held calls don't count towards the open ones, and only {@link MAX_EVER}
+ * limits the total.
  */
 export async function limitOf(
   ctx: TxContext,
@@ -67,17 +68,20 @@ export async function limitOf(
 }
 
 interface CallOfKind {
-  /** The gas limit: about three times the value in docs/developers/contracts.md, for the live token's proxy. */
+  /**
+   * The gas limit: about three times the measured value in docs/developers/contracts.md, to allow for the live
+   * token's proxy.
+   */
   gas: bigint
   recipient(escrow: Row<"escrows">, payer: Address): Address
   data(escrow: Row<"escrows">, info: PaymentInfo, amount: bigint): Hex
-  /** Until when the call is worth signing. */
+  /** The time until which signing the call makes sense. */
   by(escrow: Row<"escrows">): Date
 }
 
 const beforeEnd = (end: Date): Date => new Date(end.getTime() - MIN_TIME_MS)
 
-/** What differs between the calls. */
+/** How the calls differ. */
 const CALLS: Record<NewCall["kind"], CallOfKind> = {
   capture: {
     gas: 250_000n,
@@ -89,7 +93,7 @@ const CALLS: Record<NewCall["kind"], CallOfKind> = {
     gas: 200_000n,
     recipient: (_escrow, payer) => payer,
     data: (_escrow, info) => voidCall(info),
-    // The contract accepts it for as long as it holds the money.
+    // The contract accepts a void for as long as it holds the money.
     by: () => NEVER,
   },
   refund: {
@@ -102,17 +106,17 @@ const CALLS: Record<NewCall["kind"], CallOfKind> = {
 
 interface NewCall {
   kind: Exclude<EscrowCallKind, "reserve">
-  /** Base units. */
+  /** In base units. */
   amount: bigint
-  /** When it is checked first, if it waits for the allowance of a merchant's wallet. */
+  /** When the call is first checked, if it waits for the allowance of a merchant's wallet. */
   heldUntil?: Date | undefined
-  /** The sent data, for a call that is already on chain. */
+  /** What was sent, for a call that is already on chain. */
   sent?: Pick<Row<"payouts">, "id" | "data" | "gas"> | undefined
 }
 
 /**
- * Writes a call as a relay payout and returns its row. Call it under the escrow's lock (`lockEscrow`), for at most the
- * amount that is free under that lock. Wake `payouts` after the commit.
+ * Writes a call as a relay payout and returns its row. Must be called under the escrow's lock (`lockEscrow`), for at
+ * most the amount that is free under that lock. Wake `payouts` after the commit.
  */
 export async function insertCall(
   ctx: TxContext,
@@ -152,7 +156,7 @@ export async function insertCall(
     .executeTakeFirstOrThrow()
 }
 
-/** SQL: the key of the next call of a kind, counted from the earlier ones in the writing statement. */
+/** SQL: the key of the next call of a kind, numbered by how many there are when the statement writes it. */
 const keyOf = (sessionId: string, kind: NewCall["kind"]) =>
   sql<string>`${`escrow:${sessionId}:${kind}:`}::text || (select count(*) from payouts i
     where i.escrow_id = ${sessionId} and i.kind = ${kind})`

@@ -1,4 +1,4 @@
-/** Makes refunds. Each is a row, and an escrow call that is held until the merchant's wallet allows it. */
+/** Makes refunds. Each is a row, and an escrow call that is held until the merchant's wallet allows the refund. */
 import { type Funds, firstLook, type Purse, readFunds } from "../../ledger/relays/check-refund-funds.ts"
 import { OTHER_OWNER, refundOwners } from "../../ledger/relays/find-refund-owners.ts"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -26,9 +26,8 @@ const purseOf = ({ token, receiver: owner, refund_collector: spender }: Refundab
 })
 
 /**
- * Reads the allowance and balance of the wallet that pays a refund. Undefined if no endpoint responds, because the
- * refund is checked later anyway. Throws `SESSION_NOT_FOUND`, or `INVALID_OPERATION` if no refund of any amount is
- * possible.
+ * Reads the allowance and balance of the wallet that pays a refund. Undefined if no endpoint responds, because both
+ * are checked later anyway. Throws `SESSION_NOT_FOUND`, or `INVALID_OPERATION` if no amount at all can be refunded.
  */
 export async function prepareRefund(
   ctx: Context,
@@ -60,8 +59,9 @@ function refundableOf(ctx: TxContext, escrow: Row<"escrows">, status: Row<"check
 const refused = (words: string): ApiError => new ApiError("INVALID_OPERATION", undefined, words)
 
 /**
- * Makes a refund and returns it as its merchant sees it, with the needed allowance if it is too low now. Call it inside
- * a transaction. Throws `VALIDATION_ERROR` for an invalid amount, and `INVALID_OPERATION` if less is left, or nothing.
+ * Makes a refund and returns it as its merchant sees it, with the allowance that it needs if the current one is too
+ * low. Must be called inside a transaction. Throws `VALIDATION_ERROR` for an invalid amount, and `INVALID_OPERATION`
+ * if the amount is more than what is left, or if nothing is left.
  */
 export async function makeRefund(ctx: TxContext, merchantId: string, body: RefundCreate, funds: Funds | undefined) {
   const escrowed = await lockEscrow(ctx, body.sessionId)
@@ -104,7 +104,7 @@ function amountOf(ctx: TxContext, chainId: number, body: RefundCreate, left: big
   return amount
 }
 
-/** Writes a refund and its call, which is held if its wallet's allowance `isShort`; returns the refund's id. */
+/** Writes a refund and its call, which is held if the wallet's allowance `isShort`; returns the refund's id. */
 async function write(
   ctx: TxContext,
   standing: CurrentEscrow,

@@ -1,4 +1,4 @@
-/** Notifies merchants about a session with an escrow, through `settlement/notify-checkout.ts`. */
+/** Notifies merchants of changes to a session with an escrow, through `settlement/notify-checkout.ts`. */
 import { noticeOf } from "../../ledger/settlement/checkout-notice.ts"
 import { notifyCheckout } from "../../ledger/settlement/notify-checkout.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
@@ -12,7 +12,7 @@ export interface Change {
   after: Escrowed
 }
 
-/** Emits the events of an escrow's change; call it in the transaction that writes the change. */
+/** Emits the events for an escrow's change. Must be called in the transaction that writes the change. */
 export async function notifyEscrow(ctx: TxContext, { before, after }: Change): Promise<void> {
   const { session, escrow } = after
   const network = networkOf(ctx.chain, session.chain_id)
@@ -31,9 +31,9 @@ export async function notifyEscrow(ctx: TxContext, { before, after }: Change): P
       isUnreserved,
     })
   if (before.escrow.authorized === 0n && escrow.authorized > 0n) await notify("authorized")
-  // Emitting again is a no-op, because the session's row records its merchant's last notification.
+  // Emitting again is a no-op, because the session's row records the last notification to its merchant.
   if (escrow.captured > 0n) await notify("paid")
-  // A reversal names the transaction that had paid.
+  // A reversal names the transaction that had paid the session.
   else if (before.session.notified_paid) await notify("reversed", before.session)
   else if (isUnreserved) await notify("unreserved", before.session)
   else if (before.session.status === "voided" && session.status === "authorized") await notify("unvoided")

@@ -1,11 +1,11 @@
-/** The terms of an escrow in the contract's form. Pure. */
+/** The terms of an escrow in the form that the contract uses. Pure. */
 import type { Authorization } from "../../platform/chain/authorizations.ts"
 import { authorizationNonce, type PaymentInfo, paymentInfoHash } from "../../platform/chain/escrow.ts"
 import { type Address, checksummed, type Hash, ZERO_ADDRESS } from "../../platform/chain/hex.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import type { ErrorDetail } from "../../platform/errors.ts"
 
-/** The terms that the payer signs: all hashed columns of an escrow. */
+/** The terms that the payer signs: all columns of an escrow that are hashed. */
 export type EscrowTerms = Pick<
   Row<"escrows">,
   | "chain_id"
@@ -23,7 +23,7 @@ export type EscrowTerms = Pick<
 /** Unix time in whole seconds. */
 export const secondsOf = (date: Date): number => Math.floor(date.getTime() / 1_000)
 
-/** Returns the terms with their payer, in the form of every contract call. Nobody takes a fee. */
+/** Returns the terms with their payer, in the form that every contract call takes. Nobody takes a fee. */
 export const paymentInfoOf = (terms: EscrowTerms, payer: Address): PaymentInfo => ({
   operator: terms.operator,
   payer,
@@ -43,7 +43,7 @@ export const paymentInfoOf = (terms: EscrowTerms, payer: Address): PaymentInfo =
 export const authIdOf = (terms: EscrowTerms, payer: Address): Hash =>
   paymentInfoHash(paymentInfoOf(terms, payer), terms.chain_id, terms.escrow)
 
-/** Returns the nonce that any payer of these terms signs. */
+/** Returns the nonce that any payer who accepts these terms signs. */
 export const nonceOf = (terms: EscrowTerms): Hash =>
   authorizationNonce(paymentInfoOf(terms, ZERO_ADDRESS), terms.chain_id, terms.escrow)
 

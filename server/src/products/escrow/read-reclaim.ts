@@ -1,6 +1,6 @@
 /**
- * Finds payers who reclaimed their money after the authorization ended. Only the chain shows it, because none of our
- * calls does it.
+ * Finds payers who reclaimed their money after the authorization ended. Only the chain shows this, because a reclaim
+ * is not one of our calls.
  */
 import { askEach } from "../../ledger/txmanager/simulate-on-each.ts"
 import { paymentStateCall, readPaymentState } from "../../platform/chain/escrow.ts"
@@ -11,17 +11,17 @@ import { quorumOf } from "../../platform/chain/wallet-state.ts"
 import type { Context } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 
-/** Returns the amount that an escrow still holds by its row, in base units. */
+/** Returns the amount that an escrow still holds according to its row, in base units. */
 const heldBy = ({ authorized, captured, voided, reclaimed }: Row<"escrows">): bigint =>
   authorized - captured - voided - reclaimed
 
-/** How many payments one request asks about. */
+/** How many payments one request to an endpoint covers. */
 const ESCROWS_PER_REQUEST = 100
 
 /**
- * Returns the sessions of escrows that are empty in a final block, against their rows, after the authorization ended. A
- * quorum of endpoints must agree; an unreadable answer is a no. All escrows of a network share requests, because
- * thousands may wait for their payers after a change of relay wallet.
+ * Returns the sessions of those escrows that are empty in a final block after the authorization ended, although their
+ * rows still show money. A quorum of endpoints must agree; an unreadable answer counts as a no. All escrows of a
+ * network share requests, because after a change of relay wallet, thousands may wait for their payers.
  */
 export async function emptiedOf(ctx: Context, escrows: readonly Row<"escrows">[]): Promise<Set<string>> {
   const over = escrows.filter(
@@ -60,9 +60,9 @@ async function emptiedOn(ctx: Context, chainId: number, escrows: readonly Row<"e
 }
 
 /**
- * Whether a payment was collected and nothing is left. Nothing is held before the collection either, so an older block
- * is no proof. If more can be refunded than the row knows, a third party captured it with the relay wallet's key, and
- * the payer has nothing.
+ * Whether a payment was collected and nothing is left. An escrow is also empty before the collection, so an older
+ * block proves nothing. If more can be refunded than the row shows, someone else who holds the relay wallet's key
+ * captured the payment, and the payer got nothing.
  */
 function isTaken({ captured, refunded }: Row<"escrows">, result: RpcResult | undefined): boolean {
   if (!result?.ok) return false

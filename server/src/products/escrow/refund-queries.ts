@@ -1,4 +1,4 @@
-/** Reads refunds for their merchant, and the allowance that a wallet's open refunds need. */
+/** Reads refunds for their merchant, and computes the allowance that a wallet's open refunds need. */
 import { sql } from "kysely"
 import { encodeFunctionData, erc20Abi } from "viem"
 import { type Purse, readFunds } from "../../ledger/relays/check-refund-funds.ts"
@@ -18,7 +18,7 @@ interface Which {
 }
 
 /**
- * SQL: whether a refund waits for an allowance while another refund of its wallet is about to be mined. The other's
+ * SQL: whether a refund waits for an allowance while another refund from its wallet is about to be mined. The other's
  * amount is already allowed, so a sum approved in the meantime would be too high.
  */
 const isBehind = sql<boolean>`(payouts.state = 'held' and payouts.held_reason = 'allowance' and exists (
@@ -30,7 +30,7 @@ const isOurs = ({ settings }: TxContext) => sql<boolean>`(escrows.operator = ${s
 const needsApproval = (ctx: TxContext) =>
   sql<boolean>`(payouts.state = 'held' and payouts.held_reason = 'allowance' and ${isOurs(ctx)} and not ${isBehind})`
 
-/** Returns a query for all merchants' refunds with their calls. */
+/** Returns a query for the refunds of all merchants, with their calls. */
 export const selectRefunds = (ctx: TxContext) =>
   ctx.db
     .selectFrom("refunds")
@@ -55,7 +55,7 @@ export function refundsWhere(ctx: TxContext, { merchantId, id, sessionId, status
 
 type RefundRow = Awaited<ReturnType<ReturnType<typeof refundsWhere>["execute"]>>[number]
 
-/** What wallets allow, by {@link keyOf}; no entry if no endpoint reports it. */
+/** What wallets allow, by {@link keyOf}; a wallet has no entry if no endpoint reports its allowance. */
 export type Allowances = ReadonlyMap<string, bigint>
 
 /** Returns the key of the wallet, token and spender that pay a refund. */
@@ -65,11 +65,11 @@ export const keyOf = (chainId: number, { token, owner, spender }: Purse): string
 const purseOf = ({ token, receiver: owner, refund_collector: spender }: RefundRow): Purse => ({
   token,
   owner,
-  // A refund is only made if a spender exists.
+  // Refunds are made only if a spender exists.
   spender: spender ?? ZERO_ADDRESS,
 })
 
-/** Returns refunds in the API's form. Those that need an approval include the allowance on chain. */
+/** Returns refunds in the API's form. Those that need an approval include the current on-chain allowance. */
 export async function refundsShown(ctx: Context, rows: readonly RefundRow[]) {
   const waiting = rows.filter(row => shownStatus(row.status, row) === "needs_approval")
   const allowances = new Map<string, bigint>()
@@ -84,7 +84,7 @@ export async function refundsShown(ctx: Context, rows: readonly RefundRow[]) {
   return await refundsWith(ctx, rows, allowances)
 }
 
-/** Returns refunds in the API's form. Only with `allowances` do they say what approval they need. */
+/** Returns refunds in the API's form. They say which approval they need only if `allowances` are given. */
 export async function refundsWith(ctx: TxContext, rows: readonly RefundRow[], allowances: Allowances | undefined) {
   const shown = []
   const needed = new Map<string, bigint>()
@@ -110,7 +110,7 @@ export async function refundsWith(ctx: TxContext, rows: readonly RefundRow[], al
   return shown
 }
 
-/** `known`: the needs of purses by key, so that each is read once. */
+/** `known`: what purses need, by key, so that each is read once. */
 async function approvalOf(ctx: TxContext, row: RefundRow, allowances: Allowances, known: Map<string, bigint>) {
   const purse = purseOf(row)
   const key = keyOf(row.chain_id, purse)

@@ -1,4 +1,4 @@
-/** `/api/console/payments/refund`: returns money from the merchant's wallet to a payer. */
+/** The routes of `/api/console/payments/refund`, which return money from the merchant's wallet to a payer. */
 import { countSpend, lockCaps } from "../../account/identity/count-key-spends.ts"
 import { type Context, inTransaction } from "../../platform/context.ts"
 import { ApiError } from "../../platform/errors.ts"

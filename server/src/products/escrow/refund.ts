@@ -1,4 +1,4 @@
-/** The pure rules of refunds: what may be refunded, a refund's state, and its merchant's notifications. */
+/** The pure rules of refunds: what may be refunded, a refund's state, and what its merchant is told. */
 import type { Row, SessionStatus } from "../../platform/db/schema.ts"
 
 /** The state of a refund for its merchant. */
@@ -7,18 +7,18 @@ export type RefundStatus = "pending" | "needs_approval" | "succeeded" | "failed"
 /** What decides whether a payment can be refunded, and how much of it. */
 export interface RefundFacts {
   status: SessionStatus
-  /** Base units: captured, neither refunded nor about to be. */
+  /** In base units: what was captured and is neither refunded nor about to be. */
   left: bigint
-  /** No refund is signed after this time. */
+  /** The time after which no refund is signed. */
   refundBy: Date
   now: Date
 }
 
-/** Why a checkout that was not paid through escrow has no refund, and how its money can be returned. */
+/** Why a checkout that was not paid through escrow can't be refunded, and how its money can be returned. */
 export const NOT_ESCROW =
   "Only escrow payments can be refunded here, and this checkout was paid straight to its receiving address. Return money that needs your decision with `POST /api/console/payments/:id/return`. Money already paid is yours, so send it to the payer from your payout wallet."
 
-/** Why an earlier escrow can't be refunded. */
+/** Why an escrow that this service can't call can't be refunded. */
 export const NOT_OURS =
   "This service can't call the escrow of this checkout, because its relay wallet changed or it has no refund collector. Send the money to the payer from your payout wallet."
 
@@ -26,17 +26,17 @@ export const NOT_OURS =
 export const WITHDRAWN =
   "You withdrew it, and nothing was refunded. If your payout wallet has already approved it, reduce the allowance to what the other open refunds need, or to zero: `approve(collector, 0)`."
 
-/** The message while a once counted refund that a reorg removed waits to be made again. */
+/** The message of a refund that counted until a reorg removed it, while it waits to be made again. */
 export const REMADE =
   "A reorg removed a refund of this payment that had counted. The service creates it again automatically: read it again in a minute."
 
-/** Returns why a checkout without a capture can't be refunded. */
+/** Returns why a checkout can't be refunded as long as nothing was captured. */
 export const notCaptured = (status: SessionStatus): string =>
   status === "authorized"
     ? "Nothing of this checkout is captured yet, so nothing can be refunded: release it with `POST /api/console/payments/void`, or capture less."
     : `Only a captured payment can be refunded; this checkout is ${status}.`
 
-/** Returns how much can be refunded now, in base units above zero, or why nothing can, in sentences. */
+/** Returns how much can be refunded now, in base units above zero, or the reason in sentences why nothing can be. */
 export function refundable({ status, left, refundBy, now }: RefundFacts): bigint | string {
   if (status !== "confirmed" && status !== "partially_refunded" && status !== "refunded") return notCaptured(status)
   if (status === "refunded") return "This checkout is fully refunded."
@@ -48,27 +48,27 @@ export function refundable({ status, left, refundBy, now }: RefundFacts): bigint
 
 /** The columns of a refund's call that decide its state. */
 interface RefundCall extends Pick<Row<"payouts">, "state" | "held_reason" | "held_detail"> {
-  /** Whether it waits for an allowance while another refund of its wallet is about to be mined. */
+  /** Whether it waits for an allowance while another refund from its wallet is about to be mined. */
   behind: boolean
-  /** Whether this service can still call its escrow. */
+  /** Whether this service can still call the escrow. */
   ours: boolean
-  /** When its merchant was notified that it counted. */
+  /** When the merchant was notified that the refund counted. */
   notified_at: Date | null
 }
 
-/** Returns a refund's status by its call on chain. `counts`: the call succeeded in a deep enough block. */
+/** Returns a refund's status according to its call on chain. `counts`: the call succeeded in a deep enough block. */
 export function statusByChain({ state }: Pick<Row<"payouts">, "state">, counts: boolean): Row<"refunds">["status"] {
   if (counts) return "succeeded"
   return state === "cancelled" || state === "reverted" ? "failed" : "pending"
 }
 
-/** Returns a refund's status for its merchant: `needs_approval` if it waits for the payout wallet. */
+/** Returns a refund's status as its merchant sees it: `needs_approval` if it waits for the payout wallet. */
 export function shownStatus(status: Row<"refunds">["status"], call: RefundCall): RefundStatus {
   const isShort = call.state === "held" && call.held_reason === "allowance"
   return status === "pending" && isShort && call.ours && !call.behind ? "needs_approval" : status
 }
 
-/** Returns what its merchant should know about a refund, in sentences; null if there is nothing. */
+/** Returns what the merchant should know about a refund, in sentences; null if there is nothing to say. */
 export function messageOf(status: Row<"refunds">["status"], call: RefundCall): string | null {
   const { state, held_reason: reason, held_detail, behind, ours } = call
   if (state === "reverted" && call.notified_at) return REMADE
@@ -91,8 +91,8 @@ export function messageOf(status: Row<"refunds">["status"], call: RefundCall): s
 }
 
 /**
- * Returns the total refunded once this refund counts, and the payment's resulting status. `captured` and `before`, the
- * sum of other refunds, are base units.
+ * Returns the total refunded once this refund counts, and the payment's resulting status. `before` is the sum of the
+ * other refunds; it and `captured` are in base units.
  */
 export function totalWith(
   amount: bigint,

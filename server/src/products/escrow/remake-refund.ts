@@ -1,4 +1,4 @@
-/** Repeats refunds that merchants were notified of and that a reorg finally removed. */
+/** Makes refunds again that a reorg finally removed after their merchants were notified of them. */
 import { firstLook } from "../../ledger/relays/check-refund-funds.ts"
 import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
@@ -6,24 +6,24 @@ import { ofKind } from "./fold-escrow.ts"
 import type { CurrentEscrow } from "./load-escrow.ts"
 import { insertCall, MIN_TIME_MS } from "./make-calls.ts"
 
-/** A refund whose calls failed this often is not repeated, because each call cost gas. */
+/** How many failed refund calls an escrow may have before none is made again, because each call cost gas. */
 const MAX_REVERTED = 3
 
 /**
- * Whether failed refunds of this escrow can still be repeated once there is room. The process with its relay wallet's
- * key does it, which may be another one.
+ * Whether failed refunds of this escrow can still be made again once enough money is free. The process that holds the
+ * relay wallet's key makes them, which may not be this one.
  */
 export function remakesRefunds(ctx: TxContext, { escrow, calls }: Pick<CurrentEscrow, "escrow" | "calls">): boolean {
   const failed = ofKind(calls, "refund").filter(({ state }) => state === "reverted").length
   return failed < MAX_REVERTED && ctx.now() < remadeUntil(escrow)
 }
 
-/** Returns until when an escrow's refund can be repeated. */
+/** Returns the time until which an escrow's refund can be made again. */
 export const remadeUntil = ({ refund_expiry: expiry }: Pick<Row<"escrows">, "refund_expiry">): Date =>
   new Date(expiry.getTime() - MIN_TIME_MS)
 
 /**
- * Returns the first once counted refund that a reorg finally removed and that can be repeated. Until then, no other
+ * Returns the first refund that counted, was finally removed by a reorg, and can be made again. Until it is, no other
  * refund is made, because its merchant would refund the same money twice.
  */
 export async function lostRefund(ctx: TxContext, standing: CurrentEscrow): Promise<Row<"refunds"> | undefined> {
@@ -48,9 +48,9 @@ export async function lostRefund(ctx: TxContext, standing: CurrentEscrow): Promi
 }
 
 /**
- * Repeats the call of one such refund; returns whether it did. Its first call counted until a reorg displaced it. It
- * then failed, because the reorg also displaced the allowance, or the allowance was withdrawn first. The new call waits
- * for the wallet like any new refund. Call it under the escrow's lock.
+ * Makes the call of one such refund again; returns whether it did. The first call counted until a reorg displaced it.
+ * It then failed, because the reorg also displaced the allowance, or because the allowance was withdrawn first. The
+ * new call waits for the wallet like any new refund. Must be called under the escrow's lock.
  */
 export async function remakeRefund(ctx: TxContext, standing: CurrentEscrow): Promise<boolean> {
   const { escrow } = standing

@@ -1,4 +1,6 @@
-/** `/api/console/payments/capture` and `/void`: a merchant captures or releases reserved money. */
+/**
+ * The routes `/api/console/payments/capture` and `/void`, with which a merchant captures or releases reserved money.
+ */
 import { countSpend, lockCaps } from "../../account/identity/count-key-spends.ts"
 import type { Context } from "../../platform/context.ts"
 import { idempotently } from "../../platform/http/run-idempotently.ts"

@@ -35,7 +35,7 @@ const escrowFields = Type.Object({
 })
 type EscrowFields = Static<typeof escrowFields>
 
-/** The escrow of a session; null for a direct one. */
+/** The escrow of a session; null for a direct session. */
 export const EscrowShown = Type.Unsafe<EscrowFields | null>({
   ...escrowFields,
   type: ["object", "null"],
@@ -71,7 +71,7 @@ const Reclaim = Type.Unsafe<null | Static<typeof reclaimFields>>({
     "The transaction with which the payer can withdraw the rest from the escrow after the deadline, without the service; null if nothing is left",
 })
 
-/** What the status answer adds for a session with an escrow. */
+/** The fields that the status answer adds for a session with an escrow. */
 export const escrowStatus = {
   captured: Type.Optional(CapturedMoney),
   released: Type.Optional(Released),

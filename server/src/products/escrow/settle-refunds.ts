@@ -13,10 +13,10 @@ import { statusByChain, totalWith } from "./refund.ts"
 /** A refund with its call. */
 type Called = Row<"refunds"> & Pick<Row<"payouts">, "state" | "tx_hash" | "recipient" | "nonce">
 
-/** The result of an escrow's fold. */
+/** What folding the session's escrow resulted in. */
 interface SessionRefunds {
   session: Row<"checkout_sessions">
-  /** Base units. */
+  /** In base units. */
   captured: bigint
   /** The ids of the calls that succeeded in a deep enough block. */
   counting: ReadonlySet<string>
@@ -25,9 +25,9 @@ interface SessionRefunds {
 }
 
 /**
- * Writes the status of each refund of a session. Emits `payment.refunded` once for each that counts, and its reversal
- * once it can't succeed any more. Returns whether a once counted refund waits to be made again. Call it in a
- * transaction that holds the session and its escrow; `session` is its current row.
+ * Writes the status of each refund of a session. Emits `payment.refunded` once for each refund that counts, and its
+ * reversal once the refund can no longer succeed. Returns whether a refund that had counted waits to be made again.
+ * Must be called in a transaction that holds the session and its escrow; `session` is the current row.
  */
 export async function settleRefunds(
   ctx: TxContext,
@@ -35,7 +35,7 @@ export async function settleRefunds(
 ): Promise<boolean> {
   const network = networkOf(ctx.chain, session.chain_id)
   const refunds = await refundsOf(ctx, session.id)
-  // Refunds that the merchant was notified of count, even while they are made again.
+  // Refunds of which the merchant was notified count, even while they are made again.
   let before = refunds.reduce((sum, { amount, notified_at: at }) => (at === null ? sum : sum + amount), 0n)
   let waits = false
   for (const refund of refunds) {
@@ -66,7 +66,7 @@ export async function settleRefunds(
   return waits
 }
 
-/** Emits that a refund finally failed, to each destination that was sent `payment.refunded`. */
+/** Emits that a refund finally failed, to each destination to which `payment.refunded` was sent. */
 async function notifyLost(
   ctx: TxContext,
   network: NetworkInfo,
@@ -88,8 +88,8 @@ async function notifyLost(
 }
 
 /**
- * Returns a session's refunds in the mining order of their calls, which is the nonce order of the one wallet that signs
- * them.
+ * Returns a session's refunds in the order in which their calls are mined. That is the order of their nonces, because
+ * one wallet signs them all.
  */
 const refundsOf = (ctx: TxContext, sessionId: string): Promise<Called[]> =>
   ctx.db

@@ -56,8 +56,8 @@ export const shownCalls = (
   )
 
 /**
- * Returns the transaction by which a payer's wallet reclaims the rest after the authorization ended; null if nothing is
- * left.
+ * Returns the transaction with which a payer's wallet reclaims the rest after the authorization ended; null if
+ * nothing is left.
  */
 function shownReclaim(escrow: Row<"escrows">) {
   const { payer, authorized, captured, voided, reclaimed } = escrow
@@ -71,7 +71,7 @@ function shownReclaim(escrow: Row<"escrows">) {
 }
 
 /**
- * Returns what the status answer adds for a payer. While the payer may pay, it includes the data to sign:
+ * Returns the fields that the status answer adds for a payer. While the payer can pay, they include the data to sign:
  * `ReceiveWithAuthorization` in the token's domain.
  */
 export function shownToPayer(

@@ -1,5 +1,6 @@
 /**
- * Withdraws an escrow's unsigned calls: refunds by their merchant, held captures and voids by the opposite decision.
+ * Withdraws an escrow's unsigned calls. A merchant withdraws refunds; the opposite decision withdraws held captures
+ * and voids.
  */
 import { cancelRelay } from "../../ledger/relays/try-relay.ts"
 import type { TxContext } from "../../platform/context.ts"
@@ -10,9 +11,9 @@ import { REMADE, WITHDRAWN } from "./refund.ts"
 import { refundsWhere, refundsWith } from "./refund-queries.ts"
 
 /**
- * Cancels a call without a nonce; returns whether it did. Call it under the escrow's lock. It never waits for a
- * payout's lock, whose holder may wait for the escrow. A payout that is being signed or ended right now stays
- * unchanged.
+ * Cancels a call without a nonce; returns whether it did. Must be called under the escrow's lock. It never waits for
+ * the lock of a payout, whose holder may be waiting for the escrow. So a payout that is being signed or ended right
+ * now stays unchanged.
  */
 export async function withdrawCall(ctx: TxContext, id: string, reason: string): Promise<boolean> {
   const free = await ctx.db
@@ -29,8 +30,8 @@ export async function withdrawCall(ctx: TxContext, id: string, reason: string): 
 }
 
 /**
- * Withdraws a merchant's unsigned refund and returns it, also if it was withdrawn before. Call it inside a transaction.
- * Throws `NOT_FOUND`, and `INVALID_OPERATION` if it is signed or has ended.
+ * Withdraws a merchant's unsigned refund and returns it, even if it was withdrawn before. Must be called inside a
+ * transaction. Throws `NOT_FOUND`, or `INVALID_OPERATION` if the refund is signed or has ended.
  */
 export async function withdrawRefund(ctx: TxContext, merchantId: string, id: string) {
   const read = async () => (await refundsWhere(ctx, { merchantId, id }).execute())[0]

@@ -9,8 +9,8 @@ type Stands = Pick<FoldedEscrow, "status" | "authorized" | "captured" | "voided"
 export const RESERVING = "The payment is being reserved."
 
 /**
- * A session's times: its end, the capture deadline of its merchant, and the start of its payer's right to reclaim the
- * rest.
+ * The times of a session: its end, the deadline for the merchant's captures, and when the payer may start to reclaim
+ * the rest.
  */
 interface Times {
   now: Date
@@ -19,7 +19,7 @@ interface Times {
   reclaimAt: Date
 }
 
-/** Returns the message of a session; `failure` is why the last reservation failed. */
+/** Returns the message of a session; `failure` says why the last reservation failed. */
 export function wordsOf(
   { status, authorized, captured, voided, reclaimed, refunded, open }: Stands,
   { amount, token, failure, ...times }: { amount: bigint; token: Token; failure: string | null } & Times,
@@ -55,7 +55,7 @@ export function wordsOf(
   }
 }
 
-/** The message while a capture that was requested in time executes after the deadline. */
+/** The message while a capture that was requested in time is executed after the deadline. */
 const CAPTURING = "A capture that the merchant requested in time is in progress. The rest is released to the payer."
 
 /** Returns what happens to money that was not captured in time. */

@@ -1,46 +1,46 @@
-/** Why a checkout stands as it does. Pure. */
+/** Explains why a checkout is in its state. Pure. */
 import type { PaymentException, WaitingFor } from "../../platform/db/columns.ts"
 import type { Row, SessionStatus } from "../../platform/db/schema.ts"
 import { act, type NextAction, type Standing, timeText, wait } from "./standing.ts"
 
-/** The escrow of a checkout; amounts are with their currency. */
+/** The escrow of a checkout. Amounts include their currency. */
 export interface EscrowFacts {
   authorized: string
   captured: string
   refunded: string
-  /** What is neither captured nor released; null for nothing. */
+  /** The amount that is neither captured nor released; null if it is zero. */
   left: string | null
   captureBefore: Date
-  /** Null where nothing can be refunded any more. */
+  /** Until when money can be refunded; null if nothing can be refunded any more. */
   refundBefore: Date | null
-  /** Whether a capture was asked for that is not mined. */
+  /** Whether a requested capture is not mined yet. */
   isCapturing: boolean
 }
 
-/** What decides the explanation of a checkout. */
+/** The facts that decide the explanation of a checkout. */
 export interface CheckoutFacts {
   id: string
   status: SessionStatus
   exception: PaymentException | null
   capture: Row<"checkout_sessions">["capture"]
-  /** With its currency, as are `received` and `missing`. */
+  /** Includes the currency, as do `received` and `missing`. */
   amount: string
   received: string
-  /** What is missing of a payment of which a part arrived; null if nothing is. */
+  /** What is missing from a payment that arrived in part; null if nothing is. */
   missing: string | null
   expiresAt: Date
   now: Date
-  /** The page at which it is paid. */
+  /** The page at which the checkout is paid. */
   url: string
-  /** Whether its network takes no payments for now. */
+  /** Whether payments on its network are paused. */
   isPaused: boolean
-  /** Why the hash that was submitted last does not pay for it; null if none did so. */
+  /** Why the hash that was submitted last does not pay for the checkout; null if that hash was not refused. */
   refusal: string | null
-  /** How deep its newest transfer is, and how deep it has to be; null without a transfer. */
+  /** How deep the newest transfer is, and how deep it has to be; null without a transfer. */
   depth: { have: number; need: number } | null
-  /** The payment that pays for it. */
+  /** The payment that pays for the checkout. */
   paymentId: string | null
-  /** Payments, and surpluses of them, that wait for a decision; with their currency. */
+  /** The payments, and surpluses of payments, that wait for a decision. Amounts include their currency. */
   open: readonly { id: string; amount: string; exception: WaitingFor | null }[]
   escrow: EscrowFacts | null
 }
@@ -267,7 +267,7 @@ function failedStanding({ capture, exception, expiresAt, now, refusal }: Checkou
   return { word: "Failed", why, next: [newCheckout] }
 }
 
-/** Why a checkout is over to which money came. */
+/** Why a checkout that received money is over without being paid. */
 const expiredWords: Record<PaymentException, (facts: CheckoutFacts) => string> = {
   underpaid: ({ received, amount }) => `Only ${received} of ${amount} arrived before the time to pay ended.`,
   late: ({ received, expiresAt }) => `${received} arrived after the time to pay had ended on ${timeText(expiresAt)}.`,

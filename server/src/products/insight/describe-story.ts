@@ -11,7 +11,7 @@ import { formatAmount } from "../../platform/money/amount.ts"
 import type { Story } from "./find-story.ts"
 import type { StoryRows } from "./load-story.ts"
 
-/** An amount in the form of answers. */
+/** An amount as answers show it. */
 export const shownAmount = ({ amount, currency, decimals }: FormattedAmount) => ({ amount, currency, decimals })
 
 /** Describes the payments, checkout, address, transfers and payouts of a story. */

@@ -1,4 +1,7 @@
-/** Why an event did, or did not, reach its merchant's server; and where a payment to another server stands. Pure. */
+/**
+ * Explains why an event did or did not reach its merchant's server, and the state of a payment to another server.
+ * Pure.
+ */
 import type { DeliveryStatus } from "../../platform/db/schema.ts"
 import { act, nothing, type Standing, timeText, wait } from "./standing.ts"
 
@@ -8,9 +11,9 @@ export interface DeliveryFacts {
   url: string
   status: DeliveryStatus
   attempts: number
-  /** Why the last attempt failed; null if none did. */
+  /** Why the last attempt failed; null if no attempt failed. */
   lastError: string | null
-  /** When it is sent next; null if it is not. */
+  /** When the event is sent next; null if it is not sent again. */
   nextAt: Date | null
 }
 

@@ -1,5 +1,5 @@
 /** The columns of `figures`, and the SQL that computes them from deltas. */
-// I/O: none: it makes parts of statements, and sends none.
+// I/O: none. It builds parts of statements and runs none.
 import { sql } from "kysely"
 
 /** The figures that are money, by their public names. */
@@ -34,16 +34,16 @@ export const columnsOfDelta = sql.join([
   ...countNames.map(name => sql`case when figure = ${sql.lit(counts[name])} then count end as ${sql.ref(name)}`),
 ])
 
-/** SQL: the sums of the columns; null if there is nothing to add up. */
+/** SQL: the sum of each column; null if there is nothing to add up. */
 export const sumsOfColumns = sql.join(names.map(name => sql`sum(${sql.ref(name)}) as ${sql.ref(name)}`))
 
-/** SQL: the same for reading: 0 instead of null, and counts as numbers. */
+/** SQL: the sum of each column as it is read: 0 instead of null, and counts as numbers. */
 export const sumsToRead = sql.join([
   ...moneyNames.map(name => sql`coalesce(sum(${sql.ref(name)}), 0) as ${sql.ref(name)}`),
   ...countNames.map(name => sql`coalesce(sum(${sql.ref(name)}), 0)::int as ${sql.ref(name)}`),
 ])
 
-/** SQL: how an upsert changes an existing row. */
+/** SQL: how an upsert adds to an existing row. */
 export const added = sql.join(
   names.map(name => {
     const before = sql.ref(`figures.${name}`)

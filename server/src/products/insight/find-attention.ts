@@ -1,10 +1,10 @@
-/** SQL: what needs a merchant's attention now, and the first steps of a new merchant. */
+/** Finds what needs a merchant's attention now, and the first steps of a new merchant. */
 import { type RawBuilder, sql } from "kysely"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
 import { payoutIdOf } from "../../platform/ids.ts"
 
-/** How many are counted at most, and how many are named. */
+/** How many rows of a kind are counted at most, and how many ids are listed. */
 const MOST = 1_000
 const NAMED = 5
 
@@ -37,10 +37,10 @@ export async function attentionOf(ctx: TxContext, merchantId: string) {
   }
 }
 
-/** SQL of each kind: ids and times. */
+/** SQL: the ids and times of each kind's rows. */
 const waitingFor = (merchantId: string): Record<Kind, RawBuilder<unknown>> => ({
   payments: sql`select id, created_at from payments where merchant_id = ${merchantId} and status = 'open'`,
-  // Open surpluses are few, so they are read first.
+  // Few surpluses are open, so they are read first.
   surpluses: sql`select p.id, p.created_at from surpluses s join payments p on p.id = s.payment_id
     where s.state = 'open' and p.merchant_id = ${merchantId} and p.status = 'granted'`,
   refunds: sql`select r.id, r.created_at from payouts i join refunds r on r.payout_id = i.id

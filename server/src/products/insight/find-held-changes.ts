@@ -1,13 +1,13 @@
-/** Reports changes that come late because a transaction stays open. */
+/** Reports that changes arrive late because a transaction stays open. */
 import { sql } from "kysely"
 import type { TxContext } from "../../platform/context.ts"
 
-/** The service's own transactions take seconds at most. */
+/** A change that waits this long is late. The service's own transactions take seconds at most. */
 const LATE_MS = 60_000
 
 /**
- * How many milliseconds the oldest committed but hidden change of any merchant has waited for an earlier transaction
- * that still runs; undefined if none waits.
+ * How many milliseconds the oldest change that is committed but still hidden, of any merchant, has waited for an
+ * earlier transaction to end; undefined if no change waits.
  */
 async function changesHeldMs({ db }: TxContext): Promise<number | undefined> {
   const { rows } = await sql<{ ms: number | null }>`/* named: changes_held */
@@ -18,7 +18,7 @@ async function changesHeldMs({ db }: TxContext): Promise<number | undefined> {
   return rows[0]?.ms ?? undefined
 }
 
-/** How many minutes changes have waited; undefined if none waits for a minute. */
+/** How many minutes changes have waited; undefined if none has waited for a minute. */
 async function minutesHeld(ctx: TxContext): Promise<number | undefined> {
   const ms = (await changesHeldMs(ctx)) ?? 0
   return ms >= LATE_MS ? Math.floor(ms / 60_000) : undefined
@@ -26,7 +26,7 @@ async function minutesHeld(ctx: TxContext): Promise<number | undefined> {
 
 const inMinutes = (n: number): string => (n === 1 ? "1 minute" : `${n} minutes`)
 
-/** The sentences for a merchant. */
+/** What a merchant is told about late changes. */
 export async function lateChanges(ctx: TxContext): Promise<string[]> {
   const minutes = await minutesHeld(ctx)
   if (minutes === undefined) return []
@@ -35,7 +35,7 @@ export async function lateChanges(ctx: TxContext): Promise<string[]> {
   ]
 }
 
-/** The sentences for an operator. */
+/** What an operator is told about late changes. */
 export async function heldChanges(ctx: TxContext): Promise<string[]> {
   const minutes = await minutesHeld(ctx)
   if (minutes === undefined) return []

@@ -1,6 +1,7 @@
 /**
- * Searches a merchant's objects. The text's form decides which indexes are used. It may be an id, a hash, an address,
- * an e-mail address or a metadata field. Otherwise it is a slug, a name's start, a metadata value and an amount.
+ * Searches a merchant's objects. The form of the text decides which indexes are used. An id, a hash, an address, an
+ * e-mail address or a metadata field is recognized. Any other text is searched as a slug, the start of a name, a
+ * metadata value and an amount.
  */
 import { type RawBuilder, sql } from "kysely"
 import { termOf } from "../../ledger/books/checkout-filter.ts"
@@ -17,7 +18,7 @@ import type { matchTypes } from "./search-schema.ts"
 
 type MatchType = (typeof matchTypes)[number]
 
-/** The most matches. */
+/** The most matches that a search returns. */
 const MAX_MATCHES = 20
 
 interface MatchRow {
@@ -25,7 +26,7 @@ interface MatchRow {
   id: string
   matched: string
   chain_id: number | null
-  /** Null for the settlement token. */
+  /** The token's address; null for the settlement token. */
   token: Address | null
   amount: bigint | null
   label: string | null
@@ -45,10 +46,13 @@ type Part = RawBuilder<unknown>
 type Parts = ReturnType<typeof partsOf>
 
 const limited = sql.raw(`limit ${MAX_MATCHES}`)
-/** The service's own calls, such as what is written of receipts: its row names a merchant, who has nothing of it. */
+/**
+ * The kinds of the service's own calls, such as writing receipts. Their rows name a merchant, but the merchant has
+ * nothing of them.
+ */
 const ofNobody = kindsThat(({ moneyOf }) => moneyOf === "nobody")
 
-/** SQL: one query per kind of object; `where` filters its table. */
+/** SQL: one query for each kind of object; `where` filters its table. */
 function partsOf(merchantId: string) {
   const columns = (type: MatchType, matched: Part) =>
     sql`select ${sql.lit(type)} as type, id::text as id, ${matched}::text as matched`
@@ -63,7 +67,7 @@ function partsOf(merchantId: string) {
     checkout: (where: Part, matched: Part) =>
       sql`(${columns("checkout", matched)}, chain_id, null::text as token, amount::numeric(78,0) as amount, coalesce(description, status) as label
         from checkout_sessions ${own(where)} ${newest})`,
-    // Unordered: a value that all of a merchant's payouts share, such as its address, would sort them all.
+    // Unordered: if all of a merchant's payouts share a value, such as the address, sorting would read all of them.
     payout: (where: Part, matched: Part) =>
       sql`(${columns("payout", matched)}, chain_id, token::text as token, amount::numeric(78,0) as amount, kind as label from payouts
         ${own(sql`${where} and kind not in ${ofNobody}`)} ${limited})`,
@@ -206,7 +210,7 @@ function amountParts({ chain }: TxContext, parts: Parts, q: string): Part[] {
   ])
 }
 
-/** The amount in base units; undefined if it has more digits than the token. */
+/** The amount in base units; undefined if it has more decimals than the token. */
 function amountOf(text: string, decimals: number): bigint | undefined {
   try {
     return parseAmount(text, decimals)

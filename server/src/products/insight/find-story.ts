@@ -1,4 +1,4 @@
-/** Finds the rows of an id's timeline. Another merchant's id counts as unknown. */
+/** Finds the rows for the timeline of an id. An id of another merchant counts as unknown. */
 import { bringBack } from "../../ledger/deposits/put-away.ts"
 import type { Context, TxContext } from "../../platform/context.ts"
 import { kindOf } from "../../platform/db/by-kind.ts"
@@ -6,7 +6,7 @@ import type { Row } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { rowIdOf } from "../../platform/ids.ts"
 
-/** The subject of an id. */
+/** What an id stands for. */
 export type Subject =
   | { type: "payment"; payment: Row<"payments"> }
   | { type: "checkout"; session: Row<"checkout_sessions"> }
@@ -22,15 +22,15 @@ export interface Story {
   subject: Subject
   sessionIds: string[]
   paymentIds: string[]
-  /** Row ids. */
+  /** The ids of rows, not those that the API shows. */
   payoutIds: string[]
   refundIds: string[]
   subscriptionIds: string[]
-  /** The subjects of the story's events. */
+  /** The ids of the objects that the story's events are about. */
   eventsOf: string[]
 }
 
-/** The most payments shown, the newest, for a subject that may have thousands. */
+/** The most payments that are shown, the newest, because a subject may have thousands. */
 const MAX_PAYMENTS = 50
 
 const none = { sessionIds: [], paymentIds: [], payoutIds: [], refundIds: [], subscriptionIds: [], eventsOf: [] }
@@ -147,7 +147,7 @@ async function paymentStory(ctx: Context, merchantId: string, id: string): Promi
 async function payoutStory(ctx: Context, merchantId: string, rowId: string, id: string): Promise<Story | undefined> {
   const query = ctx.db.selectFrom("payouts").selectAll().where("id", "=", rowId).where("merchant_id", "=", merchantId)
   const payout = await query.executeTakeFirst()
-  // What the service writes of receipts names a merchant, who has nothing of it.
+  // Calls that write receipts name a merchant, but the merchant has nothing of them.
   if (payout && kindOf(payout).moneyOf === "nobody") return undefined
   return payout && { id, subject: { type: "payout", payout }, ...none, payoutIds: [rowId] }
 }

@@ -3,12 +3,12 @@ import { sql } from "kysely"
 import type { TxContext } from "../../platform/context.ts"
 import { added, columns, columnsOfDelta, sumsOfColumns } from "./figure-columns.ts"
 
-/** How many deltas one statement folds. */
+/** How many deltas one statement folds at most. */
 const BATCH = 5_000
 
 /**
- * Folds all committed deltas. One statement deletes deltas and adds them to the figures, so each counts once, whenever
- * a process is killed. Two workers take different deltas, and write the figures in the same order.
+ * Folds all committed deltas. One statement deletes deltas and adds them to the figures, so each counts once, no
+ * matter when a process is killed. Two workers take different deltas, and write the figures in the same order.
  */
 export async function foldDeltas(ctx: TxContext): Promise<void> {
   while ((await foldSome(ctx)) === BATCH);

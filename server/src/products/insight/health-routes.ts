@@ -1,4 +1,4 @@
-/** `/api/console/health`: whether the service does what a merchant relies on. */
+/** `/api/console/health` reports whether the parts of the service that a merchant relies on work. */
 import { Type } from "typebox"
 import type { Context } from "../../platform/context.ts"
 import { Described, Nullable, Timestamp } from "../../platform/http/schemas.ts"

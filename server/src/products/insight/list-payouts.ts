@@ -1,4 +1,4 @@
-/** A merchant's payouts: pages, the whole as CSV, one with its attempts, and the payments in one. */
+/** A merchant's payouts: in pages, all as CSV, one with its attempts, and the payments that one contains. */
 import { type RawBuilder, sql } from "kysely"
 import { amountFormatter } from "../../platform/chain/format-amounts.ts"
 import { type Address, checksummed, type Hash } from "../../platform/chain/hex.ts"
@@ -25,7 +25,7 @@ import { textOf } from "./load-story.ts"
 import { explainPayout } from "./payout-standing.ts"
 import { payoutKinds } from "./schema.ts"
 
-/** The list's filter, as unparsed text. */
+/** The filter of the list, as unparsed text. */
 export interface PayoutFilter {
   kind?: (typeof payoutKinds)[number] | undefined
   state?: PayoutState | undefined
@@ -34,7 +34,7 @@ export interface PayoutFilter {
   to?: string | undefined
 }
 
-/** The columns of the list. Its key is text, like a cursor. */
+/** The columns of the list. The id is read as text, as cursors contain it. */
 const columns = [
   "kind",
   "state",
@@ -54,7 +54,7 @@ const columns = [
 
 type Listed = Pick<Row<"payouts">, (typeof columns)[number]> & { id: string; attempts: number }
 
-/** The condition of a partial index, in the same words. */
+/** The condition of a partial index. It must use the same words as the index. */
 const isListed = sql<boolean>`kind = any (array['share', 'sweep', 'return', 'capture'])`
 const idText = sql<string>`id::text`
 
@@ -65,7 +65,7 @@ function payoutsWhere(ctx: TxContext, merchantId: string, { kind, state, chain, 
       .where("merchant_id", "=", merchantId)
       .where(isListed)
       .$if(kind !== undefined, query => query.where("kind", "=", sql.lit(kind ?? "sweep")))
-      // The indexes of one kind include its lane in their condition.
+      // The indexes for a single kind include the lane in their condition.
       .$if(kind !== undefined && kind !== "capture", query => query.where("lane", "=", sql.lit("payout")))
       .$if(state !== undefined, query => query.where("state", "=", sql.lit(state ?? "queued")))
       .$if(chain !== undefined, query => query.where("chain_id", "=", networkAsked(ctx.chain, chain).chainId))
@@ -98,7 +98,7 @@ export function payoutsOf(ctx: TxContext, merchantId: string, filter: PayoutFilt
   }
 }
 
-/** Any merchants' payouts by their row ids, limited to those that a list shows. */
+/** The payouts of any merchants by their row ids, limited to kinds that the list shows. */
 export const payoutsById = async ({ db }: TxContext, ids: readonly string[]) =>
   await db
     .selectFrom("payouts")
@@ -147,7 +147,7 @@ async function readOwn(ctx: TxContext, merchantId: string, id: string) {
   return row
 }
 
-/** The most attempts shown of one payout, which may be sent many times. */
+/** The most attempts that are shown of one payout, which may be sent many times. */
 const MAX_ATTEMPTS = 200
 
 /** One payout with its attempts and the explanation of its state; throws `NOT_FOUND`. */
@@ -185,7 +185,7 @@ export async function readPayout(ctx: TxContext, merchantId: string, id: string)
   }
 }
 
-/** A part of a payout: what it took of one transfer, or all of a share, return or capture. */
+/** A part of a payout: what a sweep took of one transfer, or the whole of a share, return or capture. */
 export interface PartRow {
   id: bigint
   amount: bigint
@@ -200,8 +200,8 @@ export interface PartRow {
 }
 
 /**
- * SQL: the parts of a payout. What a sweep took never changes. A reorg may change which payment a transfer counts for,
- * and a transfer that counts for none is still a part.
+ * SQL: the parts of a payout. What a sweep took never changes. A reorg may change which payment a transfer counts
+ * for, and a transfer that counts for no payment is still a part.
  */
 const partsQuery = (rowId: string): RawBuilder<PartRow> => sql<PartRow>`
   select s.transfer_id as id, s.amount, t.token, t.chain_id, c.payment_id, p.status, t.from_address as payer,
@@ -247,7 +247,7 @@ export async function shownParts(ctx: TxContext, rows: readonly PartRow[]) {
   }))
 }
 
-/** All matching payouts as CSV, newest first. Amounts in other tokens than the settlement token are base units. */
+/** All matching payouts as CSV, newest first. Amounts in tokens other than the settlement token are in base units. */
 export function payoutsCsv(ctx: TxContext, merchantId: string, filter: PayoutFilter): AsyncGenerator<string | Buffer> {
   return linesOf(ctx, {
     cells: {
@@ -280,7 +280,7 @@ export function payoutsCsv(ctx: TxContext, merchantId: string, filter: PayoutFil
   })
 }
 
-/** Like `continued`, but by the id as text, as in the index. */
+/** Like `continued`, but compares ids as text, as the index does. */
 function continuedByText(
   query: Parameters<typeof continued>[0],
   last: Parameters<typeof continued>[2],

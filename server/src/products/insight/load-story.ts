@@ -1,4 +1,4 @@
-/** Reads the rows of a timeline. Each list is cut, because strangers decide how much arrives. */
+/** Reads the rows of a timeline. Each list is cut, because strangers can make it as long as they like. */
 import { sql } from "kysely"
 import { eventIdsOf } from "../../account/webhooks/queries.ts"
 import { amountFormatter, type FormattedAmount } from "../../platform/chain/format-amounts.ts"
@@ -9,7 +9,7 @@ import { sqlArray } from "../../platform/db/sql-array.ts"
 import { payoutIdOf } from "../../platform/ids.ts"
 import type { Story } from "./find-story.ts"
 
-/** The most rows of each kind. */
+/** The most rows that are read of each kind. */
 const MAX_ROWS = 200
 
 /** A delivery with the error of its last attempt. */
@@ -113,7 +113,7 @@ async function rowsOf<R>({ db }: TxContext, statement: ReturnType<typeof sql>, i
   return ids.length === 0 ? [] : (await sql<R>`${statement} limit ${MAX_ROWS}`.execute(db)).rows
 }
 
-/** All submissions of a checkout, or for a paywall's payment those of its payer's hash. */
+/** All submissions of a checkout; for a paywall's payment, those of its payer with its hash. */
 async function submissionsOf(ctx: TxContext, sessionIds: readonly string[], payments: readonly Row<"payments">[]) {
   const at = sql`resource_id = any(${sqlArray("text", sessionIds)})`
   const own = await rowsOf<Row<"submissions">>(ctx, sql`select * from submissions where ${at}`, sessionIds)
@@ -124,7 +124,7 @@ async function submissionsOf(ctx: TxContext, sessionIds: readonly string[], paym
   return await rowsOf<Row<"submissions">>(ctx, sql`select * from submissions where ${by}`, payments)
 }
 
-/** What arrived at a checkout's address, and what its payments count. */
+/** The transfers that arrived at a checkout's address, and those that count for its payments. */
 async function transfersOf(ctx: TxContext, sessionIds: readonly string[], paymentIds: readonly string[]) {
   const claimed = await rowsOf<Row<"transfers">>(
     ctx,
@@ -139,7 +139,10 @@ async function transfersOf(ctx: TxContext, sessionIds: readonly string[], paymen
   return [...new Map([...claimed, ...arrived].map(row => [row.id, row])).values()]
 }
 
-/** The payments' shares and returns, sweeps that took a part of them, and calls of the checkouts' escrows. */
+/**
+ * The payments' shares and returns, the sweeps that took a part of the payments, and the calls of the checkouts'
+ * escrows.
+ */
 async function payoutsOf({ db }: TxContext, { sessionIds, paymentIds, payoutIds }: Story) {
   const payments = sqlArray("text", paymentIds)
   const { rows } = await sql<Row<"payouts">>`select i.* from payouts i where i.id in (
@@ -153,7 +156,7 @@ async function payoutsOf({ db }: TxContext, { sessionIds, paymentIds, payoutIds 
   return rows.reverse()
 }
 
-/** The signed attempts; those of a batch belong to its calls. */
+/** The signed attempts of these payouts. The attempts of a batch belong to the calls in it. */
 async function attemptsOf({ db }: TxContext, payouts: readonly Row<"payouts">[]) {
   const ids = payouts.flatMap(({ id, batch_id }) => [id, batch_id ?? []].flat())
   if (ids.length === 0) return []

@@ -50,7 +50,7 @@ export function overviewRoutes(app: Server, ctx: Context): void {
   )
 }
 
-/** Reads the query; throws `VALIDATION_ERROR` with every fault. */
+/** Parses the query; throws `VALIDATION_ERROR` with every fault. */
 function askedOf(ctx: Context, query: Static<typeof OverviewQuery>): Omit<Asked, "merchantId"> {
   const { interval = "day", tz = "UTC", chain } = query
   const to = query.to === undefined ? ctx.now() : timeAt("to", query.to)

@@ -1,4 +1,4 @@
-/** `/api/console/payers`: who paid, by address or e-mail address. */
+/** `/api/console/payers` shows who paid, by wallet address or e-mail address. */
 import { Type } from "typebox"
 import { type Context, reading } from "../../platform/context.ts"
 import { AddressText, Described, ListEnd, Matching, Nullable, Page, Timestamp } from "../../platform/http/schemas.ts"

@@ -1,17 +1,17 @@
-/** Why a payment stands as it does. Pure. */
+/** Explains why a payment is in its state. Pure. */
 import type { WaitingFor } from "../../platform/db/columns.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { explainPayout, type PayoutFacts } from "./payout-standing.ts"
 import { act, type NextAction, nothing, type Standing, timeText, wait } from "./standing.ts"
 
-/** What decides the explanation of a payment. */
+/** The facts that decide the explanation of a payment. */
 export interface PaymentFacts {
   id: string
   status: Row<"payments">["status"]
   exception: WaitingFor | null
-  /** With its currency. */
+  /** Includes the currency. */
   amount: string
-  /** What it should have been, with its currency; null where nothing has one price. */
+  /** The amount that the payment should have had, with its currency; null if what was sold has no single price. */
   price: string | null
   payer: string
   /** The checkout that it pays for, while the checkout can still be paid. */
@@ -19,13 +19,13 @@ export interface PaymentFacts {
   sessionId: string | null
   acceptedAt: Date | null
   returnedTo: string | null
-  /** What it brought beyond the price, with its currency. */
+  /** The amount above the price, with its currency. */
   surplus: { amount: string; state: Row<"surpluses">["state"] } | null
-  /** Whether its payer has named the address where the money should go back. */
+  /** Whether the payer has named the address to which the money should go back. */
   hasReturnAddress: boolean
-  /** What carries its money out: shares, sweeps, and a return; without those that were cancelled or replaced. */
+  /** The payouts that move its money out: shares, sweeps and a return, except those that were cancelled or replaced. */
   payouts: readonly PayoutFacts[]
-  /** When the next sweep takes its money; null if nothing of it waits for one. */
+  /** When the next sweep takes its money; null if none of the money waits for a sweep. */
   sweepAt: Date | null
 }
 
@@ -186,5 +186,5 @@ function returnedStanding({ id, amount, returnedTo, payouts, status: state }: Pa
   }
 }
 
-/** Whether an action only leads to the page on which it stands. */
+/** Whether an action only leads to the page that shows it. */
 const isItself = (route: string | null, id: string): boolean => route === `GET /api/console/payments/${id}`

@@ -1,4 +1,6 @@
-/** `/api/console/payouts`: past and planned payouts, with payments, gas, attempts, and why one is held. */
+/**
+ * `/api/console/payouts` shows past and planned payouts, with their payments, gas and attempts, and why one is held.
+ */
 import { Type } from "typebox"
 import { networkAsked } from "../../platform/chain/network-facts.ts"
 import { type Context, reading } from "../../platform/context.ts"
@@ -85,7 +87,7 @@ export function payoutInsightRoutes(app: Server, ctx: Context): void {
   })
 }
 
-/** Returns the same filter; throws for its faults before anything is sent. */
+/** Returns the filter unchanged; throws if it has faults, before anything is sent. */
 function checked<T extends PayoutFilter>(ctx: Context, filter: T): T {
   for (const path of ["from", "to"] as const) if (filter[path] !== undefined) timeAt(path, filter[path])
   networkAsked(ctx.chain, filter.chain)

@@ -1,30 +1,30 @@
-/** Why a payout, a return or a call of an escrow stands as it does. Pure. */
+/** Explains why a payout, a return or a call of an escrow is in its state. Pure. */
 import type { HeldReason, Row } from "../../platform/db/schema.ts"
 import { act, type NextAction, nothing, type Standing, timeText, wait } from "./standing.ts"
 
 type Kind = Row<"payouts">["kind"]
 
-/** What decides the explanation of a payout. */
+/** The facts that decide the explanation of a payout. */
 export interface PayoutFacts {
-  /** As its merchant sees it. */
+  /** The id that its merchant sees. */
   id: string
   kind: Kind
   state: Row<"payouts">["state"]
   heldReason: HeldReason | null
-  /** What a node or the service said about it. */
+  /** What a node or the service said about the reason. */
   heldDetail: string | null
-  /** With its currency. */
+  /** Includes the currency. */
   amount: string
   recipient: string
-  /** When it is tried next; null where only a person can have it tried again. */
+  /** When the payout is tried next; null if only a person can cause the next try. */
   triedAt: Date | null
   minedAt: Date | null
-  /** Cancelled by a person. */
+  /** Whether a person cancelled the payout. */
   stopped: boolean
-  /** The payment that it belongs to, and of an escrow's call the checkout. */
+  /** The payment to which the payout belongs; for an escrow's call, `sessionId` is its checkout. */
   paymentId: string | null
   sessionId: string | null
-  /** The refund that it carries out. */
+  /** The refund that the payout executes. */
   refundId: string | null
   /** The payout that was made in place of this one. */
   replacedBy: string | null
@@ -45,7 +45,7 @@ const nouns: Record<Kind, string> = {
   store: "storage of receipts",
 }
 
-/** What it does, once it has: "… was sent to 0x…". */
+/** What the payout has done once it succeeded: "… was sent to 0x…". */
 function doneWords({ kind, amount, recipient }: PayoutFacts): string {
   switch (kind) {
     case "share":
@@ -124,7 +124,7 @@ function finalNext({ kind, id, paymentId, sessionId }: PayoutFacts): NextAction 
   return nothing
 }
 
-/** Why something that is held does not move; `amount` and `noun` are of the payout. */
+/** Why a held payout does not move; `noun` and the amount in `facts` describe the payout. */
 const heldWords: Record<HeldReason, (noun: string, facts: PayoutFacts) => string> = {
   short: noun =>
     `This ${noun} is on hold because it is not certain that all of its money is there: a reorg is moving or has removed a part of it.`,
@@ -139,7 +139,7 @@ const heldWords: Record<HeldReason, (noun: string, facts: PayoutFacts) => string
   balance: noun => `This ${noun} is on hold because the balance of your payout wallet is too low for it.`,
 }
 
-/** A detail as the end of a sentence: it gets the full stop that it lacks. */
+/** A detail as the end of a sentence: a missing full stop is added. */
 const sentenceOf = (detail: string): string => (/[.!?]$/.test(detail) ? detail : `${detail}.`)
 
 function heldStanding(facts: PayoutFacts, noun: string): Standing {

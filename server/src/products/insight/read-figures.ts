@@ -1,4 +1,4 @@
-/** SQL of the figures: folded and unfolded deltas in one statement, so that each delta is read once. */
+/** The SQL that reads figures: folded and unfolded deltas in one statement, so that each delta is read once. */
 import { sql } from "kysely"
 import { amountFormatter } from "../../platform/chain/format-amounts.ts"
 import { type Address, checksummed } from "../../platform/chain/hex.ts"
@@ -10,15 +10,15 @@ import { formatAmount } from "../../platform/money/amount.ts"
 import { type CountName, columns, columnsOfDelta, type MoneyFigure, moneyNames, sumsToRead } from "./figure-columns.ts"
 import { partsOf, toQuarter } from "./zones.ts"
 
-/** A token's sums in a period; periods count from 0. */
+/** The sums of a token in a period; periods are numbered from 0. */
 export interface Sum extends Record<MoneyFigure, bigint>, Record<CountName, number> {
   period: number
   chain_id: number
-  /** Empty for counts of checkouts. */
+  /** Empty for counts of checkouts, which have no token. */
   token: Address | ""
 }
 
-/** The merchant and network of the figures; null for all. */
+/** Whose figures are read: the merchant and the network; null stands for all. */
 export interface Whose {
   merchantId: string
   chainId: number | null
@@ -26,7 +26,7 @@ export interface Whose {
 
 const ofNetwork = ({ chainId }: Whose) => sql`(${chainId}::integer is null or chain_id = ${chainId}::integer)`
 
-/** Returns the sums of each period between two bounds in milliseconds, without empty periods. */
+/** Returns the sums of each period between the bounds, which are in milliseconds. Empty periods are left out. */
 export async function sumsOf(ctx: TxContext, whose: Whose, bounds: readonly number[]): Promise<Sum[]> {
   const parts = partsOf(bounds).map(({ period, seconds, from, until }) => ({
     period,
@@ -93,14 +93,14 @@ export const inAddresses = (of: Totals): bigint =>
 /** The amount in the escrow, by the books. */
 export const inEscrow = (of: Totals): bigint => of.reserved - of.captured - of.released
 
-/** Formats totals for the API, only their token, and an amount of it. */
+/** Formats totals for the API, their token alone, or an amount in that token. */
 export type ShowTotals = Awaited<ReturnType<typeof totalsFormatter>>
 
 /** Returns the formatter for totals of these tokens. */
 export async function totalsFormatter(ctx: TxContext, all: readonly Totals[]) {
   const format = await amountFormatter(ctx, all)
   const keyOf = ({ chain_id, token }: Totals) => `${chain_id} ${token}`
-  // Once per token, because a year of days has thousands of amounts, most of them zero.
+  // Formatted once per token, because a year of days has thousands of amounts, most of them zero.
   const tokens = new Map(
     all.map(of => {
       const { chain_id, token } = of

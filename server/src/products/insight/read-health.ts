@@ -1,4 +1,4 @@
-/** The service's health for a merchant: networks, due payouts and deliveries, and problems in words. */
+/** The health of the service as a merchant sees it: networks, due payouts and deliveries, and problems in words. */
 import { sql } from "kysely"
 import { isOverdue } from "../../ledger/scanner/watch-scan-lag.ts"
 import { networkFacts } from "../../platform/chain/network-facts.ts"
@@ -16,7 +16,7 @@ interface Waiting {
 /** The most waiting rows that are counted. */
 const MAX_COUNTED = 1_000
 
-/** Reads the health. Only `/readyz` shows what concerns an operator. */
+/** Reads the health. What concerns an operator is only in `/readyz`. */
 export async function readHealth(ctx: TxContext, merchantId: string) {
   const { db } = ctx
   const [cursors, wallets, waiting, deliveries, failing, late] = await Promise.all([

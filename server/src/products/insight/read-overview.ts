@@ -1,4 +1,4 @@
-/** The figures of a period and of the one before it, and what needs the merchant now. */
+/** The figures of a period and of the one before it, and what needs the merchant's attention now. */
 import { sql } from "kysely"
 import type { TxContext } from "../../platform/context.ts"
 import { attentionOf, checklistOf } from "./find-attention.ts"
@@ -17,7 +17,7 @@ import {
 import { subscriptionNumbers } from "./sum-subscriptions.ts"
 import { type Interval, periodsBefore } from "./zones.ts"
 
-/** The most checkouts in the median, the newest. */
+/** The most checkouts from which the median is computed, the newest. */
 const SAMPLE = 1_000
 
 /** The requested figures: the bounds of the periods in milliseconds, from `periodsOf`. */
@@ -38,7 +38,7 @@ export async function overviewOf(ctx: TxContext, asked: Asked) {
   const begin = new Date(before)
   const from = new Date(first)
   const to = new Date(last)
-  // Period 0 is the whole time before.
+  // Period 0 is the whole comparison period before the requested ones.
   const sums = await sumsOf(ctx, asked, [before, ...bounds])
   const everything = totalsOf(await sumsOfAllTime(ctx, asked))
   const show = await totalsFormatter(ctx, [...everything, ...totalsOf(sums)])
@@ -97,7 +97,10 @@ function funnelOf(sums: readonly Sum[]) {
   return { checkouts, converted, successRate: checkouts > 0 ? converted / checkouts : null, paid }
 }
 
-/** The median time to payment of the newest paid checkouts in this time, in seconds; null without any. */
+/**
+ * The median time from creation to payment, in seconds, of the newest checkouts paid in this period; null if there
+ * are none.
+ */
 async function medianSecondsToPaid(ctx: TxContext, { merchantId, chainId }: Whose, from: Date, to: Date) {
   const { rows } = await sql<{ median: number | null }>`/* named: median_to_paid */
     select percentile_disc(0.5) within group (order by extract(epoch from confirmed_at - created_at)::int) as median

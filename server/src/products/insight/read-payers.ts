@@ -11,7 +11,7 @@ import { type ListSource, newestFirst } from "../../platform/http/send-lists.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
 import { FOREVER } from "../paywalls/grant.ts"
 
-/** The most wallets shown per e-mail address, and subscriptions or grants per payer. */
+/** The most wallets shown for an e-mail address, and the most subscriptions or grants shown for a payer. */
 const MAX_SHOWN = 100
 
 interface PayerRow {
@@ -20,13 +20,13 @@ interface PayerRow {
   created_at: Date
 }
 
-/** SQL: the wallets that paid a checkout, or a subscription, with this e-mail address. */
+/** SQL: the wallets that paid for a checkout or subscription with this e-mail address. */
 const walletsOf = (merchantId: string, email: string) => sql`(
   select payer from checkout_sessions where merchant_id = ${merchantId} and lower(customer_email) = ${email.toLowerCase()} and payer is not null
   union select payer from subscriptions where merchant_id = ${merchantId} and lower(customer_email) = ${email.toLowerCase()}
     and started_at is not null and payer is not null limit ${sql.lit(MAX_SHOWN)})`
 
-/** The payers, sorted by newest payment; `q` is an address or an e-mail address. */
+/** The payers, sorted by newest payment; `q` is a wallet address or an e-mail address. */
 export function payersOf({ db }: TxContext, merchantId: string, q: string | undefined): ListSource<PayerRow> {
   let query = db
     .selectFrom("payments")
@@ -101,7 +101,7 @@ export async function shownPayers(ctx: TxContext, merchantId: string, rows: read
   }))
 }
 
-/** One payer by address, or all wallets of an e-mail address; throws `NOT_FOUND` for one who never paid. */
+/** One payer by wallet address, or all wallets of an e-mail address; throws `NOT_FOUND` for a payer who never paid. */
 export async function readPayer(ctx: TxContext, merchantId: string, who: string) {
   const address = parseAddress(who)
   const isEmail = /^[^@\s]+@[^@\s]+$/.test(who)
@@ -143,7 +143,7 @@ export async function readPayer(ctx: TxContext, merchantId: string, who: string)
 
 type EscrowRow = PayerRow & Pick<Row<"escrows">, "chain_id" | "captured" | "refunded">
 
-/** Payments through escrow, which have no rows among the payments. */
+/** Payments through escrow. They have no rows in `payments`. */
 async function escrowsOf(
   { db }: TxContext,
   merchantId: string,

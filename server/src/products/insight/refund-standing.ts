@@ -1,16 +1,16 @@
-/** Why a refund stands as it does. Pure. */
+/** Explains why a refund is in its state. Pure. */
 import type { RefundStatus } from "../escrow/refund.ts"
 import { explainPayout, type PayoutFacts } from "./payout-standing.ts"
 import { act, type Standing, wait } from "./standing.ts"
 
-/** What decides the explanation of a refund. */
+/** The facts that decide the explanation of a refund. */
 export interface RefundFacts {
   id: string
   status: RefundStatus
-  /** With its currency. */
+  /** Includes the currency. */
   amount: string
   sessionId: string
-  /** What the refund itself says about its state; null if there is nothing to say. */
+  /** The message of the refund about its state; null if there is none. */
   message: string | null
   call: PayoutFacts
 }

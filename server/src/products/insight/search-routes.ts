@@ -1,4 +1,4 @@
-/** `/api/console/search`: finds any of the merchant's objects by a known part. */
+/** `/api/console/search` finds any of the merchant's objects by a part that is known. */
 import { type Context, reading } from "../../platform/context.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import { findMatches } from "./find-matches.ts"

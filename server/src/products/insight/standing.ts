@@ -2,39 +2,39 @@
 
 /** A possible action. */
 export interface NextAction {
-  /** An instruction to the merchant, or an event that happens automatically. */
+  /** An instruction to the merchant, or an event that will happen automatically. */
   text: string
-  /** The method and path of the action; null if this API has none. */
+  /** The method and path of the action; null if the API has no request for it. */
   route: string | null
 }
 
 /** The explanation of an object's state. */
 export interface Standing {
-  /** The API's name of the state. */
+  /** The state's name in the API. */
   state: string
   /** The state in one or two words for people. */
   word: string
   why: string
-  /** What can be done now, the best first; never empty. */
+  /** What can be done now, the best action first; never empty. */
   next: NextAction[]
 }
 
-/** An action by a request. */
+/** An action that is a request to this API. */
 export const act = (text: string, method: "GET" | "POST" | "PUT" | "DELETE", path: string): NextAction => ({
   text,
   route: `${method} /api/console/${path}`,
 })
 
-/** An action outside this API, or an event that happens automatically. */
+/** An action outside this API, or an event that will happen automatically. */
 export const wait = (text: string): NextAction => ({ text, route: null })
 
-/** The action when there is nothing to do. */
+/** The entry for when there is nothing to do. */
 export const nothing = wait("You need to do nothing.")
 
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
 /**
- * A time in a sentence.
+ * Formats a time for use in a sentence.
  *
  * @example timeText(new Date("2026-01-31T12:00:00Z")) // "31 Jan 2026, 12:00 UTC"
  */

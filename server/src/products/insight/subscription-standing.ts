@@ -1,12 +1,12 @@
-/** Why a subscription or an invoice stands as it does. Pure. */
+/** Explains why a subscription or an invoice is in its state. Pure. */
 import type { Row } from "../../platform/db/schema.ts"
 import type { InvoiceStatus } from "../subscriptions/schema.ts"
 import { act, type NextAction, type Standing, timeText, wait } from "./standing.ts"
 
-/** What decides the explanation of a subscription. */
+/** The facts that decide the explanation of a subscription. */
 export interface SubscriptionFacts {
   id: string
-  /** Null until its first invoice is paid. */
+  /** Null until the first invoice is paid. */
   status: Row<"subscriptions">["status"]
   paidUntil: Date | null
   accessUntil: Date | null
@@ -16,9 +16,9 @@ export interface SubscriptionFacts {
   blockedBy: Row<"subscriptions">["blocked_by"]
   pausedAt: Date | null
   endedAt: Date | null
-  /** The invoice that can be paid now, with its page. */
+  /** The invoice that can be paid now, and its page. */
   invoice: { id: string; url: string; amount: string } | null
-  /** When an unpaid invoice cancels it. */
+  /** When the unpaid invoice cancels the subscription. */
   cancelsAt: Date | null
 }
 
@@ -120,7 +120,7 @@ function canceledStanding({ cancelReason, cancelAskedBy, endedAt, accessUntil }:
   }
 }
 
-/** What decides the explanation of an invoice; the amount is with its currency. */
+/** The facts that decide the explanation of an invoice. The amount includes its currency. */
 export interface InvoiceFacts {
   status: InvoiceStatus
   amount: string

@@ -1,4 +1,4 @@
-/** How many subscriptions a merchant has, their monthly revenue, and how many started and ended in a time. */
+/** How many subscriptions a merchant has, their monthly revenue, and how many started and ended in a period. */
 import { sql } from "kysely"
 import { amountFormatter } from "../../platform/chain/format-amounts.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
@@ -15,13 +15,13 @@ interface Group extends Pick<Row<"subscriptions">, "chain_id" | "billing_interva
 interface Moves {
   started: number
   ended: number
-  /** Started in this time or later, and did not end. */
+  /** How many started in this period or later, and have not ended. */
   new: number
-  /** Started before this time, and ended in it or later. */
+  /** How many started before this period, and ended in it or later. */
   gone: number
 }
 
-/** Returns a merchant's subscription numbers: the current ones, and those of `from` ≤ t < `to`. */
+/** Returns a merchant's subscription numbers: the current ones, and those of the period `from` ≤ t < `to`. */
 export async function subscriptionNumbers(ctx: TxContext, whose: Whose, from: Date, to: Date) {
   const [groups, { started, ended, ...others }] = await Promise.all([
     groupsOf(ctx, whose),
@@ -55,7 +55,7 @@ export async function subscriptionNumbers(ctx: TxContext, whose: Whose, from: Da
 
 const countOf = (groups: readonly Group[]) => groups.reduce((sum, { count }) => sum + count, 0)
 
-/** How many of these are in a month of 1461/48 days, as a numerator and a denominator. */
+/** How many of these intervals fit in a month of 1461/48 days, as a numerator and a denominator. */
 const perMonth: Record<Group["billing_interval"], [bigint, bigint]> = {
   day: [1_461n, 48n],
   week: [1_461n, 336n],
@@ -72,7 +72,7 @@ function ofAMonth({ price, count, billing_interval, billing_count }: Group): big
 const among = ({ merchantId, chainId }: Whose) =>
   sql`merchant_id = ${merchantId} and (${chainId}::integer is null or chain_id = ${chainId}::integer)`
 
-/** The subscriptions that did not end, grouped by price. */
+/** The subscriptions that have not ended, grouped by price. */
 async function groupsOf(ctx: TxContext, whose: Whose): Promise<Group[]> {
   const { rows } = await sql<Group>`/* named: current_subscriptions */
     select g.*, p.price from (

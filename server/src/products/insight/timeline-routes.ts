@@ -1,4 +1,7 @@
-/** `/api/console/timeline/:id` and `/api/console/payments/:id`: events, the current state's reason, next actions. */
+/**
+ * `/api/console/timeline/:id` and `/api/console/payments/:id` show events, the reason for the current state, and next
+ * actions.
+ */
 import type { FastifyRequest } from "fastify"
 import type { Context } from "../../platform/context.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"

@@ -1,4 +1,4 @@
-/** Lists a story's rows in the order of their events. Pure. */
+/** Lists the rows of a story in the order of their events. Pure. */
 import { checksummed } from "../../platform/chain/hex.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { payoutIdOf } from "../../platform/ids.ts"
@@ -8,7 +8,7 @@ import { timeText } from "./standing.ts"
 /** Who made a decision. */
 interface TimelineActor {
   kind: Row<"audit_entries">["actor_kind"]
-  /** A person's e-mail address or subject, a key's id or an operator's name; null if it is not shown. */
+  /** A person's e-mail address or subject, a key's id or an operator's name; null if the caller may not see it. */
   id: string | null
 }
 
@@ -19,7 +19,7 @@ export interface TimelineEntry {
   text: string
   actor?: TimelineActor
   txHash: string | null
-  /** The id of the object of the event. */
+  /** The id of the object that the event is about. */
   object: string | null
 }
 
@@ -42,10 +42,10 @@ export const timelineKinds = [
   "delivery",
 ] as const
 
-/** The most entries of a story that are listed, its newest. */
+/** The most entries of a story that are listed: the newest ones. */
 const MAX_ENTRIES = 500
 
-/** Lists a story's events, oldest first. `showsPeople`: whether the caller may see who people are. */
+/** Lists a story's events, oldest first. `showsPeople`: whether the caller may see who the people are. */
 export function timelineOf(rows: StoryRows, showsPeople: boolean): TimelineEntry[] {
   const all = [
     ...rows.sessions.flatMap(row => sessionEntries(row)),
@@ -223,7 +223,7 @@ function attemptEntries(attempt: Row<"transaction_attempts">, { payouts }: Story
   const payout = payouts.find(({ id, batch_id }) => id === payout_id || batch_id === payout_id)
   const object = payout ? payoutIdOf(payout.id) : null
   const of = payout ? payoutWords[payout.kind] : "money"
-  // The database counts from 0, which a reader would take for an error.
+  // The database numbers attempts from 0, which a reader would take for an error.
   const what = n === 0 ? `The transaction of the ${of}` : `The transaction of the ${of}, attempt ${n + 1},`
   return [
     entry(signed_at ?? created_at, "signed", `${what} was signed.`, object, hash),

@@ -1,18 +1,18 @@
 /**
- * Calendar periods in a time zone, and the rows of `figures` that form them. Since 1972 all clocks differ from UTC by
- * whole quarters of an hour, so each period consists of quarters.
+ * Calendar periods in a time zone, and the rows of `figures` of which they consist. Since 1972 all clocks differ from
+ * UTC by whole quarters of an hour, so each period consists of such quarters.
  */
 
 export const intervals = ["hour", "day", "week", "month"] as const
 export type Interval = (typeof intervals)[number]
 
-/** The most periods in one answer: a week of hours, half a year of days. */
+/** The most periods in one answer: a week of hours, or half a year of days. */
 export const MAX_PERIODS = 190
-/** The lengths of the rows, in seconds. */
+/** The lengths of time that rows cover, in seconds. */
 const LENGTHS = [86_400, 21_600, 3_600, 900] as const
 const QUARTER_MS = 900_000
 
-/** A part of a period with rows that are `seconds` long; the times are in milliseconds. */
+/** A part of a period, made up of rows that cover `seconds` each; the times are in milliseconds. */
 export interface Part {
   period: number
   seconds: number
@@ -20,7 +20,7 @@ export interface Part {
   until: number
 }
 
-/** Whether `name` is a time zone, such as Asia/Kathmandu. */
+/** Whether `name` is the name of a time zone, such as Asia/Kathmandu. */
 export function isZone(name: string): boolean {
   try {
     Temporal.Instant.fromEpochMilliseconds(0).toZonedDateTimeISO(name)
@@ -31,14 +31,14 @@ export function isZone(name: string): boolean {
 }
 
 /**
- * Returns the starts of the periods from the one that contains `from` to the last one before `to`, in milliseconds. The
- * end of that period follows. Undefined if there are more than {@link MAX_PERIODS}.
+ * Returns the starts of the periods from the one that contains `from` to the last one before `to`, and then the end
+ * of that last period, in milliseconds. Undefined if there are more than {@link MAX_PERIODS}.
  */
 export function periodsOf(from: Date, to: Date, interval: Interval, zone: string): number[] | undefined {
   const first = Temporal.Instant.fromEpochMilliseconds(from.getTime()).toZonedDateTimeISO(zone)
   let start = startOf(first, interval)
   let next = after(start, interval)
-  // An hour that the clocks repeat starts twice.
+  // When the clocks go back, the repeated hour starts twice.
   while (next.epochMilliseconds <= from.getTime()) [start, next] = [next, after(next, interval)]
   const bounds = [start.epochMilliseconds]
   while (start.epochMilliseconds < to.getTime()) {
@@ -70,11 +70,11 @@ function after(start: Temporal.ZonedDateTime, interval: Interval): Temporal.Zone
   if (interval === "month") return start.add({ months: 1 }).startOfDay()
   const next = start.add({ minutes: 60 - start.minute })
   if (next.offsetNanoseconds === start.offsetNanoseconds) return next
-  // A clock change ends an hour, because the hours before and after it may overlap on the clock.
+  // A clock change ends an hour, because the hours before and after the change may overlap on the clock.
   return start.getTimeZoneTransition("next") ?? next
 }
 
-/** Returns the parts of each period between two bounds: the longest rows within it. */
+/** Returns the parts of each period between the bounds, with the longest rows that fit. */
 export const partsOf = (bounds: readonly number[]): Part[] =>
   bounds.slice(1).flatMap((until, period) => cover(period, toQuarter(bounds[period] ?? until), toQuarter(until), 0))
 
