@@ -20,7 +20,7 @@ interface SignedOut {
   wanted: string
 }
 
-/** Who signs in, and how. */
+/** The facts of the sign-in page: who signs in, and how. */
 export function signInBody({ name, provider, merchants, wanted }: SignedOut): Html {
   const to = `/console/sign-in?return=${encodeURIComponent(wanted)}`
   return card(

@@ -1,16 +1,19 @@
-/** Lets tools ask the API's own routes, with the caller's key: its scopes, caps, addresses, limits and the audit log hold there. */
+/**
+ * Lets tools call the API's own routes with the caller's key, so that its scopes, caps, addresses, limits and the
+ * audit log apply.
+ */
 // I/O: sends requests to this process's own routes.
 import type { FastifyRequest } from "fastify"
 import type { Server } from "../../platform/http/server.ts"
 import { type CallApi, Refusal } from "./tool.ts"
 
-/** Headers by which the service knows where a request comes from. */
+/** The headers that tell the service where a request comes from. */
 const PASSED = ["host", "forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"]
 const BEARER = /^Bearer /i
 
 /**
- * Requests without a connection of their own: they pass every hook as if the caller had sent them. The audit log shows them with
- * a user agent that says whether a person agreed.
+ * Makes requests without a connection of their own. They pass every hook as if the caller had sent them. Their user
+ * agent in the audit log says whether a person agreed.
  */
 export function openApiCalls(app: Server, request: FastifyRequest): CallApi {
   const { headers, socket, id } = request

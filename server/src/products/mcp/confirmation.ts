@@ -1,6 +1,7 @@
 /**
- * The token between the two steps of a tool that moves money: sealed, good for five minutes, for one key and one thing. It is stored
- * nowhere. Its id is the Idempotency-Key of the request that it leads to, so it counts once.
+ * The token that connects the two steps of a tool that moves money. It is sealed, and valid for five minutes, for one
+ * key and one action. It is stored nowhere. Its id is the Idempotency-Key of the request that it leads to, so the
+ * token works once.
  */
 import { randomUUID } from "node:crypto"
 import { ApiError } from "../../platform/errors.ts"
@@ -8,19 +9,19 @@ import { type SecretKeys, seal, unseal } from "../../platform/secrets.ts"
 
 const VALID_MS = 300_000
 
-/** What was prepared: all that the sentence says is in it. */
+/** What was prepared. It contains everything that the sentence says. */
 export interface Prepared {
   tool: string
-  /** The input of the tool that prepared it. */
+  /** The input of the tool that prepared the request. */
   input: Record<string, unknown>
-  /** The request to the API. */
+  /** The path of the request to the API. */
   path: string
   body: Record<string, unknown>
-  /** What it does, as it was said. */
+  /** What the request does, in the words that were shown. */
   sentence: string
 }
 
-/** Seals what was prepared for one key. `at` is wall time. */
+/** Seals, for one key, what was prepared. `at` is wall time. */
 export function tokenOf(
   keys: SecretKeys,
   keyId: string,
@@ -33,8 +34,8 @@ export function tokenOf(
 }
 
 /**
- * Opens a token that this key got; throws `INVALID_OPERATION` for one of another key, a changed one, and one that is older than five
- * minutes.
+ * Opens a token that was given to this key. Throws `INVALID_OPERATION` if the token belongs to another key, was
+ * changed, or is older than five minutes.
  */
 export function openToken(keys: SecretKeys, keyId: string, token: string, at: Date): Prepared & { id: string } {
   let opened: Prepared & { id: string; expiresAt: string }

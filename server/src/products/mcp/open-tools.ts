@@ -1,4 +1,4 @@
-/** The tools that a caller has: those that its key can use, and what each of them does when it is called. */
+/** The tools that a caller has: those that its key can use, and what each does when it is called. */
 import { Type } from "typebox"
 import { Check, Errors } from "typebox/value"
 import { isCapped } from "../../account/identity/count-key-spends.ts"
@@ -11,11 +11,14 @@ import { type MoneyTool, moneyTools } from "./prepare-money.ts"
 import { type CallApi, type Found, type Input, Refusal, type Tool, type ToolRoute } from "./tool.ts"
 import { plainTools } from "./tools.ts"
 
-/** A tool of one caller. */
+/** A tool as one caller has it. */
 export interface OpenTool extends Pick<Tool, "title" | "does" | "kind" | "input" | "answers"> {
-  /** Throws a {@link Refusal} or an ApiError where nothing was done. `isAgreed`: a person was asked, and agreed. */
+  /**
+   * Runs the tool. Throws a {@link Refusal} or an ApiError if nothing was done. `isAgreed`: whether a person was
+   * asked and agreed.
+   */
   run(input: Input, isAgreed: boolean): Promise<Found>
-  /** What a person is to agree with before it runs; undefined where nobody has to be asked. */
+  /** The question to which a person must agree before the tool runs; undefined if nobody needs to be asked. */
   question?: (input: Input) => string
 }
 
@@ -23,7 +26,7 @@ const MAX_FAULTS = 10
 
 interface Caller {
   apiKey: ApiKey
-  /** Whether the caller asked for tools that change something. */
+  /** Whether the caller requested tools that change something. */
   writes: boolean
   call: CallApi
 }
@@ -34,7 +37,7 @@ export async function openTools(ctx: Context, caller: Caller): Promise<Record<st
   const plain = Object.entries(plainTools)
     .filter(([, tool]) => (writes || tool.kind === "reads") && tool.asks.every(route => isOpen(apiKey, route)))
     .map(([name, tool]) => [name, { ...tool, run: async input => await tool.run(call, input) }] as [string, OpenTool])
-  // Without a cap, an assistant that a payer's text has taken over could send everything back.
+  // Without a cap, an assistant that obeys the text of a payer could send all the money back.
   const money = Object.entries(moneyTools).filter(([, { asks }]) => writes && isOpen(apiKey, asks))
   if (money.length === 0 || !(await isCapped(ctx, apiKey))) return Object.fromEntries(plain)
   const prepares = money.map(([name, tool]) => [name, preparing(ctx, apiKey, name, tool)] as const)
@@ -50,7 +53,7 @@ export function checkInput({ input: schema }: OpenTool, input: unknown): asserts
   throw new Refusal(`The input does not fit. ${faults.slice(0, MAX_FAULTS).join(" ")}`)
 }
 
-/** Whether a key opens a route. */
+/** Whether a key's scopes allow a route. */
 function isOpen({ scopes }: ApiKey, route: ToolRoute): boolean {
   const [method = "", path = ""] = route.split(" ")
   const access = accessOf(method, path)
@@ -92,9 +95,9 @@ const confirming = (ctx: Context, { apiKey, call }: Caller): OpenTool => {
     question: input => opened(input).sentence,
     run: async (input, isAgreed) => {
       const { tool, input: given, id, ...then } = opened(input)
-      // What the sentence said must still hold, such as the address that the payer has named.
+      // What the sentence said must still be true, such as the address that the payer named.
       const now = await moneyTools[tool]?.prepare(ctx, apiKey.merchantId, given).catch(error => {
-        // Done already: the request below gives the first answer.
+        // Already done: the request below gets the first answer again.
         if (error instanceof ApiError && error.code === "INVALID_OPERATION") return undefined
         throw error
       })

@@ -1,6 +1,7 @@
 /**
- * The tools that move money, in two steps: one prepares it and returns a sentence and a token, the other does it. Both steps are the
- * assistant's, so neither is the boundary: that is the cap of its key, which the service keeps where it is spent.
+ * The tools that move money, in two steps: the first prepares a request and returns a sentence and a token, the
+ * second sends the request. The assistant takes both steps, so neither is a safeguard. The safeguard is the cap of
+ * its key, which the service enforces where money is spent.
  */
 import { Type } from "typebox"
 import { transactions } from "../../ledger/books/read-transactions.ts"
@@ -11,13 +12,13 @@ import { ApiError } from "../../platform/errors.ts"
 import type { Prepared } from "./confirmation.ts"
 import type { Input } from "./tool.ts"
 
-/** A first step: what it asks, and what it finds. */
+/** A tool for the first step: its input, and how it prepares the request. */
 export interface MoneyTool {
   title: string
   does: string
   asks: `POST /${string}`
   input: ReturnType<typeof Type.Object>
-  /** Throws where it can't be done. What the sentence says, the request does and nothing else. */
+  /** Prepares the request; throws if it can't succeed. The request does exactly what the sentence says. */
   prepare(ctx: Context, merchantId: string, input: Input): Promise<Pick<Prepared, "path" | "body" | "sentence">>
 }
 

@@ -1,4 +1,4 @@
-/** `POST /mcp`: the tools of an assistant, over streamable HTTP and without sessions. */
+/** `POST /mcp` offers an assistant its tools, over streamable HTTP and without sessions. */
 import type { FastifyReply, FastifyRequest } from "fastify"
 import { Type } from "typebox"
 import type { Context } from "../../platform/context.ts"
@@ -13,9 +13,9 @@ import { partedSchema, type Schema } from "./untrusted.ts"
 const Options = Type.Object({ write: Type.Optional(Type.Boolean()) })
 const FIRST_ERROR = 400
 const METHOD_NOT_ALLOWED = 405
-/** Of the transport: the rest of an answer is this service's own. */
+/** The headers of the protocol's answer that are passed on. All other headers are the service's own. */
 const PASSED = ["content-type", "mcp-session-id", "mcp-protocol-version"]
-/** What the log has in place of an error of the protocol, which repeats headers, ids and names of the request. */
+/** What the log contains instead of a protocol error, because that repeats headers, ids and names from the request. */
 const LOGGED = JSON.stringify({
   message: "The protocol refused the request. The answer is not kept: it has text of the request.",
 })
@@ -28,14 +28,14 @@ export function mcpRoutes(app: Server, ctx: Context): void {
     async (request, reply) => {
       const { apiKey } = request
       if (!apiKey) throw bearerKeyNeeded()
-      // A browser sends it with every POST: a page of another site must not use a key that it has got hold of.
+      // A browser sends `Origin` with every POST. A page of another site must not use a key that it got hold of.
       const { origin } = request.headers
       if (origin !== undefined && origin !== new URL(ctx.settings.baseUrl).origin) throw new ApiError("FOREIGN_REQUEST")
-      // The limit counts HTTP requests, and a batch would be any number of calls in one.
+      // The limit counts HTTP requests, and a batch would put any number of calls into one.
       if (Array.isArray(request.body)) throw invalid("", "must be one JSON-RPC request, not a batch: send each alone")
       const call = openApiCalls(app, request)
       const tools = await openTools(ctx, { apiKey, writes: request.query.write === true, call })
-      // A tool's name that the caller made up, and its arguments, stay out of the log.
+      // The log gets neither arguments nor a tool's name that the caller made up.
       const tool = calledTool(request.body)
       if (tool !== undefined && Object.hasOwn(tools, tool)) request.loggedAs = `/mcp/${tool}`
       const answer = await serveMcp(plainRequest(request, ctx.settings.baseUrl), request.body, tools, schemaOf)
@@ -58,14 +58,14 @@ function calledTool(body: unknown): string | undefined {
   return typeof name === "string" ? name : undefined
 }
 
-/** What clients try that would hold a session, and go on without. */
+/** Answers the requests with which clients try to open or end a session. They continue without one. */
 const noSession = async (_: FastifyRequest, reply: FastifyReply) =>
   reply
     .code(METHOD_NOT_ALLOWED)
     .header("allow", "POST")
     .send({ jsonrpc: "2.0", id: null, error: { code: -32_000, message: "There are no sessions: use POST." } })
 
-/** The request as the protocol's own code reads it; the body is handed over parsed. */
+/** The request in the form that the protocol's library reads, without the body, which is passed on parsed. */
 function plainRequest({ headers, url }: FastifyRequest, baseUrl: string): Request {
   const passed = Object.entries(headers).flatMap(([name, value]) =>
     typeof value === "string" && /^(accept|content-type|mcp-.*|last-event-id)$/.test(name) ? [[name, value]] : [],
@@ -81,7 +81,7 @@ interface Document {
   components: { schemas: Record<string, Schema> }
 }
 
-/** The schemas of answers, from the document that /docs shows. Each is made once. */
+/** The schemas of answers, from the document that /docs shows. Each is built once. */
 function answerSchemas(documentOf: () => unknown): AnswerSchema {
   let document: Document | undefined
   const made = new Map<string, ReturnType<AnswerSchema>>()

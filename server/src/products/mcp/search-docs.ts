@@ -1,14 +1,14 @@
-/** Searches the documents of this version by words, section by section. */
-// I/O: reads the files once, at the first search, as they are a part of the program.
+/** Searches this version's documents, section by section, for words. */
+// I/O: reads the files once, at the first search, because they are part of the program.
 import { readdir, readFile } from "node:fs/promises"
 import { join } from "node:path"
 
 const DOCS = new URL("../../../../docs", import.meta.url).pathname
-/** For whoever sells, builds and operates; the notes of this project's contributors are not searched. */
+/** The readers whose documents are searched. The notes for this project's contributors are not searched. */
 const READERS = ["merchants", "developers", "operators"]
 const MAX_FOUND = 6
 const MAX_EXCERPT = 1_500
-/** A word in a heading says more than one in the text. */
+/** How much more a word in a heading counts than a word in the text. */
 const HEADING_WEIGHT = 8
 const MAX_COUNTED = 5
 
@@ -18,7 +18,7 @@ interface Section {
   text: string
 }
 
-/** The sections that say most about these words, the best first. */
+/** Returns the sections that say most about these words, the best first. */
 export async function searchDocs(words: string): Promise<Section[]> {
   sections ??= readSections()
   const asked = [...new Set(words.toLowerCase().match(/[\p{L}\p{N}_.]{2,}/gu) ?? [])]
@@ -36,7 +36,7 @@ function scoreOf({ page, heading, text }: Section, asked: readonly string[]): nu
   const scores = asked.map(
     word => (title.includes(word) ? HEADING_WEIGHT : 0) + Math.min(MAX_COUNTED, body.split(word).length - 1),
   )
-  // A section that has all of the words comes before one that has one of them often.
+  // A section that contains all of the words comes before one that contains one of them often.
   const hits = scores.filter(score => score > 0).length
   return scores.reduce((sum, score) => sum + score, 0) * hits
 }
@@ -54,7 +54,7 @@ async function readSections(): Promise<Section[]> {
 }
 
 function sectionsOf(page: string, document: string): Section[] {
-  // The lists of routes of each error would be found for any word of a path.
+  // Otherwise the list of routes of each error would match every word of a path.
   const text = document.replace(/^---\n.*?\n---\n/s, "").replaceAll(/^Answered by: .*$/gm, "")
   return text
     .split(/^(?=#{1,3} )/m)

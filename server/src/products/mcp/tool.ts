@@ -1,14 +1,14 @@
-/** What a tool is, in the table of tools. */
+/** The form of a tool in the table of tools. */
 import type { TSchema } from "typebox"
 
-/** What a tool asks of the API, as its route is written in the table of routes. */
+/** A route that a tool calls, written as in the table of routes. */
 export type ToolRoute = `${"GET" | "POST"} /${string}`
 
-/** The input of a tool, which was checked against its schema: only its own fields are there. */
+/** The input of a tool, already checked against the tool's schema, so it has only known fields. */
 // biome-ignore lint/suspicious/noExplicitAny: what each field is, the schema says.
 export type Input = Record<string, any>
 
-/** A request to the API with the caller's own key; throws a {@link Refusal} for what is no success. */
+/** Sends a request to the API with the caller's own key; throws a {@link Refusal} if the request does not succeed. */
 export type CallApi = (
   method: "GET" | "POST",
   path: string,
@@ -19,7 +19,7 @@ export type CallApi = (
 /** Why a tool did nothing, in sentences for the assistant. */
 export class Refusal extends Error {}
 
-/** What a tool answers: a sentence that nobody but this service wrote, and the API's answer. */
+/** What a tool returns: a sentence that only this service wrote, and the API's answer. */
 export interface Found {
   sentence: string
   result: object
@@ -27,14 +27,14 @@ export interface Found {
 
 export interface Tool {
   title: string
-  /** What it does and when to use it, for the assistant. */
+  /** What the tool does and when to use it, in words for the assistant. */
   does: string
-  /** `reads` alone is there without `--write`; `money` needs a key whose spending has a cap. */
+  /** Without `--write`, only tools that `reads` are offered. `money` needs a key whose spending has a cap. */
   kind: "reads" | "makes" | "money"
-  /** The routes that it asks: a key that can't call each does not see the tool. */
+  /** The routes that the tool calls. A key that can't call all of them does not see the tool. */
   asks: readonly [ToolRoute, ...ToolRoute[]]
   input: TSchema
-  /** The answer that `result` is, by its route; undefined for the service's own text. */
+  /** The route whose answer `result` is; undefined for the service's own text. */
   answers: ToolRoute | undefined
   run(call: CallApi, input: Input): Promise<Found>
 }

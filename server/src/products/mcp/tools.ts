@@ -1,12 +1,12 @@
-/** The table of tools that read, and that make what can be undone. `prepare-money.ts` has those that move money. */
-// I/O: what each tool asks of the API, by the function that it is given.
+/** The table of tools that read, or that create what can be undone. `prepare-money.ts` has those that move money. */
+// I/O: each tool calls the API through the function that it is given.
 import { Type } from "typebox"
 import { searchDocs } from "./search-docs.ts"
 import type { CallApi, Found, Tool, ToolRoute } from "./tool.ts"
 
 const MAX_ROWS = 50
 const DEFAULT_ROWS = 20
-/** An event goes to a merchant's endpoints, of which there are some twenty. */
+/** The most deliveries of an event that are resent. A merchant has about twenty endpoints at most. */
 const MAX_RESENT = 50
 
 const text = (description: string, more: object = {}) =>
@@ -26,7 +26,7 @@ const page = {
 const input = (properties: Parameters<typeof Type.Object>[0]) =>
   Type.Object(properties, { additionalProperties: false })
 
-/** A tool that answers a page of a list. */
+/** A tool that returns a page of a list. */
 function list(title: string, does: string, path: `/${string}`, properties: Parameters<typeof Type.Object>[0]): Tool {
   const route = `GET ${path}` as const
   return {
@@ -65,7 +65,7 @@ const reading: Record<string, Tool> = {
     input: input({ id: anyId }),
     run: async (call, { id }) => {
       const result = await call("GET", `/api/console/timeline/${id}`)
-      // `why` quotes others, such as an endpoint's error: it stands in `untrusted`.
+      // `why` quotes others, such as an endpoint's error, so it is in `untrusted`.
       return { sentence: `${result.status.word}.`, result }
     },
   },
@@ -152,7 +152,7 @@ const reading: Record<string, Tool> = {
   },
 }
 
-/** A tool that makes one thing. */
+/** A tool that creates one object. */
 function make(
   title: string,
   does: string,
@@ -236,5 +236,5 @@ async function resend(call: CallApi, eventId: string): Promise<Found> {
   return { sentence: `Sent it again to ${data.length} of its endpoints.`, result }
 }
 
-/** The tools by name, in the order in which they are shown. */
+/** The tools by name, in the order in which they are listed. */
 export const plainTools: Record<string, Tool> = { ...reading, ...making }

@@ -1,10 +1,10 @@
 /**
- * Parts an answer of the API into what this service says and what others wrote: payers, merchants, or whoever deploys a token. An
- * assistant may take any text for an order, so such text comes in a part of its own, and everything is such text that is not
- * known to be harmless.
+ * Splits an answer of the API into what this service says and what others wrote: payers, merchants, or whoever
+ * deploys a token. An assistant may take any text for an instruction. So text that others wrote comes in a separate
+ * part, and all text counts as such unless it is known to be harmless.
  */
 
-/** A JSON schema of the API's document, as far as it is read here. */
+/** A JSON schema from the API's document, with the parts that are read here. */
 export interface Schema {
   $ref?: string
   type?: string | string[]
@@ -20,17 +20,17 @@ export interface Schema {
   [more: string]: unknown
 }
 
-/** Numbers, times, ids, addresses, hashes and networks: no order to anybody can be written in them. */
+/** Numbers, times, ids, addresses, hashes and networks. Nobody can write an instruction in these forms. */
 const HARMLESS =
   /^(-?\d[\d.]*%?|\d{4}-\d\d-\d\d(T[\d:.]+(Z|[+-]\d\d:\d\d))?|[a-z]{2,5}_[a-z0-9]{24,32}|(0x)?[0-9a-fA-F]{40,64}|0x[0-9a-fA-F]{1,512}|eip155:\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$/
 
-/** Codes, as this service names states, events and networks: no spaces, so no sentences. */
+/** Codes with which this service names states, events and networks. They have no spaces, so they can't be sentences. */
 const CODE = /^[\w.:-]{1,64}$/
 /** A token's contract chooses its symbol, and a longer one could be a sentence without spaces. */
 const SYMBOL = /^[A-Za-z0-9]{1,12}$/
 /**
- * Fields whose text this service makes, with all that such text can be. A sentence is never among them, though this service words
- * it: `why` and `text` quote what a listener, a node or a contract has said.
+ * Fields whose text this service creates, with every form that this text can have. Sentences are not among them, even
+ * if this service words them: `why` and `text` quote what a listener, a node or a contract said.
  */
 const OURS = new Map([
   ...["state", "kind", "status", "type", "event", "chain", "interval", "exception", "heldReason", "method", "code"].map(
@@ -42,19 +42,19 @@ const OURS = new Map([
   ["currency", SYMBOL],
   ["symbol", SYMBOL],
 ])
-/** Objects whose names are chosen by others, too. */
+/** Objects in which others choose the names of the fields, too. */
 const FREE = new Set(["metadata", "payerInfo", "contentData"])
 const NAME = /^[a-z][a-zA-Z0-9]{0,40}$/
 
 /** An answer in two parts. */
 export interface Parted {
-  /** The answer without what others wrote. */
+  /** The answer without the text that others wrote. */
   result: object
-  /** What others wrote, by its place in the answer (RFC 6901). */
+  /** The text that others wrote, by its place in the answer (RFC 6901). */
   untrusted: Record<string, unknown>
 }
 
-/** Parts an answer. */
+/** Splits an answer into the two parts. */
 export function part(answer: object): Parted {
   const untrusted: Record<string, unknown> = {}
   const result = partOf(answer, "", "", untrusted)
@@ -69,7 +69,7 @@ function partOf(value: unknown, name: string, at: string, untrusted: Record<stri
   }
   if (typeof value !== "object" || value === null) return value
   if (Array.isArray(value)) {
-    // The items of a list have its name: a list of text is all ours, or not.
+    // The items of a list count under the list's name. So either all texts of a list are ours, or none is.
     if (value.some(each => typeof each === "string" && !isOurs(name, each))) {
       untrusted[at] = value
       return undefined
@@ -90,8 +90,8 @@ function partOf(value: unknown, name: string, at: string, untrusted: Record<stri
 const isOurs = (name: string, text: string): boolean => HARMLESS.test(text) || OURS.get(name)?.test(text) === true
 
 /**
- * The schema of an answer's `result`, made of the schema of the answer: text that may have been moved away is no longer required.
- * References stay, and `definitions` gets each schema that they name.
+ * The schema of an answer's `result`, derived from the schema of the answer: text that may have been moved to
+ * `untrusted` is no longer required. References stay, and each schema that they name is added to `definitions`.
  */
 export function partedSchema(
   schema: Schema,
@@ -102,7 +102,7 @@ export function partedSchema(
   const inner = (each: Schema) => partedSchema(each, schemas, definitions)
   const name = $ref?.split("/").at(-1)
   if (name !== undefined && definitions[name] === undefined) {
-    // Set first: a schema may contain itself.
+    // Set before the recursion, because a schema may contain itself.
     definitions[name] = {}
     definitions[name] = inner(schemas[name] ?? {})
   }
@@ -121,7 +121,10 @@ export function partedSchema(
   }
 }
 
-/** Whether a field may be moved away: all that can hold text, a list of text, or names that others choose. */
+/**
+ * Whether a field may be moved to `untrusted`: any field that can hold text, a list of text, or names that others
+ * choose.
+ */
 function mayMove(name: string, schema: Schema, schemas: Record<string, Schema>): boolean {
   if (FREE.has(name)) return true
   const { $ref, type, items, anyOf = [], oneOf = [], allOf = [] } = schema

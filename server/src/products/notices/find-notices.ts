@@ -1,6 +1,6 @@
 /**
- * Finds what people must be mailed about, and mails it once. It looks once a minute, outside the transactions that
- * cause it, so that a settlement does not wait for mail.
+ * Finds what people must be told by mail, and mails it once. The search runs once a minute. It is outside the
+ * transactions that cause mails, so that a settlement does not wait for mail.
  */
 import { sql } from "kysely"
 import { isMailing, mailMembers, mailTo } from "../../account/notifications/write-mails.ts"
@@ -10,13 +10,16 @@ import { payoutIdOf } from "../../platform/ids.ts"
 import { writeStatements } from "./write-statements.ts"
 
 const MINUTE_MS = 60_000
-/** How far back events are looked for, because a process may have been down. Each is mailed once. */
+/** How old an event can be and still be mailed, because a process may have been down. Each is mailed once. */
 const BACK_MS = 24 * 60 * MINUTE_MS
-/** A payout held for less may leave without help, and an endpoint may recover. */
+/**
+ * How long something may last before it is mailed. Until then a held payout may leave without help, and an endpoint
+ * may recover.
+ */
 const PATIENCE_MS = 60 * MINUTE_MS
 const AT_MOST = 200
 
-/** Mails what is new. `alarms` returns the service's alarms, for its operator. */
+/** Mails what is new. `alarms` returns the service's alarms, which are mailed to its operator. */
 export async function findNotices(ctx: Context, alarms: () => Promise<string[]>): Promise<void> {
   if (!isMailing(ctx)) return
   await mailWaitingPayments(ctx)
@@ -43,7 +46,8 @@ async function mailWaitingPayments(ctx: Context): Promise<void> {
       mailMembers(ctx, merchantId, "payment_waiting", {
         key: `payment ${id}`,
         subject: "A payment needs a decision",
-        // It leaves out a stranger's token name, which the console shows with what is known about it.
+        // The mail leaves out the name of a stranger's token. The console shows that name with what is known about
+        // the token.
         lines: [
           `A payment on ${data.chain} waits for your decision: ${data.exception}.`,
           "Accept it or return it in the console.",
@@ -93,7 +97,7 @@ async function mailFailingEndpoints(ctx: Context): Promise<void> {
       mailMembers(ctx, merchantId, "endpoint_failing", {
         key,
         subject: "An endpoint receives no events",
-        // A path or a query may be a secret.
+        // Only the origin, because a path or a query may be a secret.
         lines: [
           `${originOf(url)} has accepted no event since ${since.toISOString().slice(0, 16)} UTC.`,
           ...(reason === null ? [] : ["It was switched off. Switch it on and recover what it missed in the console."]),
@@ -103,7 +107,7 @@ async function mailFailingEndpoints(ctx: Context): Promise<void> {
     )
 }
 
-/** A lasting alarm is mailed once a day. */
+/** Mails alarms to the operator; one that lasts is mailed once a day. */
 async function mailAlarms(ctx: Context, alarms: readonly string[]): Promise<void> {
   const { alarmsTo } = ctx.settings.mail ?? {}
   if (alarmsTo === undefined || alarms.length === 0) return
@@ -114,7 +118,7 @@ async function mailAlarms(ctx: Context, alarms: readonly string[]): Promise<void
         ctx,
         { merchantId: null, notice: "alarm", addresses: [alarmsTo] },
         {
-          // Numbers in an alarm change while it lasts.
+          // Numbers are replaced, because they change while an alarm lasts.
           key: `alarm ${day} ${alarm.replaceAll(/\d+/g, "n").slice(0, 200)}`,
           subject: "An alarm of the payment service",
           lines: [alarm.slice(0, 2_000), "", "docs/operators/alarms.md says what it means and what to do."],

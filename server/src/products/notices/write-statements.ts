@@ -1,19 +1,19 @@
-/** The monthly statement: a merchant's income and outflow in the last month, by network and token. */
+/** Writes the monthly statement: a merchant's income and outflow in the last month, by network and token. */
 import { sql } from "kysely"
 import { mailMembers } from "../../account/notifications/write-mails.ts"
 import { type Context, inTransaction } from "../../platform/context.ts"
 import { overviewOf } from "../insight/read-overview.ts"
 
-/** A statement is mailed in the first days of a month, once the last month's books no longer change. */
+/** The day from which statements are mailed, because from then on the last month's books no longer change. */
 const FIRST_DAY = 2
 const LAST_DAY = 5
-/** How many merchants a round takes, each in its own transaction. */
+/** How many merchants a round handles at most, each in its own transaction. */
 const AT_MOST = 50
 
 const AMOUNT = /^-?[\d.]+$/
 const NOTHING = /^-?[0.]+$/
 
-/** Mails each merchant's statement of the last month, in UTC, once. A merchant without any money gets none. */
+/** Mails each merchant, once, the statement of the last month in UTC. A merchant whose money did not move gets none. */
 export async function writeStatements(ctx: Context): Promise<void> {
   const now = ctx.now()
   if (now.getUTCDate() < FIRST_DAY || now.getUTCDate() > LAST_DAY) return

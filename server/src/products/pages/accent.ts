@@ -1,16 +1,18 @@
 /**
- * A merchant's colour on the pages. The main button has exactly this colour. Text and outlines have a shade dark
- * enough, or on a dark page bright enough, to be readable. Pure.
+ * A merchant's colour on the pages. The main button has exactly this colour. Text and outlines use a shade that is
+ * readable: darker on a light page, brighter on a dark one. Pure.
  */
 
 type Rgb = readonly [number, number, number]
 
-/** The worst backgrounds for accents: the colours `--soft` and `--card` of `web/src/ui/pages.css`. */
+/**
+ * The backgrounds on which accents are hardest to read: the colours `--soft` and `--card` of `web/src/ui/pages.css`.
+ */
 const looks = {
   light: { soft: "#f1f2f5", card: "#ffffff", towards: "#000000" },
   dark: { soft: "#20242c", card: "#171a20", towards: "#ffffff" },
 } as const
-/** WCAG 2.2 contrast of text, and of other parts that must be visible. */
+/** The contrast that WCAG 2.2 requires for text, and for other parts that must be visible. */
 const TEXT_CONTRAST = 4.5
 const SHAPE_CONTRAST = 3
 /** The darkest ink. On medium colours, both white and a softer ink would have a contrast below 4.5. */
@@ -22,7 +24,7 @@ export interface Accent {
   accent: string
   button: string
   onButton: string
-  /** The button's outline: its own colour, unless that does not stand out from the card. */
+  /** The button's outline: the button's colour, unless that does not stand out from the card. */
   edge: string
 }
 
@@ -36,9 +38,9 @@ export function accentOn(look: keyof typeof looks, color: string): Accent {
   return { accent, button: color, onButton, edge: contrastOf(color, card) < SHAPE_CONTRAST ? accent : color }
 }
 
-/** The extra style of a page with this colour; empty without one. */
+/** The extra style of a page with this colour; empty if there is no colour. */
 export function accentStyle(color: string | null): string {
-  // The colour becomes part of the page unescaped.
+  // Checked, because the colour becomes part of the page unescaped.
   if (color === null || !/^#[0-9a-f]{6}$/.test(color)) return ""
   const root = (look: keyof typeof looks) => {
     const { accent, button, onButton, edge } = accentOn(look, color)
@@ -66,7 +68,7 @@ function luminanceOf(color: string): number {
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 }
 
-/** Mixes in `share` of the other colour, from 0 to 1. */
+/** Mixes in a `share` of the other colour, from 0 to 1. */
 function mixed(color: string, other: string, share: number): string {
   const ends = rgbOf(other)
   const parts = rgbOf(color).map((value, i) => Math.round(value + ((ends[i] ?? 0) - value) * share))

@@ -1,8 +1,8 @@
 /**
- * The built pages (`web/dist`): scripts and styles with a hash in their names, compressed at build time and kept in
- * memory. Read once at the start of the process.
+ * The built pages (`web/dist`): scripts and styles with a hash in their names. They are compressed at build time,
+ * read once at the start of the process, and kept in memory.
  */
-// I/O: reads the build's files when the server is opened, and nothing afterwards.
+// I/O: reads the files of the build when the server is opened, and nothing afterwards.
 import { hash } from "node:crypto"
 import { existsSync, readdirSync, readFileSync } from "node:fs"
 import { join } from "node:path"
@@ -17,14 +17,14 @@ interface Asset {
   etag: string
 }
 
-/** A part of Vite's manifest. */
+/** The part of Vite's manifest that is read here. */
 interface Chunk {
   file: string
   css?: string[]
   imports?: string[]
 }
 
-/** The files that a page loads: paths on this server. */
+/** The files that a page loads, as paths on this server. */
 export interface Entry {
   script: string
   styles: string[]
@@ -32,12 +32,12 @@ export interface Entry {
 }
 
 export interface Assets {
-  /** The files of a page, by its source such as `src/pay/main.tsx`; undefined without a build. */
+  /** The files of a page by its source, such as `src/pay/main.tsx`; undefined without a build. */
   entryOf(source: string, ...alsoLoaded: string[]): Entry | undefined
   /** The path of one built source; undefined without a build. */
   pathOf(source: string): string | undefined
   files: ReadonlyMap<string, Asset>
-  /** The page that verifies receipts, as it is sent; undefined without a build. */
+  /** The page that verifies receipts, exactly as it is sent; undefined without a build. */
   verifyPage: string | undefined
 }
 
@@ -53,7 +53,7 @@ const AN_HOUR = "public, max-age=3600"
 /** The script for merchants' sites. */
 const EMBED = "src/embed/embed.ts"
 
-/** The files of the newest build. Without one there are none, and pages work without scripts. */
+/** Reads the files of the newest build. Without a build there are none, and the pages work without scripts. */
 export function readAssets(folder = BUILD): Assets {
   const files = new Map<string, Asset>()
   const manifestFile = join(folder, "manifest.json")
@@ -89,7 +89,10 @@ export function readAssets(folder = BUILD): Assets {
   }
 }
 
-/** `/assets/*`: the pages' files. Browsers cache them for a year, because a changed file has another name. */
+/**
+ * Serves `/assets/*`, the files of the pages. Browsers cache them for a year, because a file that changes gets
+ * another name.
+ */
 export function assetRoutes(app: Server, { files, pathOf }: Assets): void {
   app.get("/assets/:name", { schema: { hide: true } }, async (request, reply) => {
     const asset = files.get((request.params as { name: string }).name)

@@ -60,12 +60,12 @@ ${status.invoice && link(`/subscriptions?lang=${page.lang}`, t("manageSubscripti
   )
 }
 
-/** The sign of a completed payment. */
+/** The mark of a completed payment. */
 const TICK: Html = {
   markup: `<svg class="tick" viewBox="0 0 48 48" aria-hidden="true"><circle cx="24" cy="24" r="24"/><path d="M14 25l7 7 14-15"/></svg>`,
 }
 
-/** Where the payer of waiting money can name a return address. */
+/** The place where the payer of waiting money can name a return address. */
 function returns(t: Translate, { lang }: PageBase, waiting: readonly WaitingMoney[]): Html | null {
   const to = ({ paymentId }: WaitingMoney) => `/return/${paymentId}?lang=${lang}`
   const [first, ...others] = waiting
@@ -76,7 +76,7 @@ function returns(t: Translate, { lang }: PageBase, waiting: readonly WaitingMone
 
 const link = (href: string, words: string): Html => html`<a class="link center" href="${href}">${words}</a>`
 
-/** The period of an invoice, and when it is due. */
+/** The period of an invoice, and when the invoice is due. */
 const invoiceFacts = (t: Translate, lang: Language, invoice: NonNullable<CheckoutStatus["invoice"]>): Html =>
   html`<dl class="facts ledger"><div><dt>${t("period")}</dt><dd>${periodOf(invoice.periodStart, invoice.periodEnd, lang, ZONE)}</dd></div>
 <div><dt>${t("dueOn")}</dt><dd>${momentOf(invoice.dueAt, lang, { zone: ZONE })}</dd></div></dl>`
@@ -90,10 +90,10 @@ function subscribing(t: Translate, { lang, subscription, status, token }: Paywal
 <p class="quiet center">${renewalMessage(t, lang, subscription)}</p></form>`
 }
 
-/** Without a script, a page can't know its reader's time zone. */
+/** The time zone of pages without a script, which can't know their reader's. */
 const ZONE = "UTC"
 
-/** The amounts reserved, captured, released and refunded, with their transactions; nothing before a reservation. */
+/** The amounts reserved, captured, released and refunded, with their transactions; empty before a reservation. */
 function ledger(t: Translate, page: PageBase, reservation: Reservation): Html | null {
   const rows = ledgerRows(t, page, reservation)
   return rows.length === 0 ? null : html`<dl class="facts ledger">${rows}</dl>`
@@ -120,7 +120,7 @@ function transaction({ network }: PageBase, txHash: string): Html {
     : html`<a href="${network.explorer}/tx/${txHash}" rel="noreferrer">${hash}</a>`
 }
 
-/** A card with this content and the language links. A page's script brings its own choice of language. */
+/** A card with this content and the language links. A page's script brings its own language menu. */
 export const card = (
   t: Translate,
   { sandbox, lang }: Pick<PageBase, "sandbox" | "lang">,
@@ -141,7 +141,7 @@ export const languageLinks = (t: Translate, lang: string, form = "", path = ""):
         : html`<a href="${path}?lang=${key}" lang="${key}" hreflang="${key}">${name}</a>`,
   )}</nav>`
 
-/** A merchant's text. A long one is cut until the reader opens the rest. */
+/** A text of the merchant's. A long text is cut until the reader opens the rest. */
 const what = (t: Translate, text: string | null): Html | null =>
   text
     ? html`<div class="what"><p><bdi>${text}</bdi></p>${isLong(text) && html`<details><summary><span class="more">${t("showMore")}</span><span class="less">${t("showLess")}</span></summary></details>`}</div>`
@@ -164,7 +164,7 @@ ${page.amount !== null && html`<p class="amount">${localAmount(page.amount, page
 ${page.amount === null && amountField(t, page, fault)}
 ${page.amount !== null && fault && html`<p class="note bad">${fault}</p>`}
 <button class="primary">${t("continue")}</button></form>`,
-    // After a refused amount, the current URL is the one that starts a checkout.
+    // After an amount was refused, the current URL is the one that starts a checkout.
     { path: `/p/${page.slug}` },
   )
 
@@ -183,7 +183,7 @@ export const linkEndedBody = (t: Translate, base: PageBase): Html =>
     { isFinal: true },
   )
 
-/** The card of a return, or of a payment that needs none. */
+/** The card for returning a payment, or for a payment that needs no return. */
 export const returnBody = (t: Translate, base: PageBase, page: ReturnPage | null): Html =>
   card(
     t,
@@ -207,10 +207,10 @@ export const subscriptionsBody = (t: Translate, page: SubscriptionsPage): Html =
 <div class="plain"><p class="note">${t("subscriptionsNoScript")}</p></div>`,
   )
 
-/** What a receipt's holder can keep: its file, and a link whose part after # no server sees. */
+/** What a receipt's holder can keep: the receipt's file, and a link. No server sees the part of the link after #. */
 export interface KeptReceipt {
   seq: number
-  /** Undefined if its key was erased. */
+  /** The link; undefined if the receipt's key was erased. */
   link: string | undefined
 }
 

@@ -17,20 +17,20 @@ const rendered = (value: Value): string => {
   return "markup" in value ? value.markup : value.map(each => each.markup).join("")
 }
 
-/** A template with escaped values. False, null and undefined are rendered as nothing. */
+/** Fills a template with escaped values. False, null and undefined are rendered as nothing. */
 export const html = (parts: TemplateStringsArray, ...values: Value[]): Html => ({
   markup: parts.reduce((text, part, i) => `${text}${rendered(values[i - 1])}${part}`),
 })
 
-/** A URL for a link; null if it is not http(s). */
+/** A URL that is safe in a link; null if it is not http(s). */
 export function httpLink(text: string | null): string | null {
   const url = text !== null && URL.canParse(text) ? new URL(text) : undefined
   return url?.protocol === "https:" || url?.protocol === "http:" ? url.href : null
 }
 
 /**
- * An empty frame: the only part of a page that the embedding site can count (`window.length`), even if the script
- * failed. It lets `embed.js` tell a page from the browser's error for a page that it must not frame.
+ * An empty frame, the only part of a page that the embedding site can count (`window.length`), even if the script
+ * failed. With it, `embed.js` can tell a page from the error that a browser shows for a page that must not be framed.
  */
 const PROBE: Html = { markup: "<iframe hidden></iframe>" }
 
@@ -40,14 +40,14 @@ export function documentOf(page: {
   title: string
   entry: Entry | undefined
   body: Html
-  /** An extra style, with no text from outside. */
+  /** An extra style, which must contain no text from outside. */
   style?: string
-  /** Whether a site may show it in a frame. */
+  /** Whether another site may show the page in a frame. */
   framed?: boolean
   data?: object
 }): string {
   const { lang, title, entry, body, style, framed, data } = page
-  // Entities have no meaning inside a script element, which only `<` could end.
+  // Entities have no meaning inside a script element, and only `<` could end it.
   const json = data && JSON.stringify(data).replace(/</g, "\\u003c")
   return html`<!doctype html>
 <html lang="${lang}" dir="${directionOf(lang)}">
@@ -73,8 +73,8 @@ ${json !== undefined && html`<script type="application/json" id="data">${{ marku
 }
 
 /**
- * The policy of a page: it loads only from this server, and runs no inline code. Wallets provide their images as data.
- * `style` is the only allowed inline style, and `frames` are the sites that may frame the page.
+ * The policy of a page: it loads files only from this server, and runs no inline code. Wallets provide their images
+ * as data. `style` is the only inline style that is allowed, and `frames` are the sites that may frame the page.
  */
 export const contentPolicy = ({
   style = "",

@@ -9,7 +9,7 @@ import { type NetworkInfo, networkFacts } from "../../platform/chain/network-fac
 import type { TxContext } from "../../platform/context.ts"
 import { shownBranding } from "../settings/change-branding.ts"
 
-/** A merchant's public name, and its branding, if set. */
+/** A merchant's public name, and its branding if there is any. */
 export interface Face {
   name: string | null
   accent_color: string | null
@@ -31,7 +31,7 @@ export async function pageBase(
   return pageBaseOf(ctx, { face: rows[0], network, lang })
 }
 
-/** The same facts, for a merchant that was already read. */
+/** Builds the same facts for a merchant that was already read. */
 export const pageBaseOf = (
   ctx: TxContext,
   { face, network, lang }: { face: Face | undefined; network: NetworkInfo; lang: Language },
@@ -44,11 +44,11 @@ export const pageBaseOf = (
   token: tokenShown(network),
 })
 
-/** A network in the form for people and wallets. */
+/** A network in the form that people and wallets need. */
 function networkShown(ctx: TxContext, { name, chainId, endpoints }: NetworkInfo): NetworkFacts {
   const { title, publicRpc, explorer } = networkFacts[name]
   if (ctx.settings.mode !== "sandbox") return { chainId, title, rpcUrl: publicRpc, explorer }
-  // Only the sandbox shows its node's URL, because a real one may contain a key.
+  // Only the sandbox shows its node's URL, because a real node's URL may contain a key.
   const [endpoint] = endpoints as readonly { url: string }[]
   return { chainId, title, rpcUrl: endpoint?.url ?? null, explorer: null }
 }

@@ -1,4 +1,4 @@
-/** The rows of the pages. Concurrent reads share each statement, however many wait. */
+/** Reads the rows for the pages. Concurrent reads share each statement, however many there are. */
 import { sql } from "kysely"
 import { isArriving } from "../../ledger/relays/try-relay.ts"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -9,10 +9,13 @@ import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import { type Face, faceColumns } from "./load-page-base.ts"
 
-/** The most that a page names: the largest payments and the oldest transactions. Strangers can send any number. */
+/**
+ * The most payments or transactions that a page names: the largest payments and the oldest transactions. Strangers
+ * can send any number.
+ */
 export const MAX_SHOWN = 10
 
-/** The key of money that arrives somewhere: parts without spaces. */
+/** The key of what arrived, which joins parts that contain no spaces. */
 export const arrivalKey = (...parts: string[]): string => parts.join(" ")
 
 /** What a checkout's page shows in addition to its state. */
@@ -22,19 +25,19 @@ export interface AskedFacts {
   chain: number
   /** The settlement token. */
   token: Address
-  /** The relay wallet; undefined without one. */
+  /** The relay wallet; undefined if there is none. */
   relayer: Address | undefined
 }
 
-/** Amounts are in base units of the token. */
+/** What a checkout's page shows. Amounts are in base units of the token. */
 interface CheckoutFacts extends Face {
-  /** Seen on chain at its address but not deep enough; null for an escrow. */
+  /** The sum that is on chain at the address but not deep enough; null for an escrow. */
   seen: bigint | null
-  /** The sum that counts there, or will count. */
+  /** The sum at the address that counts, or will count once confirmed. */
   arriving: bigint | null
-  /** Whether a relay may still move money to it. */
+  /** Whether a relay may still move money to the address. */
   relaying: boolean
-  /** From the network's cursor; both are null before the first round. */
+  /** These two are from the network's cursor, and null before the first round. */
   looked_at: Date | null
   interval_ms: number | null
   /** The status of the relay wallet. */
@@ -61,12 +64,12 @@ export const checkoutFacts = gatherRows(async (db: Db, asked: readonly AskedFact
   return new Map(rows.flatMap(({ n, ...facts }) => (asked[n] ? [[asked[n] as AskedFacts, facts]] : [])))
 })
 
-/** A payment, or its surplus, for which the payer may name a return address; in base units. */
+/** A payment or surplus for which the payer may name a return address. Its amount is in base units. */
 type WaitingPayment = Pick<Row<"payments">, "id" | "chain_id" | "payer" | "token" | "amount">
 
 /**
- * A session's money that waits for its merchant, by session and token. That token comes first, then the largest
- * amounts. A sanctioned sender's money is left out, because it is never returned.
+ * The money of a session that waits for its merchant, by session and token. Money in that token comes first, then the
+ * largest amounts. Money from senders on a sanctions list is left out, because it is never returned.
  */
 export const waitingPayments = gatherRows(async (db: Db, keys: readonly string[]) => {
   const wanted = keys.map(key => {
@@ -90,7 +93,7 @@ export const waitingPayments = gatherRows(async (db: Db, keys: readonly string[]
   )
 })
 
-/** True for a session with a payment that a reorg removed. */
+/** True for a session that had a payment which a reorg removed. */
 export const reversedPayment = gatherRows(async (db: Db, ids: readonly string[]) => {
   const rows = await db
     .selectFrom("payments")
@@ -102,14 +105,14 @@ export const reversedPayment = gatherRows(async (db: Db, ids: readonly string[])
   return new Map(rows.map(row => [row.resource_id, true]))
 })
 
-/** One sender's payments to a paywall that bought nothing yet, in base units. */
+/** The payments of one sender to a paywall that have bought nothing yet, in base units. */
 interface Open {
-  /** Seen on chain but not deep enough. */
+  /** On chain but not deep enough. */
   seen: bigint
   confirmed: bigint
 }
 
-/** The open money of a payer, by paywall, token and address. */
+/** A payer's money that has bought nothing yet, by paywall, token and address. */
 export const openOfPayer = gatherRows(async (db: Db, keys: readonly string[]) => {
   const wanted = keys.map(key => {
     const [id, token, payer] = key.split(" ")
@@ -127,7 +130,7 @@ export const openOfPayer = gatherRows(async (db: Db, keys: readonly string[]) =>
   return new Map(rows.map(({ key, ...open }) => [key, open]))
 })
 
-/** The invoice that a session pays, with the state of its subscription; undefined for a session without one. */
+/** The invoice that a session pays, with the state of its subscription; undefined for a session without an invoice. */
 export const invoiceOfSession = gatherRows(async (db: Db, ids: readonly string[]) => {
   const rows = await db
     .selectFrom("invoices")

@@ -1,4 +1,4 @@
-/** Reads the data of a checkout's page: its state, and the facts that do not change. */
+/** Reads the data of a checkout's page: the state, and the facts that do not change. */
 import type { Language } from "../../../../web/src/i18n/languages.ts"
 import type { CheckoutPage, CheckoutStatus } from "../../../../web/src/page-data.ts"
 import { shown } from "../../../../web/src/ui/shown.ts"
@@ -16,7 +16,7 @@ import { reservedStatus, standingOfSession } from "./read-escrow.ts"
 import { invoiceStatus, renewalOf } from "./read-invoice.ts"
 import { transactionsTo, waitingMoney } from "./read-money.ts"
 
-/** The result; `isWatchEnding`: whether the address's watch must be extended. */
+/** What was read. `isWatchEnding`: whether the watch of the address must be extended. */
 interface ReadPage {
   page: CheckoutPage
   isWatchEnding: boolean
@@ -45,7 +45,7 @@ export async function checkoutPage(ctx: Context, id: string, lang: Language): Pr
   return { page, isWatchEnding }
 }
 
-/** A session's state for its page, at the start and after each change; throws `SESSION_NOT_FOUND`. */
+/** A session's state for its page, read when the page opens and after each change; throws `SESSION_NOT_FOUND`. */
 export async function checkoutStatus(ctx: Context, id: string, txHash?: Hash): Promise<ReadStatus> {
   const [read, state] = await readState(ctx, id, txHash)
   const status = await statusShown(read, state, await factsOf(read, state.session))
@@ -64,14 +64,14 @@ async function factsOf(ctx: TxContext, { id, merchant_id: merchant, chain_id: ch
 async function statusShown(ctx: TxContext, state: SessionState, facts: Facts): Promise<CheckoutStatus> {
   const { session } = state
   const network = networkOf(ctx.chain, session.chain_id)
-  // Whether a relay wallet is active, so that signed payments can be executed.
+  // Signed payments can be executed only if the relay wallet is active.
   const gasless = facts.relayer === "active"
   const [status, standing, invoice, waiting, txHashes, reversed] = await Promise.all([
     statusOf(ctx, state),
     standingOfSession(ctx, session),
     invoiceStatus(ctx, session),
     waitingMoney(ctx, session),
-    // Nothing shows them earlier.
+    // Before that, nothing shows the transactions.
     session.status === "confirmed" ? transactionsTo(ctx, session) : [],
     isReversed(ctx, session),
   ])
@@ -92,7 +92,7 @@ async function statusShown(ctx: TxContext, state: SessionState, facts: Facts): P
     amountReceived,
     amountReturned,
     ...money,
-    // A voided invoice must not be paid, even before its session is closed.
+    // A voided invoice must not be paid, even if its session is not closed yet.
     ...(invoice?.state === "void" ? { over: true } : {}),
     ...(invoice === undefined ? {} : { invoice }),
     ...(reversed ? { reversed } : {}),
@@ -110,13 +110,13 @@ async function statusShown(ctx: TxContext, state: SessionState, facts: Facts): P
   }
 }
 
-/** Whether a reorg removed an unpaid session's earlier payment. Its merchant was notified of both. */
+/** Whether an unpaid session had a payment that a reorg removed. Its merchant was notified of both. */
 async function isReversed(ctx: TxContext, { id, status, event_sequence }: ShownSession): Promise<boolean> {
   if (event_sequence < 2 || !["pending", "verifying", "expired"].includes(status)) return false
   return (await reversedPayment(ctx.db, id)) === true
 }
 
-/** The amounts on their way to a checkout's address, and still missing there. */
+/** The amounts that are on their way to a checkout's address, and that are still missing there. */
 function transferStatus(
   ctx: TxContext,
   { token }: NetworkInfo,
@@ -124,7 +124,7 @@ function transferStatus(
   { seen, arriving: here, relaying, relayer }: Facts,
 ): Pick<CheckoutStatus, "arriving" | "missing" | "relaying" | "gasless" | "over"> {
   if (seen === null || here === null) throw new Error("a session has no receiving address")
-  // Money that already counts is not requested again, whatever changes on chain.
+  // The page never asks again for money that already counts, whatever changes on chain.
   const missing = session.status === "confirmed" || here >= session.amount ? 0n : session.amount - here
   return {
     arriving: formatAmount(seen, token.decimals),

@@ -1,4 +1,4 @@
-/** Reads the pages' data about a payment that is reserved first: on its checkout and its receipt. */
+/** Reads what the pages show about a payment that is reserved first, on its checkout and on its receipt. */
 import type { CheckoutStatus, Reservation } from "../../../../web/src/page-data.ts"
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
@@ -9,19 +9,19 @@ import { standingOf } from "../escrow/fold-escrow.ts"
 import { type CurrentEscrow, escrowsOf, standingOfEscrow } from "../escrow/load-escrow.ts"
 import { shownToPayer } from "../escrow/show-escrow.ts"
 
-/** A checkout that is reserved first, with the columns of its page. */
+/** A checkout that is reserved first, with the columns that its page shows. */
 type ReservedCheckout = CurrentEscrow<ShownSession>
 
-/** How a payer sees each kind of escrow call. */
+/** What each kind of escrow call is called for payers. */
 const moveKinds = { reserve: "reserve", capture: "capture", void: "release", refund: "refund" } as const
 
-/** The escrow of a session with its calls; undefined for a direct session. */
+/** The escrow of a session, and its calls; undefined for a direct session. */
 export async function standingOfSession(ctx: TxContext, session: ShownSession): Promise<ReservedCheckout | undefined> {
   const escrow = (await escrowsOf(ctx, [session])).get(session.id)
   return escrow && (await standingOfEscrow(ctx, { session, escrow }))
 }
 
-/** The state of a reservation, with the counting transactions. `terms`: the data to sign now. */
+/** The state of a reservation, with the transactions that count. `terms`: the data to sign now. */
 export function reservationOf(
   ctx: TxContext,
   network: NetworkInfo,
@@ -55,7 +55,7 @@ export function reservationOf(
 const phaseOf = (now: Date, { void_at, authorization_expiry }: Row<"escrows">): Reservation["phase"] =>
   now < void_at ? "held" : now < authorization_expiry ? "releasing" : "reclaimable"
 
-/** The state's parts that differ for a checkout that is reserved first, which has no address for money. */
+/** The parts of the state that differ for a checkout that is reserved first, because it has no address for money. */
 export function reservedStatus(
   ctx: TxContext,
   network: NetworkInfo,

@@ -1,5 +1,6 @@
 /**
- * Reads the pages' data about subscriptions: the invoice that a checkout pays, what it renews, and a paywall's offer.
+ * Reads what the pages show about subscriptions: the invoice that a checkout pays, what it renews, and a paywall's
+ * offer.
  */
 import type { CheckoutStatus, PaywallPage, Renewal } from "../../../../web/src/page-data.ts"
 import { shown } from "../../../../web/src/ui/shown.ts"
@@ -16,7 +17,7 @@ import { invoiceOfSession } from "./queries.ts"
 
 type InvoiceStatus = NonNullable<CheckoutStatus["invoice"]>
 
-/** The session of an invoice; throws `NOT_FOUND`. */
+/** The session that pays an invoice; throws `NOT_FOUND`. */
 export async function sessionOfInvoice(ctx: TxContext, id: string): Promise<string> {
   const row = await ctx.db.selectFrom("invoices").select("session_id").where("id", "=", id).executeTakeFirst()
   if (!row) throw new ApiError("NOT_FOUND")
@@ -24,8 +25,8 @@ export async function sessionOfInvoice(ctx: TxContext, id: string): Promise<stri
 }
 
 /**
- * The invoice that a session pays; null for the first one until its subscription starts, undefined without a
- * subscription.
+ * The invoice that a session pays. Null for the first invoice until its subscription starts; undefined if the session
+ * belongs to no subscription.
  */
 export async function invoiceStatus(ctx: TxContext, session: ShownSession): Promise<InvoiceStatus | null | undefined> {
   // Most sessions have no product and need no query.
@@ -46,14 +47,16 @@ export async function invoiceStatus(ctx: TxContext, session: ShownSession): Prom
   }
 }
 
-/** The state of an invoice. Its session says whether it is paid, because the job updates the invoice a moment later. */
+/**
+ * The state of an invoice. Its session shows whether it is paid, because the job updates the invoice a moment later.
+ */
 function stateOf(
   now: Date,
   session: ShownSession,
   { due_at, void_asked_at, voided_at }: Row<"invoices">,
   { status, accessUntil }: { status: Row<"subscriptions">["status"]; accessUntil: Date },
 ): InvoiceStatus["state"] {
-  // Once someone started to pay it, it can still be paid, even if it is to be voided.
+  // An invoice that is to be voided can still be paid if someone already started to pay it.
   if (voided_at !== null || (void_asked_at !== null && session.status === "pending")) return "void"
   if (status === "canceled") return "canceled"
   if (paidStatuses.includes(session.status)) return "paid"
@@ -61,7 +64,7 @@ function stateOf(
   return now < accessUntil ? "due" : "past_due"
 }
 
-/** The subscription that a session starts or renews; undefined for none. */
+/** The subscription that a session starts or renews; undefined if there is none. */
 export async function renewalOf(ctx: TxContext, session: ShownSession): Promise<Renewal | undefined> {
   if (session.product_id === null) return undefined
   const row = await ctx.db
@@ -79,7 +82,7 @@ export async function renewalOf(ctx: TxContext, session: ShownSession): Promise<
   return { product: shown(row.name), interval, count, trialDays, maxPeriods: max_periods }
 }
 
-/** The subscription that a paywall's page offers instead of a one-time payment; null for none. */
+/** The subscription that a paywall's page offers instead of a one-time payment; null if there is none. */
 export async function subscriptionOffered(
   ctx: TxContext,
   paywall: Row<"paywalls">,

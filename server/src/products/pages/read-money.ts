@@ -1,7 +1,7 @@
 /**
  * Reads what happened to a checkout's money: the transactions that brought it, and the payments that need the
- * merchant's decision, for which the page links to `/return/:paymentId`. Anyone who knows the checkout can read this on
- * the chain. Nothing is returned without the paying wallet's signature.
+ * merchant's decision. For those, the page links to `/return/:paymentId`. Anyone who knows the checkout can read the
+ * same on chain. Nothing is returned without the signature of the wallet that paid.
  */
 import { sql } from "kysely"
 import type { WaitingMoney } from "../../../../web/src/page-data.ts"
@@ -15,11 +15,12 @@ import { arrivalKey, MAX_SHOWN, waitingPayments } from "./queries.ts"
 type Session = Pick<Row<"checkout_sessions">, "id" | "chain_id" | "exception">
 
 /**
- * Returns a session's payments or surpluses for which the payers may name a return address, those in its own token
- * first, then the largest. A sanctioned sender's money is left out, because it is never returned.
+ * Returns a session's payments or surpluses for which the payers may name a return address. Those in the session's
+ * token come first, then the largest. Money from senders on a sanctions list is left out, because it is never
+ * returned.
  */
 export async function waitingMoney(ctx: TxContext, { id, chain_id, exception }: Session): Promise<WaitingMoney[]> {
-  // Only a session with an exception has waiting money, and most sessions have none.
+  // Only a session with an exception can have waiting money, and most sessions have no exception.
   if (exception === null) return []
   const { token } = networkOf(ctx.chain, chain_id)
   const rows = (await waitingPayments(ctx.db, arrivalKey(id, token.address))) ?? []
@@ -30,7 +31,7 @@ export async function waitingMoney(ctx: TxContext, { id, chain_id, exception }: 
   })
 }
 
-/** Returns the transactions that brought a session's money in its own token, oldest first. */
+/** Returns the transactions that brought money to a session in its own token, oldest first. */
 export async function transactionsTo(ctx: TxContext, { id, chain_id }: Session): Promise<Hash[]> {
   const { rows } = await sql<{ tx_hash: Hash }>`
     select t.tx_hash from transfers t join deposits d on d.id = t.deposit_id

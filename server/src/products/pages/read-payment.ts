@@ -1,4 +1,6 @@
-/** Reads the data of one payment's pages (its receipt, the claim of waiting money) and of a payment link's page. */
+/**
+ * Reads the data for one payment's pages (the receipt and the claim of waiting money) and for a payment link's page.
+ */
 import { catalogues } from "../../../../web/src/i18n/all.ts"
 import type { Language } from "../../../../web/src/i18n/languages.ts"
 import type { LinkPage, PageBase, Reservation, ReturnPage } from "../../../../web/src/page-data.ts"
@@ -20,31 +22,32 @@ import { transactionsOfPayment } from "./read-money.ts"
 /** A receipt: what was paid for, when, and whether the payment still counts. */
 export interface Receipt extends PageBase {
   /**
-   * The receipt's number, by which `/receipt/:id` finds it: the id of its checkout. A paywall's payment, and one that
-   * was accepted in addition to its checkout's own, has only its own id.
+   * The receipt's number, with which `/receipt/:id` finds it: the id of the checkout. For a paywall's payment, and
+   * for a payment accepted in addition to its checkout's own, it is the payment's id.
    */
   id: string
   what: string | null
   amount: string
   paidAt: Date
-  /** The transactions that paid it; empty if `reservation` has them. */
+  /** The transactions of the payment; empty if `reservation` has them. */
   txHashes: string[]
-  /** The way back to the merchant; null if none is set or nothing was paid. */
+  /** The URL that leads back to the merchant; null if none is set or nothing was paid. */
   redirectUrl: string | null
-  /** The notice above it; undefined while the payment counts. */
+  /** Which notice the receipt shows at the top; undefined while the payment counts. */
   ended?: "reversed" | "returned" | "released" | "refunded" | undefined
-  /** The subjects of its verifiable receipts: the payment, or the calls of an escrow. */
+  /** What its verifiable receipts are about: the payment, or the calls of an escrow. */
   abouts: string[]
-  /** For a payment that was reserved first: the movements with their transactions. */
+  /** The movements with their transactions, for a payment that was reserved first. */
   reservation?: Reservation
 }
 
-/** The receipt of a payment, by its id or its checkout's; throws `PAYMENT_NOT_FOUND`. */
+/** The receipt of a payment, by the id of the payment or of its checkout; throws `PAYMENT_NOT_FOUND`. */
 export const receiptOf = async (ctx: TxContext, id: string, lang: Language): Promise<Receipt> =>
   (await reservedReceipt(ctx, id, lang)) ?? (await paymentReceipt(ctx, id, lang))
 
 /**
- * The receipt of a checkout that was reserved first, once an amount was captured or released; undefined for any other.
+ * The receipt of a checkout that was reserved first, once an amount was captured or released; undefined for any other
+ * checkout.
  */
 async function reservedReceipt(ctx: TxContext, id: string, lang: Language): Promise<Receipt | undefined> {
   const session = await ctx.db.selectFrom("checkout_sessions").selectAll().where("id", "=", id).executeTakeFirst()
@@ -83,7 +86,9 @@ const ended = new Map<Row<"checkout_sessions">["status"], Receipt["ended"]>([
   ["voided", "released"],
 ])
 
-/** The payment of a session's receipt: the one that paid it, or one that once did or was returned. */
+/**
+ * The payment that a session's receipt shows: the one that paid it, or else one that paid it earlier or was returned.
+ */
 async function ownPayment(ctx: TxContext, sessionId: string): Promise<string | undefined> {
   const row = await ctx.db
     .selectFrom("payments")
@@ -130,14 +135,16 @@ async function paymentReceipt(ctx: TxContext, id: string, lang: Language): Promi
   }
 }
 
-/** A granted payment's surplus that still needs the merchant's decision, in base units. */
+/** The surplus of a granted payment that still needs the merchant's decision, in base units. */
 async function openSurplus(ctx: TxContext, { id, status }: Row<"payments">): Promise<bigint | undefined> {
   if (status !== "granted") return undefined
   const surplus = ctx.db.selectFrom("surpluses").select("amount").where("payment_id", "=", id)
   return (await surplus.where("state", "=", "open").executeTakeFirst())?.amount
 }
 
-/** The claim page of a payment; `data` is null unless it is open. Throws `PAYMENT_NOT_FOUND`. */
+/**
+ * The page on which a payer claims a payment; `data` is null unless the payment is open. Throws `PAYMENT_NOT_FOUND`.
+ */
 export async function returnPage(
   ctx: TxContext,
   id: string,
@@ -164,7 +171,7 @@ export async function returnPage(
   }
 }
 
-/** A payment link's page; `data` is null if it starts no more checkouts. Throws `LINK_NOT_FOUND`. */
+/** The page of a payment link; `data` is null if the link starts no more checkouts. Throws `LINK_NOT_FOUND`. */
 export async function linkPage(
   ctx: TxContext,
   slug: string,
@@ -183,7 +190,7 @@ export async function linkPage(
   }
 }
 
-/** The id of the paywall with a slug; undefined for none. */
+/** The id of the paywall with this slug; undefined if there is none. */
 export async function paywallOfSlug(ctx: TxContext, slug: string): Promise<string | undefined> {
   const row = await ctx.db.selectFrom("paywalls").select("id").where("slug", "=", slug).executeTakeFirst()
   return row?.id

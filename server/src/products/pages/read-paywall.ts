@@ -1,4 +1,4 @@
-/** Reads the data of a paywall's page: its offer, and the state of one address's payment. */
+/** Reads the data of a paywall's page: the offer, and the state of one address's payment. */
 import { catalogues } from "../../../../web/src/i18n/all.ts"
 import type { Language } from "../../../../web/src/i18n/languages.ts"
 import type { PaywallPage, PaywallStatus } from "../../../../web/src/page-data.ts"
@@ -91,7 +91,7 @@ export async function paywallStatus(ctx: TxContext, id: string, payer: Payer): P
   }
 }
 
-/** The state of a submission; undefined without one. */
+/** The state of a submission; undefined if there is none. */
 async function stateOf(ctx: TxContext, { id }: Row<"paywalls">, txHash: Hash, address: Address) {
   return await paymentState(ctx, id, txHash, address).catch(error => {
     if (error instanceof ApiError && error.code === "PAYMENT_NOT_FOUND") return undefined

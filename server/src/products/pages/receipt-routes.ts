@@ -1,4 +1,4 @@
-/** `/receipt/:id`, the receipt's file, and `/verify`, which verifies one without asking this service. */
+/** `/receipt/:id`, the file of the receipt, and `/verify`, which verifies a receipt without asking this service. */
 import { hash } from "node:crypto"
 import type { Fact, SavedReceipt } from "../../../../verify/src/format.ts"
 import { savedAbout } from "../../ledger/receipts/read-receipts.ts"
@@ -41,7 +41,7 @@ export function receiptPages(app: Server, ctx: Context, assets: Assets, sendPage
     return reply.type("application/json; charset=utf-8").send(JSON.stringify(forPayers(found.file), null, 2) as never)
   })
 
-  // The script asks the node that the visitor names, wherever that is.
+  // The policy allows any node, because the script asks the node that the visitor names.
   const script = /<script type="module">(.*)<\/script>/s.exec(assets.verifyPage ?? "")?.[1] ?? ""
   const style = /<style>(.*)<\/style>/s.exec(assets.verifyPage ?? "")?.[1] ?? ""
   const sha256 = (text: string) => `'sha256-${hash("sha256", text, "base64")}'`
@@ -68,15 +68,15 @@ export function receiptPages(app: Server, ctx: Context, assets: Assets, sendPage
 }
 
 /**
- * Leaves out of the file everything that no other public page shows. Anyone with the checkout's link can read it, so
- * the merchant's metadata and the payer's answers are only in the merchant's export.
+ * Leaves out of the file everything that no other public page shows. Anyone with the checkout's link can read the
+ * file, so the merchant's metadata and the payer's answers are only in the merchant's export.
  */
 const forPayers = <F extends object>(file: F): F =>
   "facts" in file
     ? { ...file, facts: (file.facts as Fact[]).filter(({ name }) => !/^(metadata|answer)\b/.test(name)) }
     : file
 
-/** The page's receipts about these subjects. If their bytes can't be read, the page is shown without them. */
+/** The receipts about these subjects for the page. If their bytes can't be read, the page is shown without them. */
 async function keptOf(ctx: TxContext, abouts: readonly string[]): Promise<KeptReceipt[]> {
   try {
     return (await savedAbout(ctx, abouts)).map(({ seq, file }) => ({

@@ -1,4 +1,4 @@
-/** The page that says in words where the money at a receiving address can go. */
+/** Renders the page that says in words where the money at a receiving address can go. */
 import type { Language } from "../../../../web/src/i18n/languages.ts"
 import type { Translate } from "../../../../web/src/i18n/words.ts"
 import { momentOf } from "../../../../web/src/ui/moments.ts"
@@ -9,12 +9,12 @@ import type { TxContext } from "../../platform/context.ts"
 import { card } from "./bodies.ts"
 import { type Html, html } from "./html.ts"
 
-/** Shares are in ten-thousandths of a percent. */
+/** The sum of all shares, which are in ten-thousandths of a percent. */
 const WHOLE_E4 = 1_000_000
 
 /**
- * The card of an address. It names no merchant, because anyone can look up an address of the chain here and would learn
- * its owner.
+ * The card of an address. It names no merchant: anyone can look up any address on the chain here, and would learn who
+ * owns it.
  */
 export function addressBody(ctx: TxContext, t: Translate, lang: Language, { row, payees }: CommittedTerms): Html {
   const code = (address: typeof row.address) => html`<code dir="ltr">${checksummed(address)}</code>`

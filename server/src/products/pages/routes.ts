@@ -38,7 +38,7 @@ import { receiptPages } from "./receipt-routes.ts"
 import { addressBody } from "./render-address.ts"
 import { type Page, pageSender, type SendPage } from "./send-page.ts"
 
-/** How often states are read while money is on its way, because new confirmations cause no wake-up. */
+/** How often states are read while money is on its way, because new confirmations wake nobody. */
 const BUSY_PAUSE_MS = 1_500
 const PAUSE_MS = 5_000
 
@@ -56,7 +56,7 @@ export function pageRoutes(app: Server, ctx: Context, assets: Assets): void {
   logoRoute(app, ctx)
 }
 
-/** `/pay/:sessionId` and its states. */
+/** `/pay/:sessionId` and the stream of its states. */
 function checkoutRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   const shownCheckout = async (sessionId: string, lang: Language, t: Translate): Promise<Page & { base: PageBase }> => {
     const { page: data, isWatchEnding } = await checkoutPage(ctx, sessionId, lang)
@@ -90,7 +90,7 @@ function checkoutRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
       },
       tend: async () => (isEnding ? await keepWatched(ctx, sessionId) : undefined),
       isOver: isSettled,
-      // A payment with immediate capture is still on its way while it is `authorized`.
+      // A payment that is captured immediately is still on its way while it is `authorized`.
       pauseMs: ({ status }) => (status === "verifying" || status === "authorized" ? BUSY_PAUSE_MS : PAUSE_MS),
     }
   }
@@ -102,7 +102,7 @@ function checkoutRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   )
 }
 
-/** `/paywall/:id` and its states for one payer. */
+/** `/paywall/:id` and the stream of its states for one payer. */
 function paywallRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   app.get("/paywall/:id", { schema: hidden }, async (request, reply) => {
     const { id } = request.params as { id: string }
@@ -112,7 +112,7 @@ function paywallRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
       return { title: `${data.name} · ${data.merchant}`, body: payBody(t, data), base: data, framed: true, data }
     })
   })
-  // It starts a checkout and counts in the limits like a link's checkout. A HEAD must start nothing.
+  // This route starts a checkout, and counts towards the limits like a link's checkout. A HEAD must start nothing.
   app.get("/paywall/:id/subscribe", { schema: hidden, exposeHeadRoute: false }, async (request, reply) => {
     refuseBackground(request, reply)
     const { id } = request.params as { id: string }
@@ -120,7 +120,7 @@ function paywallRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
     const start = async () => await startSubscription(ctx, await publicPaywall(ctx, id))
     const session = await start().catch(error => error as Error)
     if (!(session instanceof Error)) return reply.redirect(`/pay/${session.id}${query}`, SEE_OTHER)
-    // The paywall's page shows whether it can be paid now.
+    // The paywall's page shows whether a subscription can be paid now.
     if (session instanceof ApiError && errorTable[session.code].status < 500)
       return reply.redirect(`/paywall/${encodeURIComponent(id)}${query}`, SEE_OTHER)
     return await sendPage(request, reply, async () => {
@@ -149,7 +149,7 @@ function paywallRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   )
 }
 
-/** `/p/:slug`, and its form's target for pages without a script. */
+/** `/p/:slug`, and the target of its form for pages without a script. */
 function linkRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   app.get("/p/:slug", { schema: hidden }, async (request, reply) => {
     const { slug } = request.params as { slug: string }
@@ -175,13 +175,13 @@ function linkRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   })
 }
 
-/** The headers by which browsers mark a request that loads a page ahead: the current one, and older ones. */
+/** The headers with which browsers mark a request that loads a page ahead: the current header, and older ones. */
 const AHEAD = ["sec-purpose", "purpose", "x-purpose", "x-moz"]
 
 /**
- * Throws `FORBIDDEN` for a request that nobody made by a click. Any site can make its visitors' browsers request a URL,
- * for example as an image, and browsers load pages ahead. A browser discards an error and asks again on the click, but
- * would show a 204 as the page.
+ * Throws `FORBIDDEN` for a request that nobody caused by a click. Any site can make its visitors' browsers request a
+ * URL, for example as an image, and browsers load pages ahead. A browser discards an error and asks again when the
+ * person clicks, but it would show a 204 as the page.
  */
 function refuseBackground({ headers }: FastifyRequest, reply: FastifyReply): void {
   const { "sec-fetch-site": site, "sec-fetch-dest": dest } = headers
@@ -196,13 +196,13 @@ function refuseBackground({ headers }: FastifyRequest, reply: FastifyReply): voi
     )
 }
 
-/** The query of the next URL that keeps the chosen language. */
+/** The query that keeps the chosen language in the next URL. */
 function languageIn(request: FastifyRequest): string {
   const { lang = "" } = request.query as { lang?: unknown }
   return Object.hasOwn(catalogues, String(lang)) ? `?lang=${lang}` : ""
 }
 
-/** A link's page, or the page of an ended link, with the fault in the typed input. */
+/** The page of a link, or of an ended link. `fault` says what is wrong with the typed input. */
 async function shownLink(ctx: Context, slug: string, lang: Language, t: Translate, fault?: ApiError): Promise<Page> {
   const { base, data } = await linkPage(await reading(ctx), slug, lang)
   if (!data) {
@@ -213,7 +213,7 @@ async function shownLink(ctx: Context, slug: string, lang: Language, t: Translat
   return { title: `${data.title} · ${data.merchant}`, body: linkBody(t, data, words), base, framed: true, data }
 }
 
-/** Receipts, returns, where an address's money can go, and a subscriber's page. */
+/** The pages for receipts, returns, where an address's money can go, and a subscriber. */
 function otherRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   app.get("/address/:address", { schema: hidden }, async (request, reply) => {
     const address = parseAddress((request.params as { address: string }).address)
@@ -240,7 +240,10 @@ function otherRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   })
 }
 
-/** `/logo/:hash`: merchants' logos. Browsers cache them for a year, because a changed logo has another name. */
+/**
+ * Serves `/logo/:hash`, the merchants' logos. Browsers cache them for a year, because a changed logo gets another
+ * name.
+ */
 function logoRoute(app: Server, ctx: Context): void {
   app.get("/logo/:hash", { schema: hidden }, async (request, reply) => {
     const { logo, logo_type } = (await logoOf(await reading(ctx), (request.params as { hash: string }).hash)) ?? {}
@@ -249,7 +252,7 @@ function logoRoute(app: Server, ctx: Context): void {
       "content-type": logo_type,
       "cache-control": "public, max-age=31536000, immutable",
       "x-content-type-options": "nosniff",
-      // A logo opened directly can do nothing, whatever its bytes are.
+      // A logo that is opened directly can do nothing, whatever its bytes are.
       "content-security-policy": "default-src 'none'; sandbox",
       "cross-origin-resource-policy": "same-origin",
     })

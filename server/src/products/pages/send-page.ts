@@ -1,4 +1,4 @@
-/** Sends a page with its language, policy and errors. */
+/** Sends a page with its language, its policy and its errors. */
 import { brotliCompressSync, constants } from "node:zlib"
 import type { FastifyReply, FastifyRequest } from "fastify"
 import { catalogues } from "../../../../web/src/i18n/all.ts"
@@ -17,14 +17,14 @@ import { contentPolicy, documentOf, type Html, html } from "./html.ts"
 export interface Page {
   title: string
   body: Html
-  /** The merchant's facts; undefined if the page belongs to no merchant. */
+  /** The facts of the merchant; undefined if the page belongs to no merchant. */
   base?: PageBase
-  /** Whether the merchant's allowed sites may show it in a frame. */
+  /** Whether sites that the merchant allows may show the page in a frame. */
   framed?: boolean
   data?: object
 }
 
-/** Sends the page that `make` returns, or the error page for what it throws. */
+/** Sends the page that `make` returns, or the error page for what `make` throws. */
 export type SendPage = (
   request: FastifyRequest,
   reply: FastifyReply,
@@ -49,9 +49,7 @@ export function pageSender(ctx: Context, assets: Assets): SendPage {
   }
 }
 
-/**
- * Sends a page with the error to a browser that opens a URL which is no page. Other clients get JSON, as everywhere.
- */
+/** Sends a page with the error to a browser that opens a URL without a page. Other clients get JSON, as everywhere. */
 export const browserErrors =
   (assets: Assets): ErrorPage =>
   (request, reply, code) => {
@@ -59,7 +57,7 @@ export const browserErrors =
     const isBrowser = (method === "GET" || method === "HEAD") && /\btext\/html\b/.test(headers.accept ?? "")
     if (!isBrowser || url.startsWith("/api/") || !shownToBrowsers.includes(code)) return undefined
     const lang = languageFor(request)
-    // A URL that can't be parsed is answered like an unknown one.
+    // A URL that can't be parsed gets the same answer as an unknown one.
     if (code === "VALIDATION_ERROR") reply.code(errorTable.NOT_FOUND.status)
     return documentFor(request, reply, assets, { lang, ...errorPage(translator(catalogues[lang]), code, lang) })
   }
@@ -68,12 +66,13 @@ export const browserErrors =
 const shownToBrowsers: ErrorCode[] = ["NOT_FOUND", "VALIDATION_ERROR", "RATE_LIMITED"]
 
 function languageFor(request: FastifyRequest): Language {
-  // Read from the raw URL, because an undecodable URL has no parsed query but its error page needs a language.
+  // The raw URL is read, because a URL that can't be decoded has no parsed query, but its error page needs a
+  // language.
   const [, lang] = /[?&]lang=(\w+)/.exec(request.url) ?? []
   return languageOf(lang, request.headers["accept-language"])
 }
 
-/** The whole document with its headers, compressed if the visitor accepts it. */
+/** The whole document with its headers, compressed if the browser accepts that. */
 function documentFor(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -91,7 +90,7 @@ function documentFor(
     vary: "accept, accept-encoding, accept-language",
     "content-security-policy": contentPolicy({ style, frames }),
     "x-content-type-options": "nosniff",
-    // A page's URL is the only secret that opens it, so it is not sent to other sites.
+    // A page's URL is the only secret needed to open it, so it is not sent to other sites.
     "referrer-policy": "no-referrer",
   })
   if (!acceptsBrotli(request.headers["accept-encoding"])) return text
@@ -99,7 +98,10 @@ function documentFor(
   return brotliCompressSync(text, { params: { [constants.BROTLI_PARAM_QUALITY]: 4 } })
 }
 
-/** Unknown ids and paths are not found, too many requests must wait, and everything else is the service's fault. */
+/**
+ * The page for an error. Unknown ids and paths are not found, callers with too many requests must wait, and
+ * everything else is the service's fault.
+ */
 function errorPage(t: Translate, code: ErrorCode, lang: Language): Page {
   const isMissing = code !== "RATE_LIMITED" && errorTable[code].status < 500
   const title = t(isMissing ? "notFound" : "serverFailed")

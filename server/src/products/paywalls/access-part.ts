@@ -13,6 +13,6 @@ export interface AccessPart extends Part {
   versions: readonly Version[]
   /** Whether more transfers of the group may be due. */
   isMore: boolean
-  /** The fold of the payer's grants before this settlement. */
+  /** The fold of the payer's grants before this settlement; undefined if all must be folded again. */
   folded: Folded | undefined
 }

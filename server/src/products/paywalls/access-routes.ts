@@ -1,4 +1,7 @@
-/** `/api/paywalls/:id/access` and `/consume`: a buyer proves its identity, and a merchant's server counts the calls. */
+/**
+ * `/api/paywalls/:id/access` and `/consume`: a buyer proves which wallet it has, and a merchant's server counts
+ * calls.
+ */
 import { caip10Of, type Door, offerNonce, proveWallet, useProof } from "../../account/identity/prove-wallet.ts"
 import { NoBody, NonceAnswer } from "../../account/identity/schema.ts"
 import { signToken, TOKEN_TYPES } from "../../account/identity/use-signing-keys.ts"
@@ -13,7 +16,7 @@ import { accessOf, takeCall } from "./read-access.ts"
 import { AccessProve, AccessToken, Consume, ConsumeAnswer, Id } from "./schema.ts"
 import { publicPaywall } from "./submit-payment.ts"
 
-/** The longest life of an access token, even if the access is revoked. */
+/** The longest that an access token is valid, even if the access is revoked earlier. */
 const ACCESS_TOKEN_MS = 300_000
 
 export function accessRoutes(app: Server, ctx: Context): void {
@@ -57,7 +60,7 @@ export function accessRoutes(app: Server, ctx: Context): void {
       const access = await accessOf(ctx, paywall, address)
       if (!access) throw new ApiError("ACCESS_REQUIRED")
       await useProof(ctx, door, proof)
-      // The token's expiry is wall time; the service's clock measures the remaining access.
+      // The token's expiry is in wall time, but the remaining access is measured by the service's clock.
       const leftMs = Math.min(ACCESS_TOKEN_MS, access.expiresAt.getTime() - ctx.now().getTime())
       const expiresAt = new Date(Math.floor((wallTime(ctx).getTime() + leftMs) / 1_000) * 1_000)
       const token = { typ: TOKEN_TYPES.paywallAccess, aud: paywall.id, sub: caip10Of(proof), expiresAt }

@@ -1,8 +1,8 @@
 /**
- * This process's cache of existing access, kept while it lasts. Addresses without access are read from the database
- * each time. The database notifies each change in commit order. Access revoked by another process leaves this cache
- * after a round trip, and access revoked by this process immediately. While notifications are unreliable, everything is
- * read from the database.
+ * This process's cache of existing access, which keeps an entry for as long as the access lasts. Addresses without
+ * access are read from the database each time. The database notifies each change in commit order. So access that
+ * another process revokes leaves this cache after a round trip, and access that this process revokes leaves it
+ * immediately. While notifications are unreliable, everything is read from the database.
  */
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 import type { Context, TxContext } from "../../platform/context.ts"
@@ -12,28 +12,29 @@ export interface Access {
   txHash: Hash
 }
 
-/** The result of a read, and whether the database notifies every change to it. */
+/** The result of a read, and whether the database notifies every change of that result. */
 export interface ReadAccess {
   access: Access | undefined
   isNotified: boolean
 }
 
-/** Returns an address's access, immediately if it is cached, as for most calls. */
+/** Returns an address's access. For most calls it is cached, and so returned immediately. */
 export type KnownAccess = (paywallId: string, address: Address) => Access | undefined | Promise<Access | undefined>
 
-/** About 43 MB (measured). A cache of this size is emptied. */
+/** The most entries, which take about 43 MB (measured). A full cache is emptied. */
 const MAX_KNOWN = 100_000
-/** An entry is read again after this time. The read also keeps the paywall's address watched. */
+/** The time after which an entry is read again. That read also keeps the paywall's address watched. */
 const LONGEST_MS = 600_000
 
-/** Opens a cache of what `read` returns, and keeps each answer while it is true. */
+/** Opens a cache of what `read` returns, which keeps each answer for as long as it is true. */
 export function openKnownAccess(
   ctx: Pick<Context, "wakes" | "now">,
   read: (paywallId: string, address: Address) => Promise<ReadAccess>,
 ): KnownAccess {
   const known = new Map<string, Access & { readAt: number }>()
   /**
-   * Reads in progress. A concurrent notification removes the key, because the read may have happened before the change.
+   * The reads in progress. A notification that arrives meanwhile removes the key, because the read may have seen the
+   * old state.
    */
   const reading = new Map<string, Promise<Access | undefined>>()
   const forget = (key: string) => {

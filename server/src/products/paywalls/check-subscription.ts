@@ -1,10 +1,10 @@
-/** Which product's subscriptions may open a paywall. */
+/** Checks which product's subscriptions may open a paywall. */
 import { type NetworkInfo, networkOf } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
 import type { ErrorDetail } from "../../platform/errors.ts"
 import { ownProduct } from "../checkouts/manage-catalog.ts"
 
-/** Returns the faults of the product whose subscriptions open a paywall; none without a product. */
+/** Returns the faults of the product whose subscriptions open a paywall; none if there is no product. */
 export async function subscriptionFaults(
   ctx: TxContext,
   merchantId: string,

@@ -1,4 +1,4 @@
-/** `/api/console/paywalls`: a merchant's paywalls and the access that they granted. */
+/** `/api/console/paywalls`: a merchant's paywalls, and the access that they granted. */
 import { sql } from "kysely"
 import { Type } from "typebox"
 import { approveSplits } from "../../ledger/splits/approve-splits.ts"
@@ -98,7 +98,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
     async (request, reply) => {
       const read = await reading(ctx)
       const merchantId = await callingMerchant(request)
-      // The list leaves out the content, which has up to 64 KB each.
+      // The list leaves out the content, which can be up to 64 KB for each paywall.
       const { active, q, ...page } = request.query
       const conditions = catalogConditions(merchantId, { active, q }, { name: "name", hasSlug: true })
       const query = read.db.selectFrom("paywalls").select(listed).where(conditions)
@@ -202,7 +202,8 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
       const { paywall, network } = await readPaywall(read, merchantId, request.params.id)
       const query = read.db
         .selectFrom("grants")
-        // Every grant has a payment. With a left join, the query for the total skips the join.
+        // Every grant has a payment, so a left join returns the same rows. With one, the query for the total skips
+        // the join.
         .leftJoin("payments", "payments.id", "grants.payment_id")
         .selectAll("grants")
         .select(sql<bigint>`payments.amount`.as("amount"))

@@ -7,7 +7,7 @@ import type { TxContext } from "../../platform/context.ts"
 import type { FailureReason, Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 
-/** Ends the submissions of these transactions as granted, like their payment. */
+/** Ends the submissions of these transactions as granted, because their payment was granted. */
 export async function grantSubmissions(
   ctx: TxContext,
   paywallId: string,
@@ -18,7 +18,7 @@ export async function grantSubmissions(
   await ctx.db
     .updateTable("submissions")
     .set({ status: "granted", reason: null, message: statusMessage.granted, run_at: null, updated_at: now })
-    // By hash, of which two rows are possible. A kept plan would read all submissions of this payer.
+    // At most two rows are looked up for each hash. Otherwise a kept plan would read all submissions of this payer.
     .where(
       sql<boolean>`id in (select s.id from unnest(${sqlArray("text", hashes)}) h cross join lateral (select id from submissions
         where resource_id = ${paywallId} and address = ${payer} and tx_hash = h limit 2) s)`,
@@ -27,7 +27,7 @@ export async function grantSubmissions(
     .execute()
 }
 
-/** Marks a payment's granted submissions as `reversed`, because a reorg removed it. */
+/** Marks the granted submissions of a payment as `reversed`, because a reorg removed the payment. */
 export async function reverseSubmissions(
   ctx: TxContext,
   paywallId: string,
@@ -40,7 +40,7 @@ export async function reverseSubmissions(
       and s.status = 'granted'`.execute(ctx.db)
 }
 
-/** SQL: why a returned payment's submission failed. Overpaid money counts as already used. */
+/** SQL: why the submission of a returned payment failed. Overpaid money counts as already used. */
 const whyReturned = (exception: RawBuilder<unknown>) =>
   sql`coalesce(nullif(${exception}, 'overpaid'), ${alreadyUsed.reason})`
 
@@ -52,7 +52,7 @@ export async function returnSubmissions(ctx: TxContext, payment: Row<"payments">
       and tx_hash = any(${sqlArray("text", await hashesClaimed(ctx, payment.id))})`.execute(ctx.db)
 }
 
-/** Fails these transactions' submissions with a reason, unless they are granted. */
+/** Fails the submissions of these transactions with a reason, unless they are granted. */
 export async function failSubmissions(
   ctx: TxContext,
   paywallId: string,
@@ -71,7 +71,7 @@ export async function failSubmissions(
     .execute()
 }
 
-/** Ends submissions that arrived after a payment claimed their transfer, with that payment's outcome. */
+/** Ends submissions that arrived after a payment had claimed their transfer, with the outcome of that payment. */
 export async function endClaimed(ctx: TxContext, paywallId: string, payer: Address): Promise<void> {
   // Starts from the few open submissions, instead of all payments of the payer.
   await sql`/* named: end_claimed */ update submissions s set run_at = null, updated_at = ${ctx.now()}, status = ended.status,

@@ -1,4 +1,4 @@
-/** Applies a granted payment at a paywall: gives access, ends its submissions and notifies the merchant. */
+/** Applies a granted payment at a paywall: gives access, ends the payment's submissions and notifies the merchant. */
 import { sql } from "kysely"
 import { notifyPaid } from "../../ledger/settlement/notify-paid.ts"
 import type { PaidWith, SellingTx } from "../../ledger/settlement/sellable.ts"
@@ -13,8 +13,8 @@ import { callsOf } from "./paywall.ts"
 
 /**
  * Gives access for a newly `granted` payment, or restores access that a reorg removed. If the merchant revoked the
- * access, the payment is granted again but gives none. Call it in the granting transaction, under the payer's access
- * row, which must be folded afterwards.
+ * access, the payment is granted again but gives none. Must be called in the granting transaction, under the lock of
+ * the payer's access row. The caller must fold that row afterwards.
  */
 export async function giveAccess(
   ctx: SellingTx,
@@ -29,7 +29,7 @@ export async function giveAccess(
   ctx.log.info({ paymentId, paywallId: paywall.id, payer, txHash: tx_hash }, "payment granted")
 }
 
-/** Writes the grant, or restores it after a reorg. False if the merchant revoked it, which is final. */
+/** Writes the grant, or restores it after a reorg. Returns false if the merchant revoked the grant, which is final. */
 async function writeGrant(
   ctx: TxContext,
   paywall: Row<"paywalls">,
@@ -65,7 +65,7 @@ async function writeGrant(
   return true
 }
 
-/** Revokes the access of a payment, unless it is already revoked. */
+/** Revokes the access of a payment because of a reorg, unless the access is already revoked. */
 export async function takeAccess(ctx: TxContext, paymentId: string): Promise<void> {
   await ctx.db
     .updateTable("grants")

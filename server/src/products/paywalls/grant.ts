@@ -1,9 +1,9 @@
 /** Folds grants into access. Pure. */
 
-/** "Forever" in the form of all answers. */
+/** The time that means "forever" in all answers. */
 export const FOREVER = new Date("9999-12-31T23:59:59.999Z")
 
-/** A grant that was not revoked. `durationS` null: forever. `calls` null: unlimited within its time. */
+/** A grant that was not revoked. `durationS` null means forever; `calls` null means unlimited calls within its time. */
 export interface LiveGrant {
   grantedAt: Date
   durationS: bigint | null
@@ -11,16 +11,16 @@ export interface LiveGrant {
   callsUsed: number
 }
 
-/** The sum of a list of grants. */
+/** What a list of grants adds up to. */
 export interface Fold {
-  /** When continuous access started and when it ends; null without a grant. */
+  /** When the continuous access started, and when it ends; null if there is no grant. */
   since: Date | null
   expiresAt: Date | null
   /** The remaining calls; null while they are unlimited. */
   callsLeft: number | null
   /**
-   * `callsKept`: the remaining calls once they are counted. `freeUntil`: until then they are not counted; null if they
-   * are.
+   * `callsKept`: the remaining calls once they are counted. `freeUntil`: the time until which calls are not counted;
+   * null if they are counted.
    */
   callsKept: number
   freeUntil: Date | null
@@ -29,13 +29,14 @@ export interface Fold {
 const NO_GRANTS: Fold = { since: null, expiresAt: null, callsLeft: null, callsKept: 0, freeUntil: null }
 
 /**
- * Folds these grants in grant order. Each adds its whole duration to the remaining time at its grant, whether or not
- * its call is used by then. A call stays usable during the time that its grant extended; when all time has run out,
- * remaining calls are lost. Calls count only after the time of a grant without a number of calls (its own time and the
- * time left before it). `callsLeft` is null until then, and the grants must be folded again afterwards. `before` is the
- * fold of all earlier grants, so a payer with thousands needs only the newest folded.
+ * Folds these grants in grant order. Each adds its whole duration to the time that remains when it is granted,
+ * whether or not earlier calls are used by then. A call stays usable during the time that its grant extended; when
+ * all time has run out, remaining calls are lost. Calls count only after the time of a grant without a number of
+ * calls (its own time and the time left before it). `callsLeft` is null until then, and the grants must be folded
+ * again afterwards. `before` is the fold of all earlier grants, so only the newest grants of a payer with thousands
+ * need to be folded.
  *
- * @example two grants of 300 s and one call at 12:00:00 and 12:01:00 are two calls until 12:10:00
+ * @example two grants of 300 s and one call at 12:00:00 and 12:01:00 give two calls until 12:10:00
  */
 export function foldGrants(grants: readonly LiveGrant[], now: Date, before: Fold = NO_GRANTS): Fold {
   let since = before.since?.getTime() ?? null

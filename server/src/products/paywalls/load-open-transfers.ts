@@ -1,6 +1,6 @@
 /**
- * Reads a paywall's money for settlement: which groups are due, which of their transfers, and what else settlement
- * needs.
+ * Reads a paywall's money for settlement: which groups are due, which of their transfers, and the other facts that
+ * settlement needs.
  */
 import { type RawBuilder, sql } from "kysely"
 import type { Due, Group, StandingPayment } from "../../ledger/settlement/sellable.ts"
@@ -18,22 +18,22 @@ import type { Version } from "./payment.ts"
 import { type AccessTransfer, authorizedKey } from "./plan-access.ts"
 
 /**
- * How many open transfers of one sender are read: the largest, and the newest of other tokens. A real buyer has a
+ * How many open transfers of one sender are read: the largest, and the newest in other tokens. A real buyer has a
  * handful, and a flood of dust must not cost more than this.
  */
 const OPEN_TRANSFERS = 2_000
-/** The same for transfers that only one of two endpoints reports. They count only towards small payments. */
+/** The same limit for transfers that only one of two endpoints reports. They count only towards small payments. */
 const SINGLE_TRANSFERS = 200
-/** How many of a group's due transfers one transaction handles. The others stay due for the next round. */
+/** How many of a group's due transfers one transaction handles at most. The others stay due for the next round. */
 export const DUE_PER_BATCH = 5_000
-/** How many senders one transaction holds if their claimed transfers were mined again with other senders. */
+/** How many senders one transaction locks at most if their claimed transfers were mined again with other senders. */
 const MOVED_TOGETHER = 20
 
 /**
- * The senders with something due, per paywall or other resource of this kind, in turn. Senders who submitted a hash
- * come first, then larger amounts, so that dust does not delay buyers. A group has several senders only if a claimed
- * transfer was mined again with another sender. Unconfirmed transfers are left out, because their confirmation makes
- * them due.
+ * The senders with something due, for each paywall or other resource of this kind, in turn. Senders who submitted a
+ * hash come first, then larger amounts, so that dust does not delay buyers. A group has several senders only if a
+ * claimed transfer was mined again with another sender. Unconfirmed transfers are left out, because their
+ * confirmation makes them due.
  */
 export async function dueSenders(ctx: TxContext, network: NetworkInfo, prefix: IdPrefix = "pw"): Promise<Due> {
   const owed = sql`
@@ -51,7 +51,7 @@ export async function dueSenders(ctx: TxContext, network: NetworkInfo, prefix: I
   let moves = 0
   for (const { paywall_id, sender, payer } of rows) {
     const moved = payer !== null && payer !== sender
-    // This is rare, so a paywall's moved transfers share groups.
+    // Moved transfers are rare, so those of a paywall share groups.
     const key = moved ? `${paywall_id} ${Math.floor(moves++ / MOVED_TOGETHER)}` : `${paywall_id} ${sender}`
     const senders = groups.get(key) ?? new Set()
     groups.set(key, senders.add(sender))
@@ -66,8 +66,8 @@ export async function dueSenders(ctx: TxContext, network: NetworkInfo, prefix: I
 
 /**
  * Locks at most `most` due transfers of these senders until the transaction ends; the others stay due. Unconfirmed
- * transfers are left out, because their confirmation makes them due. So are transfers that a sender outside the group
- * claims, whose payment must be reversed in the same transaction.
+ * transfers are left out, because their confirmation makes them due. Transfers that a payment of a sender outside the
+ * group claims are left out too: that payment must be reversed in the same transaction.
  */
 export async function lockDueTransfers(
   ctx: TxContext,
@@ -86,9 +86,9 @@ export async function lockDueTransfers(
 }
 
 /**
- * This sender's payments that claim one of these transfers. Unconfirmed ones are left out, because an unconfirmed block
- * is no evidence. Reversed payments count only if the merchant accepted them, or revoked their access. They are granted
- * again when all their money is back and two endpoints report every part.
+ * This sender's payments that claim one of these transfers. Payments with unconfirmed transfers are left out, because
+ * an unconfirmed block is no evidence. Reversed payments are included only if the merchant accepted them or revoked
+ * their access. They are granted again when all their money is back and two endpoints report every part.
  */
 export async function standingPayments(
   ctx: TxContext,
@@ -116,19 +116,20 @@ export async function standingPayments(
 }
 
 /**
- * SQL: whether the transfers of a payment `p` with grant `g` can count again. If the merchant revoked its access, they
- * stay used while the whole payment can come back. If a reorg removed a part, its payer can use the rest freely.
+ * SQL: whether the transfers of a payment `p` with grant `g` can count again. If the merchant revoked the access, the
+ * transfers stay used as long as the whole payment can come back. If a reorg removed a part, the payer can use the
+ * rest freely.
  */
 const canCount = sql`(g.revoked_by is distinct from 'merchant' or p.status = 'open'
   or p.amount > (select coalesce(sum(l.value - k.given_back) filter (where l.state <> 'gone' and l.from_address = p.payer), 0)
     from claims k join transfers l on l.id = k.transfer_id where k.payment_id = p.id))`
 
 /**
- * Confirmed transfers that count for no payment, or an open or reversed one, in chain order. In the settlement token it
- * reads the largest, in others the newest. Applied transfers are left out, because a frequent payer has thousands.
- * `payment_payer` is null for a payment whose access the merchant revoked, because a second grant would give no access.
- * Transfers that a sender outside the group claims are left out. Their payment would lose them without being locked,
- * and stay empty if the process died.
+ * Confirmed transfers that count for no payment, or for an open or reversed one, in chain order. The largest are read
+ * in the settlement token, the newest in other tokens. Applied transfers are left out, because a frequent payer has
+ * thousands. `payment_payer` is null for a payment whose access the merchant revoked, because a second grant would
+ * give no access. Transfers that a payment of a sender outside the group claims are left out. That payment would lose
+ * them without being locked, and would stay empty if the process died.
  */
 export async function openTransfers(
   ctx: TxContext,
@@ -144,13 +145,14 @@ export async function openTransfers(
       and (p.payer is null or p.payer = any(${sqlArray("text", senders)})) and ${canCount}`
   const ofPaywall = (each: RawBuilder<unknown>) =>
     sql`select each.* from deposits d cross join lateral (${each}) each where d.resource_id = ${resourceId}`
-  // Read separately, because one of two endpoints can invent any number of large ones and must not displace real ones.
+  // Read separately, because one of two endpoints can invent any number of large transfers, which must not displace
+  // real ones.
   const greatest = (isSingle: boolean, most: number) => {
     const each = sql`${open} and t.token = ${token.address} and t.single_source = ${sql.lit(isSingle)}
       order by t.value desc, t.id limit ${sql.lit(most)}`
     return sql`(select id from (${ofPaywall(each)}) own order by value desc, id limit ${sql.lit(most)})`
   }
-  // Two index ranges on the token, because a condition that is no range would read the whole index.
+  // Two index ranges on the token, because a condition that is not a range would read the whole index.
   const others = sql`${open} and t.token < ${token.address} union all ${open} and t.token > ${token.address}`
   const { rows } = await sql<AccessTransfer>`
     /* named: open_transfers */ with read as materialized (
@@ -164,7 +166,8 @@ export async function openTransfers(
 }
 
 /**
- * The sum of a sender's payments at a paywall that only one endpoint reports, in base units of the settlement token.
+ * The sum of those payments of a sender at a paywall that only one endpoint reports, in base units of the settlement
+ * token.
  */
 export async function countedAlone(
   ctx: TxContext,
@@ -180,7 +183,7 @@ export async function countedAlone(
   return rows[0]?.sum ?? 0n
 }
 
-/** Returns which of these transactions an address submitted to a paywall. */
+/** Returns which of these transactions an address submitted to a paywall, or had executed by an authorization. */
 export async function submittedOf(
   ctx: TxContext,
   paywallId: string,
@@ -196,7 +199,7 @@ export async function submittedOf(
     .where("resource_id", "=", paywallId)
     .where("address", "=", payer)
     .where(sql<boolean>`tx_hash = any(${given})`)
-  // A payment by an agent's authorization needs no submission, whoever executed it.
+  // An agent's payment by authorization needs no submission, whoever executed it.
   const found = ctx.db
     .selectFrom("settlements")
     .select("found_hash as tx_hash")
@@ -218,8 +221,8 @@ export async function submittedOf(
 }
 
 /**
- * When the agent payments that these transactions executed were accepted, by {@link authorizedKey}. An agent has paid
- * for what it was served then, even if the paywall changed before the block.
+ * When the agents' payments that these transactions executed were accepted, by {@link authorizedKey}. An agent paid
+ * for what it was served at that time, even if the paywall changed before the block.
  */
 export async function authorizedAt(
   ctx: TxContext,
@@ -261,7 +264,7 @@ export async function moreIsComing(ctx: TxContext, paywallId: string, payer: Add
     .select("transfers.id")
     .where("deposits.resource_id", "=", paywallId)
     .where("transfers.from_address", "=", payer)
-    // Written out, so that a kept plan can use the partial index of unapplied transfers.
+    // Written as SQL text, so that a kept plan can use the partial index of unapplied transfers.
     .where(sql<boolean>`not transfers.applied`)
     .where("transfers.state", "=", "seen")
     .limit(1)

@@ -24,7 +24,7 @@ import { paidNow } from "./queries.ts"
 import { foldAccess, lockAccess } from "./read-access.ts"
 import type { PaywallChange, PaywallCreate } from "./schema.ts"
 
-/** Creates a paywall with its own receiving address. Throws `PAYMENTS_PAUSED`. Call it inside a transaction. */
+/** Creates a paywall with its own receiving address. Throws `PAYMENTS_PAUSED`. Must be called inside a transaction. */
 export async function createPaywall(ctx: TxContext, merchantId: string, body: PaywallCreate): Promise<Row<"paywalls">> {
   const network = networkAsked(ctx.chain, body.chain)
   const split = await recipientSetOf(ctx, merchantId, body.splitId)
@@ -35,7 +35,7 @@ export async function createPaywall(ctx: TxContext, merchantId: string, body: Pa
   if (typeof price !== "bigint" || faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
 
   await assertSelling(ctx, network)
-  // Locked until the commit, so that a concurrent change of payout address and this see each other.
+  // Locked until the commit, so that this transaction and a concurrent change of the payout address see each other.
   await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchantId).forShare().execute()
   const owner = await payoutAddressOn(ctx, merchantId, network)
   const now = ctx.now()
@@ -77,8 +77,8 @@ export async function createPaywall(ctx: TxContext, merchantId: string, body: Pa
 }
 
 /**
- * Changes the given fields. A change of price, switch or split also opens a new version. Another split needs an
- * `approval`.
+ * Changes the given fields. A new price or split, or switching the paywall on or off, also opens a new version. A new
+ * split needs an `approval`.
  */
 export async function changePaywall(
   ctx: Context,
@@ -90,7 +90,7 @@ export async function changePaywall(
   return await orSlugTaken(
     inTransaction(ctx, async ctx => {
       await approval?.hold(ctx)
-      // Ownership is checked first, without a lock, because splits are locked before the paywalls that use them.
+      // Ownership is checked first and without a lock, because splits are locked before the paywalls that use them.
       const known = await ownPaywall(ctx, merchantId, id).executeTakeFirst()
       if (!known) throw new ApiError("PAYWALL_NOT_FOUND")
       const asksForSplit = body.splitId !== undefined || body.price !== undefined
@@ -115,7 +115,7 @@ export async function changePaywall(
       if (typeof price !== "bigint" || faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
       const active = body.active ?? before.active
       const rerouted = body.splitId !== undefined && body.splitId !== before.split_id
-      // The address commits to the payees, so another split needs another address.
+      // The address commits to the payees, so a new split needs a new address.
       if (rerouted) await moveDeposit(ctx, network, id, { price, active, recipientSetId: split?.setId ?? null })
       else if (price !== before.price || active !== before.active) await openVersion(ctx, id, { price, active })
       if (body.splitId !== undefined) await emitAttached(ctx, merchantId, id, before.split_id, body.splitId)
@@ -153,7 +153,7 @@ export async function changePaywall(
 export const NO_PRODUCT = { subscription_product_id: null }
 
 /**
- * The splits of a paywall's subscription payments before and after a change of product. `after` is undefined if the
+ * The split of a paywall's subscription payments before and after a change of product. `after` is undefined if the
  * split does not change.
  */
 export async function subscriptionSplits(
@@ -176,7 +176,7 @@ async function emitSold(ctx: TxContext, before: Row<"paywalls">, productId: stri
   if (sold.after !== undefined) await emitAttached(ctx, merchantId, id, sold.before, sold.after, productId ?? present)
 }
 
-/** Locks the merchant's paywall until the transaction ends; throws `PAYWALL_NOT_FOUND` for another's. */
+/** Locks the merchant's paywall until the transaction ends; throws `PAYWALL_NOT_FOUND` for another merchant's. */
 async function lockPaywall(ctx: TxContext, merchantId: string, id: string): Promise<Row<"paywalls">> {
   const row = await ownPaywall(ctx, merchantId, id).forNoKeyUpdate().executeTakeFirst()
   if (!row) throw new ApiError("PAYWALL_NOT_FOUND")
@@ -186,7 +186,7 @@ async function lockPaywall(ctx: TxContext, merchantId: string, id: string): Prom
 const ownPaywall = (ctx: TxContext, merchantId: string, id: string) =>
   ctx.db.selectFrom("paywalls").selectAll().where("id", "=", id).where("merchant_id", "=", merchantId)
 
-/** The merchant's paywall with its current receiving address; throws `PAYWALL_NOT_FOUND` for another's. */
+/** The merchant's paywall with its current receiving address; throws `PAYWALL_NOT_FOUND` for another merchant's. */
 export async function readPaywall(ctx: TxContext, merchantId: string, id: string) {
   const paywall = await ownPaywall(ctx, merchantId, id).executeTakeFirst()
   if (!paywall) throw new ApiError("PAYWALL_NOT_FOUND")
@@ -204,7 +204,10 @@ export async function payToOf(ctx: TxContext, paywallId: string) {
   return row
 }
 
-/** Revokes a live grant once; access loses exactly the grant's time. Throws `NOT_FOUND` for any other. */
+/**
+ * Revokes a grant, by which access loses exactly the grant's time. Throws `NOT_FOUND` if this paywall has no such
+ * grant or it is already revoked.
+ */
 export async function revokeGrant(
   ctx: Context,
   paywallId: string,

@@ -1,4 +1,4 @@
-/** The events about paywall payments. */
+/** Emits the events about paywall payments. */
 import { sql } from "kysely"
 import { emit } from "../../account/webhooks/emit.ts"
 import { notifyPaid, notifyReversed } from "../../ledger/settlement/notify-paid.ts"
@@ -11,8 +11,9 @@ import type { Row } from "../../platform/db/schema.ts"
 import { columnsOf } from "../../platform/db/whole-rows.ts"
 
 /**
- * Emits that a payment granted access, or that a reorg removed it. Call it inside that transaction, after the payment
- * and its grant are written. A payment that returns is emitted again, and so is its next reversal.
+ * Emits that a payment granted access, or that a reorg removed the payment. Must be called in the same transaction,
+ * after the payment and its grant are written. If the payment comes back, its grant is emitted again, and so is a
+ * later reversal.
  */
 export async function notifyPayment(
   ctx: SellingTx,
@@ -35,7 +36,7 @@ export async function notifyPayment(
   const { amount, currency } = (await amountFormatter(ctx, [payment]))(payment)
   const sequence = await nextSequence(ctx, "payments", paymentId)
   const data = { ...dataOf(payment, network), amount, currency, sequence }
-  // The grant's time distinguishes this event from the one after a reversal.
+  // The grant's time distinguishes this event from the one that is emitted after a reversal.
   const dedupeKey = `paywall.${change}:${paymentId}:${grantedAt}`
   if (change === "granted") {
     await emit(ctx, { ...common, type: "paywall.granted", dedupeKey, data: { ...data, grantedAt } })

@@ -1,28 +1,28 @@
 /**
- * How transfers become payments. Pure: it takes facts of the chain and the merchant, and returns what must happen.
+ * How transfers become payments. Pure: it takes facts from the chain and the merchant, and returns what must happen.
  *
- * Glossary: a *transfer* is one Transfer log to a receiving address. A *submission* is a buyer's hint at a transaction.
- * A *payment* is one sender's transfers that together reached the price. A *claim* says which payment a transfer counts
- * for. A *grant* is the access that a payment bought.
+ * Glossary: a *transfer* is one Transfer log to a receiving address. A *submission* is a buyer's hint that names a
+ * transaction. A *payment* consists of one sender's transfers that together reached the price. A *claim* says which
+ * payment a transfer counts for. A *grant* is the access that a payment bought.
  */
 
 const SECOND_MS = 1_000
 const HOUR_MS = 3_600 * SECOND_MS
 const DAY_MS = 24 * HOUR_MS
 
-/** Transfers of one sender to one paywall add up if they are mined within this time. */
+/** One sender's transfers to one paywall add up if they are mined within this time. */
 export const ADD_UP_MS = 7 * DAY_MS
-/** A transfer that nobody submits is settled for its sender after this time. */
+/** The time after which a transfer that nobody submitted is settled for its sender. */
 export const UNSUBMITTED_MS = 600 * SECOND_MS
-/** How long a payer may still pay an old price after a change. */
+/** How long a payer may still pay the old price after a change. */
 export const QUOTE_MS = HOUR_MS
 /**
- * Block times are whole seconds from other clocks. In the payer's favour, a version that started up to a minute after a
- * block's time counts as started.
+ * How much later than a block's time a version may start and still count as started, in the payer's favour. Block
+ * times are whole seconds from other clocks.
  */
 const CLOCK_SLACK_MS = 60 * SECOND_MS
 
-/** A version, in force from `fromAt` until `untilAt` (null: still in force). */
+/** A version of a paywall, in force from `fromAt` until `untilAt` (null: still in force). */
 export interface Version {
   n: number
   price: bigint
@@ -33,8 +33,9 @@ export interface Version {
 }
 
 /**
- * The lowest price that a transfer to this deposit, mined at this time, had to reach. It considers all versions with
- * that deposit in force then, or up to an hour before. Undefined if there was none, or if the paywall was off.
+ * The lowest price that a transfer to this deposit, mined at this time, had to reach. All versions with that deposit
+ * count that were in force at that time or up to an hour before. Undefined if there was none, or if the paywall was
+ * switched off.
  */
 export function priceAt(versions: readonly Version[], depositId: bigint, minedAt: Date): bigint | undefined {
   const t = minedAt.getTime()
@@ -50,8 +51,8 @@ export function priceAt(versions: readonly Version[], depositId: bigint, minedAt
 }
 
 /**
- * Returns the versions that {@link priceAt} needs for transfers mined from a time. A merchant may have thousands of
- * older ones, and a stranger may send thousands of transfers.
+ * Returns the versions that {@link priceAt} needs for transfers mined at or after `since`. A merchant may have
+ * thousands of older versions, and a stranger may send thousands of transfers.
  */
 export function versionsFrom(versions: readonly Version[], since: Date): Version[] {
   const firsts = new Map<bigint, number>()
@@ -67,21 +68,21 @@ export interface OpenTransfer {
   id: bigint
   value: bigint
   minedAt: Date
-  /** The price that it had to reach; undefined if nothing was for sale at its address then. */
+  /** The price that the transfer had to reach; undefined if nothing was for sale at its address at that time. */
   price: bigint | undefined
   /**
-   * Submitted by its sender, or older than {@link UNSUBMITTED_MS}. Other transfers only complete a payment of ready
-   * ones.
+   * Whether it was submitted by its sender, or is older than {@link UNSUBMITTED_MS}. Other transfers only complete a
+   * payment of ready ones.
    */
   ready: boolean
 }
 
 export interface Folded {
-  /** Each is one payment: its transfers in order, of which the last one reached the price. */
+  /** The payments. Each is a list of transfers in order, of which the last one reached the price. */
   paid: OpenTransfer[][]
   /**
-   * Transfers that did not reach the price, with their sum and the price. A part too old to add up with the rest is
-   * separate.
+   * Transfers that did not reach the price, with their sum and the price. Transfers too old to add up with the others
+   * form a separate entry.
    */
   short: { transfers: OpenTransfer[]; received: bigint; price: bigint }[]
   /** Transfers that arrived when nothing was for sale at their address. */
@@ -94,8 +95,8 @@ const timeOf = ({ minedAt }: Pick<OpenTransfer, "minedAt">): number => minedAt.g
 const sum = (parts: readonly { value: bigint }[]): bigint => parts.reduce((total, part) => total + part.value, 0n)
 
 /**
- * Adds up one sender's open transfers, in chain order, into as many payments as possible. A transfer that is not ready
- * is used only to complete one. Together they must reach their {@link minPrice}.
+ * Adds up one sender's open transfers, in chain order, into as many payments as possible. A transfer that is not
+ * ready is used only to complete a payment. The transfers of a payment must together reach their {@link minPrice}.
  */
 export function foldTransfers(open: readonly OpenTransfer[]): Folded {
   const late = open.filter(transfer => transfer.price === undefined && transfer.ready)
@@ -117,8 +118,8 @@ export function foldTransfers(open: readonly OpenTransfer[]): Folded {
 }
 
 /**
- * The transfers being added up. Anyone can send thousands, so no step scans all of them. It keeps their sum, and the
- * newest time of each price.
+ * Holds the transfers that are being added up. Anyone can send thousands, so no step scans all of them. Instead,
+ * their sum and the newest time of each price are kept.
  */
 function openWindow() {
   let parts: Priced[] = []
@@ -153,7 +154,7 @@ function openWindow() {
     add,
     empty,
     isEmpty: () => first === parts.length,
-    /** Drops and returns the parts mined too long before or after a time to add up with a part of that time. */
+    /** Drops and returns the parts that were mined too long before or after `t` to add up with a part mined then. */
     dropFarFrom(t: number): Priced[] {
       if (t - oldest <= ADD_UP_MS && newest - t <= ADD_UP_MS) return []
       const isFar = (part: Priced) => Math.abs(t - timeOf(part)) > ADD_UP_MS
@@ -162,7 +163,8 @@ function openWindow() {
         for (const part of all) if (!isFar(part)) add(part)
         return all.filter(isFar)
       }
-      // Transfers nearly always come in chain order, so the oldest are first. Their quoted prices expired long ago.
+      // Transfers nearly always arrive in chain order, so the oldest come first. Their quoted prices expired long
+      // ago.
       const from = first
       for (let part = parts[first]; part && isFar(part); part = parts[++first]) received -= part.value
       oldest = parts[first]?.minedAt.getTime() ?? Number.POSITIVE_INFINITY
@@ -174,9 +176,9 @@ function openWindow() {
 }
 
 /**
- * The lowest price that any of these transfers mined in the last hour had to reach, ignoring those without a price.
- * "Send 0.01 more" therefore stays true for an hour after a price change, like a quote. One base unit can't keep an old
- * price for a week.
+ * The lowest price that any of these transfers from the hour before the newest one had to reach, ignoring transfers
+ * without a price. So "Send 0.01 more" stays true for an hour after a price change, like a quote. But one base unit
+ * can't keep an old price for a week.
  */
 export function minPrice(parts: readonly Pick<OpenTransfer, "price" | "minedAt">[]): bigint {
   const newest = parts.reduce((latest, part) => Math.max(latest, timeOf(part)), Number.NEGATIVE_INFINITY)

@@ -8,12 +8,12 @@ const CONTENT_DATA_BYTES = 64 * 1024
 export const defaultDuration = (pricingModel: string): bigint | null =>
   pricingModel === "per_call" ? PER_CALL_S : null
 
-/** How many calls a payment buys; null for unlimited calls in its time. */
+/** How many calls a payment buys; null for unlimited calls within its time. */
 export const callsOf = (pricingModel: string): number | null => (pricingModel === "per_call" ? 1 : null)
 
 /**
- * The duration after a change, in seconds: the given one, or the new pricing model's default if it was the old model's
- * default. Otherwise it stays unchanged.
+ * The duration after a change, in seconds. Without a new duration, it becomes the new pricing model's default if it
+ * was the old model's default, and otherwise stays unchanged.
  */
 export function durationAfter(
   before: { pricingModel: string; durationS: bigint | null },
@@ -25,7 +25,7 @@ export function durationAfter(
   return defaultDuration(change.pricingModel)
 }
 
-/** Returns the faults of a paywall's content that its schema misses. */
+/** Returns the faults of a paywall's content that its schema does not catch. */
 export function contentFaults(content: { contentData?: unknown; contentUrl?: string | null }): ErrorDetail[] {
   const faults: ErrorDetail[] = []
   if (content.contentData && Buffer.byteLength(JSON.stringify(content.contentData)) > CONTENT_DATA_BYTES)

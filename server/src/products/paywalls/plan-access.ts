@@ -1,4 +1,4 @@
-/** Plans the handling of one sender's open transfers to a paywall. Pure. */
+/** Plans what happens to one sender's open transfers to a paywall. Pure. */
 import { type Failure, late, noBuyer, sanctioned, underpaid } from "../../ledger/scanner/submission-faults.ts"
 import { type Classified, rowsOf } from "../../ledger/settlement/classify.ts"
 import type { ClaimedTransfer, Paid, Plan, WaitingGroup } from "../../ledger/settlement/sellable.ts"
@@ -21,15 +21,15 @@ import {
 
 export type AccessTransfer = ClaimedTransfer & { payment_payer: Address | null }
 
-/** The wait before a transfer whose block may be displaced is checked again. */
+/** How long until a transfer whose block may be displaced is checked again. */
 const SUSPECT_MS = 30_000
 
-/** The facts of the plan. */
+/** The facts on which the plan is based. */
 export interface AccessFacts {
   payer: Address
   network: NetworkInfo
   versions: readonly Version[]
-  /** Transactions that the sender submitted. */
+  /** The transactions that the sender submitted. */
   submitted: ReadonlySet<Hash>
   /** When agents' payments were accepted, by {@link authorizedKey}. */
   authorized: ReadonlyMap<string, Date>
@@ -40,7 +40,7 @@ export interface AccessFacts {
   now: Date
 }
 
-/** Transactions whose submissions fail, and why. */
+/** Transactions whose submissions fail, and the reason. */
 interface Failed {
   hashes: Hash[]
   failure: Failure & { reason: FailureReason }
@@ -50,7 +50,10 @@ export interface AccessPlan extends Plan {
   failed: Failed[]
 }
 
-/** The key of an authorization's payment in {@link AccessFacts}, which moves exactly its amount. */
+/**
+ * The key, in {@link AccessFacts}, of the payment made by an authorization. An authorization moves exactly its own
+ * amount.
+ */
 export const authorizedKey = (hash: Hash, amount: bigint): string => `${hash} ${amount}`
 
 /** Plans what must happen for this sender, and when to check undecided transfers again. */
@@ -90,7 +93,7 @@ export function planAccess(facts: AccessFacts): AccessPlan {
       failed: [{ hashes: hashesOf(sure), failure: noBuyer }],
     }
   const plan = planClear(facts, open, sure, wrong)
-  // Only submitted transactions can fail. A flood leaves many small parts.
+  // Only submitted transactions can fail, and a flood leaves many small parts.
   const failed = plan.failed.flatMap(({ hashes, failure }): Failed[] => {
     const own = hashes.filter(hash => submitted.has(hash))
     return own.length > 0 ? [{ hashes: own, failure }] : []
@@ -107,7 +110,7 @@ function planClear(
   const byId = new Map(sure.map(row => [row.id, row]))
   const rows = (parts: readonly OpenTransfer[]) => parts.flatMap(part => byId.get(part.id) ?? [])
   const { paid, short, late: tooLate } = foldTransfers(open)
-  // Each reversed or open payment of this sender can be granted once.
+  // Each reversed or open payment of this sender can be granted only once.
   const own = transfers.filter(each => each.isSettlementToken && each.row.payment_payer === payer)
   const left = new Set(own.map(each => each.row.payment_id))
   const payments = paid.map((parts): Paid => {
@@ -139,8 +142,8 @@ const openTransfer = (facts: AccessFacts, row: AccessTransfer): OpenTransfer => 
 })
 
 /**
- * Returns when the price of a transfer was offered. An agent's payment counts from its acceptance, when it was served.
- * That is at most an hour before its block, because a payer can execute an authorization much later.
+ * Returns when the price of a transfer was offered. For an agent's payment, this is when it was accepted and served,
+ * if that was at most an hour before its block. A payer can execute an authorization much later.
  */
 function offeredAt({ authorized }: AccessFacts, { tx_hash, value, block_time: minedAt }: AccessTransfer): Date {
   const acceptedAt = authorized.get(authorizedKey(tx_hash, value))

@@ -1,4 +1,4 @@
-/** The rows of a paywall's state. Concurrent reads share each statement, however many paywalls. */
+/** Reads the rows of a paywall's state. Concurrent reads share each statement, however many paywalls they ask about. */
 import { sql } from "kysely"
 import { wasAskedFor, watchEnds } from "../../ledger/deposits/make-deposits.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
@@ -18,7 +18,7 @@ export const paywallRow = gatherRows(async (db: Db, ids: readonly string[]) => {
   return new Map(rows.map(row => [row.id, row]))
 })
 
-/** A submission's paywall: its network, and whether its addresses must be watched for longer. */
+/** The paywall of a submission: its network, and whether the watch of its addresses must be extended. */
 export const paidPaywall = gatherRows(async (db: Db, asked: readonly { id: string; now: Date }[]) => {
   const wanted = asked.map(({ id }, n) => ({ n, id }))
   const { rows } = await sql<{ n: number; chain_id: number; is_watch_ending: boolean }>`
@@ -44,7 +44,7 @@ export const paidNow = gatherRows(async (db: Db, ids: readonly string[]) => {
 export const paymentKey = (paywallId: string, txHash: Hash, address: Address): string =>
   `${paywallId} ${txHash} ${address}`
 
-/** SQL: the payments with these keys. */
+/** SQL: the given keys as rows. */
 const given = (keys: readonly string[]) => {
   const wanted = keys.map(key => {
     const [id, hash, payer] = key.split(" ")
@@ -55,7 +55,7 @@ const given = (keys: readonly string[]) => {
 
 type Submitted = Pick<Row<"submissions">, "status" | "reason" | "message" | "block_number">
 
-/** The submission of a hash by a payer. */
+/** A payer's submission of a hash. */
 export const submittedPayment = gatherRows(async (db: Db, keys: readonly string[]) => {
   const { rows } = await sql<Submitted & { key: string }>`
     select /* named: submitted_payments */ k.key, s.status, s.reason, s.message, s.block_number from (${given(keys)}) k
@@ -68,7 +68,10 @@ type SeenPayment = Pick<Row<"transfers">, "block_number"> & {
   exception: Row<"payments">["exception"] | null
 }
 
-/** A payer's transfer in a transaction, with the payment that claims it. Among several, a granted one decides. */
+/**
+ * A payer's transfer in a transaction, with the payment that claims it. If there are several, one that was granted is
+ * returned.
+ */
 export const seenPayment = gatherRows(async (db: Db, keys: readonly string[]) => {
   const { rows } = await sql<SeenPayment & { key: string }>`
     select /* named: seen_payments */ k.key, t.block_number, t.status, t.exception from (${given(keys)}) k cross join lateral (

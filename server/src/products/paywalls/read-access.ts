@@ -1,6 +1,7 @@
 /**
- * Which address has access to a paywall, and until when. An address's grants fold into one row, which is also their
- * lock. If the paywall names a product, a subscription to it also gives access, which each request reads.
+ * Reads which address has access to a paywall, and until when. An address's grants fold into one row, which also
+ * serves as their lock. If the paywall names a product, a subscription to that product also gives access; each
+ * request reads it.
  */
 import { type RawBuilder, sql } from "kysely"
 import { watchEnds } from "../../ledger/deposits/make-deposits.ts"
@@ -14,7 +15,7 @@ import { sqlArray } from "../../platform/db/sql-array.ts"
 import { type Access, accessChanged } from "./cache-access.ts"
 import { type Fold, foldGrants } from "./grant.ts"
 
-/** The fold of the grants until `foldedAt`. It is valid until one of them changes. */
+/** The fold of the grants up to `foldedAt`. It is valid until one of these grants changes. */
 export interface Folded extends Fold {
   foldedAt: Date
   txHash: Hash | null
@@ -55,8 +56,8 @@ function foldedOf(row: Pick<Row<"access">, (typeof foldColumns)[number]>): Folde
 }
 
 /**
- * Folds the live grants again. Call it under {@link lockAccess} after every change to them. If `granted` new grants are
- * the only change since `before`, it reads only those, because a payer per call has thousands.
+ * Folds the live grants again. Must be called under {@link lockAccess} after every change to them. If `granted` new
+ * grants are the only change since `before`, only those are read, because a payer per call has thousands.
  */
 export async function foldAccess(
   ctx: TxContext,
@@ -70,7 +71,7 @@ export async function foldAccess(
       .modifyFront(sql`/* named: newer_grants */`)
       .where("granted_at", ">", before.foldedAt)
       .execute())
-  // The counts differ if another process's clock dated a new grant before `foldedAt`. All grants are then folded.
+  // If another process's clock dated a new grant before `foldedAt`, the counts differ, and all grants are folded.
   const base = newer?.length === granted ? before : undefined
   const grants = base && newer ? newer : await liveGrants(ctx, paywallId, address).execute()
   const { since, expiresAt, callsLeft, callsKept, freeUntil } = foldGrants(grants, ctx.now(), base)
@@ -89,18 +90,18 @@ export async function foldAccess(
 /** What {@link readAccess} found for one paywall and address. */
 export interface FoundAccess {
   paywall: Opened
-  /** From grants only, without subscriptions. */
+  /** The access by grants, without subscriptions. */
   access: Access | undefined
   /** Whether the watch of the paywall's receiving address ends soon. */
   isWatchEnding: boolean
 }
 
-/** The key of {@link readAccess} for one paywall and address. An address has 42 characters. */
+/** The key of {@link readAccess} for one paywall and address. An address always has 42 characters. */
 export const accessName = (paywallId: string, address: Address): string => `${paywallId} ${address}`
 
 /**
- * Reads the access that addresses have by their grants, keyed by {@link accessName}. It is one statement for any number
- * of them. An unknown paywall has no entry. Subscriptions are not included: see {@link accessOf}.
+ * Reads the access that grants give to addresses, keyed by {@link accessName}, in one statement. An unknown paywall
+ * has no entry. Subscriptions are not included: see {@link accessOf}.
  */
 export async function readAccess(ctx: TxContext, names: readonly string[]): Promise<Map<string, FoundAccess>> {
   const ids = names.map(name => name.slice(0, -43))
@@ -127,8 +128,8 @@ export async function readAccess(ctx: TxContext, names: readonly string[]): Prom
 type Opened = Pick<Row<"paywalls">, "id" | "merchant_id" | "chain_id" | "subscription_product_id">
 
 /**
- * Returns an address's access by grants or by a subscription, whichever lasts longer. Undefined for none, or if its
- * calls are used up.
+ * Returns an address's access by grants or by a subscription, whichever lasts longer. Undefined if it has none, or if
+ * its calls are used up.
  */
 export const accessOf = (ctx: TxContext, paywall: Opened, address: Address): Promise<Access | undefined> =>
   heldAccess(ctx.db, { now: ctx.now(), paywall, address })
@@ -158,7 +159,7 @@ const heldAccess = gatherRows(async (db: Db, asked: readonly AskedAccess[]) => {
     product: sql<string>`k.product`,
     payer: sql<Address>`k.payer`,
   }
-  // Most paywalls have no product, so they skip the subscriptions.
+  // Most paywalls have no product, so the subscriptions are usually left out.
   const subscribed = asked.some(({ paywall }) => paywall.subscription_product_id !== null)
     ? sql`union all (${subscribedTo(db, now, by)})`
     : sql``
@@ -176,7 +177,7 @@ const heldAccess = gatherRows(async (db: Db, asked: readonly AskedAccess[]) => {
   )
 })
 
-/** Selects subscriptions: the merchant's, on a network, of a product, paid by an address. */
+/** Selects subscriptions to a product of a merchant on a network that an address pays. */
 interface SubscribedBy {
   merchant: string | RawBuilder<string>
   chain: number | RawBuilder<number>
@@ -185,9 +186,9 @@ interface SubscribedBy {
 }
 
 /**
- * Builds the query for the access by an address's subscriptions, with the last paying transaction. The paid product
- * counts: after a change of product, the old one stays open until the new one is paid. It reads only one network,
- * because a contract address may have another owner on each network.
+ * Builds the query for the access that an address has by subscriptions, with the last paying transaction. The product
+ * that was paid counts: after a change of product, the old product's access lasts until the new one is paid. Only one
+ * network is read, because a contract address may have a different owner on each network.
  */
 function subscribedTo(db: Db, now: Date, { merchant, chain, product, payer }: SubscribedBy) {
   return (
@@ -201,10 +202,10 @@ function subscribedTo(db: Db, now: Date, { merchant, chain, product, payer }: Su
             .select(["invoices.product_id", "checkout_sessions.tx_hash"])
             .whereRef("invoices.subscription_id", "=", "subscriptions.id")
             .where("invoices.paid_at", "is not", null)
-            // If there is no hash, a reorg has just removed the payment.
+            // A paid invoice without a hash means that a reorg has just removed the payment.
             .where("checkout_sessions.tx_hash", "is not", null)
-            // A prepaid period opens the paywall when it starts. A trial precedes the first period, so invoice 1 counts
-            // immediately.
+            // A prepaid period opens the paywall when the period starts. A trial precedes the first period, so
+            // invoice 1 counts immediately.
             .where(eb => eb.or([eb("invoices.period_start", "<=", now), eb("invoices.sequence", "=", 1)]))
             .orderBy("invoices.sequence", "desc")
             .limit(1)
@@ -234,9 +235,9 @@ export interface Consumed {
 }
 
 /**
- * Takes one call off an address's access; call it inside a transaction. A subscription's access comes first. Access
- * without a number of calls allows any number while it lasts. The cost does not depend on the number of grants, of
- * which a payer per call has thousands.
+ * Takes one call off an address's access. Must be called inside a transaction. A subscription's access comes first.
+ * Access without a number of calls allows any number while it lasts. The cost does not depend on the number of
+ * grants, because a payer per call has thousands.
  */
 export async function takeCall(ctx: TxContext, paywall: Opened, address: Address): Promise<Consumed> {
   const none = { allowed: false, remaining: 0 }
@@ -269,13 +270,16 @@ export async function takeCall(ctx: TxContext, paywall: Opened, address: Address
   return { allowed: true, remaining: calls_left }
 }
 
-/** Whether the latest grant has a number of calls, which count again once the time before it has ended. */
+/**
+ * Whether the latest grant has a number of calls. Such calls are counted again once the time before that grant has
+ * ended.
+ */
 async function endsInCalls(ctx: TxContext, paywallId: string, address: Address): Promise<boolean> {
   const last = liveGrants(ctx, paywallId, address).clearOrderBy().orderBy("granted_at", "desc").orderBy("id", "desc")
   return typeof (await last.limit(1).executeTakeFirst())?.calls === "number"
 }
 
-/** Locks the row of {@link lockAccess} without inserting one for a new address. */
+/** Locks the same row as {@link lockAccess}, but inserts none for a new address. */
 const holdAccess = (ctx: TxContext, paywallId: string, address: Address) =>
   ctx.db
     .selectFrom("access")
@@ -285,7 +289,7 @@ const holdAccess = (ctx: TxContext, paywallId: string, address: Address) =>
     .forNoKeyUpdate()
     .executeTakeFirst()
 
-/** Query of grants that were not revoked, in grant order. */
+/** The query for grants that were not revoked, in grant order. */
 const liveGrants = (ctx: TxContext, paywallId: string, address: Address) =>
   ctx.db
     .selectFrom("grants")

@@ -1,4 +1,4 @@
-/** `/api/paywalls`: the API for buyers and for the pages that serve them. */
+/** `/api/paywalls`: the API for buyers, and for the pages that serve them. */
 import { Type } from "typebox"
 import { NoBody } from "../../account/identity/schema.ts"
 import { watch } from "../../ledger/deposits/make-deposits.ts"
@@ -211,7 +211,7 @@ export function paywallRoutes(app: Server, ctx: Context): void {
   )
 }
 
-/** Caches access. Cache misses are read from the database, and concurrent ones share a statement. */
+/** Caches access. What is not cached is read from the database, and concurrent reads share a statement. */
 function keepAccess(ctx: Context): KnownAccess {
   const found = gather<string, FoundAccess>(names => readAccess(ctx, names))
   return openKnownAccess(ctx, async (id, address) => {
@@ -219,7 +219,7 @@ function keepAccess(ctx: Context): KnownAccess {
     if (!of) throw new ApiError("PAYWALL_NOT_FOUND")
     if (of.isWatchEnding) await watch(ctx, id)
     const isSubscribed = of.paywall.subscription_product_id !== null
-    // A subscription changes in too many ways to notify each change.
+    // A subscription's access changes in too many ways for each change to be notified.
     return { access: isSubscribed ? await accessOf(ctx, of.paywall, address) : of.access, isNotified: !isSubscribed }
   })
 }

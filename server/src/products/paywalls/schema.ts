@@ -26,7 +26,7 @@ const ContentData = Nullable(
 )
 const ContentUrl = Nullable(Matching("^https?://", "An http(s) address", { maxLength: 2_048 }))
 const Slug = Nullable(Matching("^[a-z0-9-]{3,64}$", "3 to 64 lower-case letters, digits and hyphens"))
-/** Up to a hundred years; null means forever. */
+/** A duration of up to a hundred years; null means forever. */
 const AccessDuration = Nullable(
   Type.Integer({ minimum: 1, maximum: 3_153_600_000, description: "Seconds; null means forever" }),
 )

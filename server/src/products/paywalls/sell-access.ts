@@ -1,8 +1,8 @@
 /**
  * Sells access to paywalls. One sender's transfers add up, each payment grants access, and a reorg that removes a
- * payment revokes it. Settlement holds the `access` row of (paywall, sender).
+ * payment revokes that access. Settlement locks the `access` row of (paywall, sender).
  */
-// I/O: each method uses the context that it is given, whose type comes with Sellable.
+// I/O: each method uses the context that it is given. The type of that context comes with Sellable.
 import { classify } from "../../ledger/settlement/classify.ts"
 import { withoutPublic } from "../../ledger/settlement/find-public-approvals.ts"
 import { notifyPaid, sessionNotice } from "../../ledger/settlement/notify-paid.ts"
@@ -67,7 +67,7 @@ export const accessSales: Sellable<AccessPart, AccessPlan> = {
 
   async plan(ctx, { paywall: { id }, network, payer, group, versions, isMore }, screened) {
     const rows = withoutRests(await openTransfers(ctx, group, payer, network))
-    // This reads all payments of the payer, so it runs only if only one endpoint reports a transfer.
+    // This reads all payments of the payer, so it runs only if some transfer is reported by only one endpoint.
     const alone = rows.some(row => row.single_source) ? await countedAlone(ctx, network, id, payer) : 0n
     const { free, again } = await withoutPublic(ctx, rows)
     const hashes = rows.map(row => row.tx_hash)
@@ -100,7 +100,7 @@ export const accessSales: Sellable<AccessPart, AccessPlan> = {
   async finish(ctx, { paywall, payer, standing, folded }, { failed, reversed }, paid) {
     for (const { hashes, failure } of failed) await failSubmissions(ctx, paywall.id, payer, hashes, failure)
     await endClaimed(ctx, paywall.id, payer)
-    // If there were earlier payments, a grant may have been revoked, so all grants are folded.
+    // If there were earlier payments, a grant may have been revoked, so all grants must be folded.
     const before = standing.length === 0 && reversed.length === 0 ? folded : undefined
     await foldAccess(ctx, paywall.id, payer, { before, granted: paid.length })
   },

@@ -1,4 +1,4 @@
-/** A buyer's requests at a paywall: submitting a hash, and reading its state. */
+/** Handles a buyer's requests at a paywall: submitting a hash, and reading the state of the submission. */
 import { sql } from "kysely"
 import { watch } from "../../ledger/deposits/make-deposits.ts"
 import { freshSubmission, verifySoon } from "../../ledger/scanner/queries.ts"
@@ -20,8 +20,9 @@ export async function publicPaywall(ctx: TxContext, id: string): Promise<Row<"pa
 }
 
 /**
- * Stores the claim of `address` that it paid with `txHash`. Submitting it again changes nothing during verification,
- * and verifies it again after a failure. Throws `ALREADY_VERIFIED` if all its payments here granted access.
+ * Stores the claim of `address` that it paid with `txHash`. Submitting the hash again changes nothing while it is
+ * being verified, and has it verified again after a failure. Throws `ALREADY_VERIFIED` if all its payments here
+ * granted access.
  */
 export async function submitPayment(ctx: Context, paywallId: string, txHash: Hash, address: Address): Promise<void> {
   const paywall = await paidPaywall(ctx.db, { id: paywallId, now: ctx.now() })
@@ -62,8 +63,8 @@ export interface PaymentState {
 }
 
 /**
- * The state of a submission, or of a payment that nobody submitted; throws `PAYMENT_NOT_FOUND` for neither. If the
- * transaction has several transfers, a granted one decides.
+ * The state of a submission, or of a payment that nobody submitted; throws `PAYMENT_NOT_FOUND` if there is neither.
+ * If the transaction has several transfers, a granted one decides.
  */
 export async function paymentState(
   ctx: TxContext,
@@ -92,7 +93,7 @@ export async function paymentState(
   }
 }
 
-/** The state of unsubmitted money, from the payment that claims it. */
+/** The state of money that nobody submitted, taken from the payment that claims it. */
 function foundState(
   status: Row<"payments">["status"] | null,
   exception: Row<"payments">["exception"] | null,

@@ -16,8 +16,8 @@ export async function productToSubscribe(
 }
 
 /**
- * Creates a checkout of the product that opens a paywall, for anyone; it redirects back to the paywall. Throws
- * `INVALID_OPERATION` if no such product is for sale, `PAYMENTS_PAUSED`, `PAYOUT_ADDRESS_REQUIRED`.
+ * Creates a checkout of the product that opens a paywall, for anyone. The checkout redirects back to the paywall.
+ * Throws `INVALID_OPERATION` if no such product is for sale, `PAYMENTS_PAUSED`, or `PAYOUT_ADDRESS_REQUIRED`.
  */
 export async function startSubscription(ctx: Context, paywall: Row<"paywalls">): Promise<Row<"checkout_sessions">> {
   return await inTransaction(ctx, async ctx => {
