@@ -1,12 +1,12 @@
 /**
- * The connections to origins. Each merchant has its own, so its calls neither wait for another merchant's to the same
- * origin, nor share a connection with them.
+ * The connections to origins. Each merchant has its own connections, so its calls neither wait for another merchant's
+ * calls to the same origin nor share a connection with them.
  */
-// I/O: opens connections; needs no context, only what makes an agent.
+// I/O: opens connections; needs no context, only a function that makes an agent.
 import type { Agent } from "undici"
 
 /**
- * The most agents, one per call that a process forwards at a time. An agent with closed connections holds a few
+ * The most agents: one for each call that a process forwards at a time. An agent with closed connections takes a few
  * kilobytes.
  */
 const MOST = 500
@@ -17,9 +17,12 @@ export interface Agents {
   close(): Promise<void>
 }
 
-/** Keeps the agents of the most recently called merchants. An evicted one ends its calls and closes its connections. */
+/**
+ * Keeps the agents of the most recently called merchants. When an agent is evicted, its calls end and its connections
+ * close.
+ */
 export function openAgents(open: () => Agent): Agents {
-  /** In order of last use. */
+  /** Ordered by their last use. */
   const agents = new Map<string, Agent>()
   return {
     of: merchantId => {

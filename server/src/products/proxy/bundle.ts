@@ -7,7 +7,7 @@ import { type Method, readTemplate } from "./match-route.ts"
 const OPENAPI_BYTES = 128 * 1024
 const TOKEN = /^[!#$%&'*+.^`|~\w-]{1,100}$/
 
-/** A received route; its price is text. */
+/** A route as it was received, with its price as text. */
 interface WrittenRoute {
   method: Method
   path: string
@@ -15,7 +15,7 @@ interface WrittenRoute {
   description?: string | null | undefined
 }
 
-/** A route that passed the checks; its price is in base units. */
+/** A route that passed the checks, with its price in base units. */
 export interface CheckedRoute {
   method: Method
   path: string
@@ -31,10 +31,10 @@ interface PriceRules {
   recipients: number | undefined
 }
 
-/** Whether a price is zero in any spelling, which makes a route free. */
+/** Whether a price is zero, however it is written. A route with this price is free. */
 const isFree = (written: string | undefined): boolean => /^0(\.0{1,18})?$/.test(written ?? "")
 
-/** Parses the routes; returns them or every fault in them. */
+/** Parses the routes; returns either the routes or every fault in them. */
 export function readRoutes(
   written: readonly WrittenRoute[],
   { token, least, recipients }: PriceRules,
@@ -57,7 +57,7 @@ export function readRoutes(
   return { routes, faults }
 }
 
-/** Faults of the headers that are added for an origin, with lower-case names. */
+/** Faults in the headers that are added for an origin, whose names are in lower case. */
 export function headerFaults(given: Readonly<Record<string, string | null>>): ErrorDetail[] {
   const names = Object.keys(given).map(name => name.toLowerCase())
   return Object.entries(given).flatMap(([name, value]): ErrorDetail[] => {
@@ -74,7 +74,7 @@ export function headerFaults(given: Readonly<Record<string, string | null>>): Er
   })
 }
 
-/** Faults of an origin's URL, in addition to those of any receiver's URL. `baseUrl` is the service's own. */
+/** Faults in an origin's URL, in addition to those of any receiver's URL. `baseUrl` is the service's own URL. */
 export function originFaults(url: string, baseUrl: string): ErrorDetail[] {
   if (!URL.canParse(url)) return []
   const { search, origin, pathname } = new URL(url)
@@ -86,13 +86,13 @@ export function originFaults(url: string, baseUrl: string): ErrorDetail[] {
   return []
 }
 
-/** Faults of an OpenAPI document. Only its size is checked, because only agents read it. */
+/** Faults in an OpenAPI document. Only the size is checked, because only agents read the document. */
 export function openapiFaults(document: Record<string, unknown> | null | undefined): ErrorDetail[] {
   if (!document || Buffer.byteLength(JSON.stringify(document)) <= OPENAPI_BYTES) return []
   return [{ path: "openapi", message: "must be at most 128 KB as JSON: give its `openapiUrl` instead" }]
 }
 
-/** An origin's URL as it is stored: without a trailing slash. */
+/** An origin's URL in the form in which it is stored: without a trailing slash. */
 export const storedOrigin = (url: string): string => {
   const { origin, pathname } = new URL(url)
   return `${origin}${pathname.replace(/\/+$/, "")}`

@@ -1,45 +1,45 @@
 /**
- * Limits the forwarded calls in flight, and the bodies that they hold. New merchants and callers cost nothing, so no
- * number of them may displace a merchant within its share. Unpaid calls never displace a paying one. When all slots are
- * taken, unpaid calls are ended for others. Pure.
+ * Limits the forwarded calls in flight, and the bodies that they hold. Anyone can add merchants and callers for free,
+ * so no number of them may displace a merchant that stays within its share. Unpaid calls never displace a paying one.
+ * When all slots are taken, unpaid calls are ended to make room for others. Pure.
  */
 
 /** How many slots each process has. */
 const MOST = 500
-/** Additional slots, each for a merchant that holds none. */
+/** How many additional slots there are, each for a merchant that holds none. */
 const RESERVED = 100
-/** The limit per merchant: a fifth, however many bundles it has. */
+/** The most slots per merchant: a fifth of all, however many bundles the merchant has. */
 const MAX_PER_MERCHANT = 100
-/** The limit per caller, by address group: a tenth. */
+/** The most slots per caller (address group): a tenth of all. */
 const MAX_PER_CALLER = 50
-/** A body takes a slot per 128 KB until its answer starts, so 500 slots hold 62.5 MB. */
+/** The size of body for which a call takes one slot until its answer starts. So 500 slots hold 62.5 MB. */
 const BYTES_A_PLACE = 128 * 1024
-/** How many bytes of its answer a call holds: a part that was read, and one being sent. */
+/** How many bytes of its answer a call holds: a part that was read, and a part that is being sent. */
 export const STREAM_BYTES = 64 * 1024
 
 /** A call that asks for a slot. */
 export interface Newcomer {
   merchantId: string
-  /** The group of its address. */
+  /** The address group of the caller. */
   caller: string
-  /** The length of its body. */
+  /** The length of the body. */
   bytes: number
-  /** Whether its route has no price. Any other call is soon refused or paid. */
+  /** Whether the route has no price. A call with a price is soon refused or paid. */
   isFree: boolean
 }
 
-/** What a call holds. */
+/** The slots that a call holds. */
 export interface Slot {
-  /** Marks the call as paid, so that it is not ended for others. False if it was already ended. */
+  /** Marks the call as paid, so that it is not ended for others. Returns false if it was already ended. */
   keep(): boolean
-  /** Frees the slot once. */
+  /** Frees the slots. */
   leave(): void
 }
 
 export interface Slots {
   /**
-   * Takes a slot; undefined if none is free or can be freed. `end` is called when the call is ended for another one,
-   * which takes its slot.
+   * Takes the slots for a call; undefined if too few are free or can be freed. `end` is called when the call is ended
+   * because another one takes its slots.
    */
   take(newcomer: Newcomer, end: () => void): Slot | undefined
 }
@@ -51,9 +51,10 @@ interface Call extends Omit<Newcomer, "bytes"> {
   end: () => void
 }
 
-/** Opens the slots, all free. */
+/** Opens the slots, all of which are free. */
 export function openSlots(): Slots {
-  // In arrival order. Sums are recounted per newcomer: 1 µs while there is room, 60 if a call is ended.
+  // In arrival order. The sums are recounted for each newcomer, which takes 1 µs while there is room, and 60 µs if a
+  // call is ended.
   const calls = new Set<Call>()
   return {
     take: ({ bytes, ...newcomer }, end) => {
@@ -81,7 +82,7 @@ export function openSlots(): Slots {
 /** Which calls end to make room for another; undefined if it is refused. */
 function makeRoom(all: readonly Call[], newcomer: Call): Call[] | undefined {
   if (sum(all.filter(call => call.caller === newcomer.caller)) + newcomer.places > MAX_PER_CALLER) return undefined
-  // If reserved slots are taken, a newcomer still ends only as many calls as it needs slots.
+  // Even if reserved slots are taken, a newcomer ends only as many calls as the slots that it needs.
   const most = Math.max(MOST, sum(all))
   const ended: Call[] = []
   for (let left = all; ; left = left.filter(call => call !== ended.at(-1))) {
@@ -98,7 +99,7 @@ function makeRoom(all: readonly Call[], newcomer: Call): Call[] | undefined {
     else if (own.length > 0) return undefined
     else if (total <= MOST + RESERVED) return ended
     else {
-      // Every merchant holds one call, or only paid ones. The oldest unpaid call ends.
+      // Every merchant holds only one call or only paid ones, so the oldest unpaid call ends.
       const oldest = left.find(call => !call.isPaid)
       if (!oldest) return undefined
       ended.push(oldest)
@@ -106,7 +107,7 @@ function makeRoom(all: readonly Call[], newcomer: Call): Call[] | undefined {
   }
 }
 
-/** The shares of `most` slots by name; undefined if the newcomer's name would exceed its share. */
+/** The shares of `most` slots by name; undefined if the newcomer would bring its own name above its share. */
 function sharesOf(calls: readonly Call[], newcomer: Call, nameOf: (call: Call) => string, most: number) {
   const held = new Map<string, number>([[nameOf(newcomer), 0]])
   for (const call of calls) held.set(nameOf(call), (held.get(nameOf(call)) ?? 0) + call.places)
@@ -116,7 +117,7 @@ function sharesOf(calls: readonly Call[], newcomer: Call, nameOf: (call: Call) =
   const then = own + newcomer.places
   if (own > 0 && then > share) return undefined
   return {
-    /** The oldest unpaid call of the name that holds the most, among names above their share. */
+    /** The oldest unpaid call of the name that holds the most slots, among names that hold more than their share. */
     aboveShare: () =>
       calls
         .filter(call => !call.isPaid && heldBy(call) > Math.max(share, then))

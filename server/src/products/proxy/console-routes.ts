@@ -15,7 +15,7 @@ import { shownRoute, urlOf } from "./describe-bundle.ts"
 import { changeBundle, createBundle, headerNames, readBundle, routesOf, switchOffBundle } from "./manage-bundles.ts"
 import { BundleChange, BundleCreate, BundleId, BundleList, BundleWhole, Deleted, FailureList } from "./schema.ts"
 
-/** The columns of a bundle in a list, without the OpenAPI document of up to 128 KB. */
+/** The columns of a bundle in a list, without the OpenAPI document, which can be up to 128 KB. */
 const listed = [
   "id",
   "slug",

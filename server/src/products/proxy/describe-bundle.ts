@@ -1,4 +1,4 @@
-/** The description of a bundle for agents: its routes and prices. */
+/** Describes a bundle to agents: its routes and their prices. */
 import { bundleDeposit } from "../../ledger/deposits/make-bundle-deposit.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
@@ -8,7 +8,7 @@ import { type AmountToken, formatAmount } from "../../platform/money/amount.ts"
 import { routesOf } from "./manage-bundles.ts"
 import type { BundleDescription } from "./schema.ts"
 
-/** The answer to `GET /api/p/{slug}`; undefined if no active bundle has the slug. */
+/** The answer to `GET /api/p/{slug}`; undefined if no active bundle has this slug. */
 export async function describeBundle(ctx: Context, slug: string): Promise<BundleDescription | undefined> {
   const row = await ctx.db
     .selectFrom("bundles")

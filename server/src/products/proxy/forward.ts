@@ -1,4 +1,4 @@
-/** One exchange with an origin: it sends the whole request, and streams the answer. */
+/** Handles one exchange with an origin: sends the whole request, and streams the answer. */
 // I/O: sends requests to origins; needs no context, only the settings.
 import { Readable } from "node:stream"
 import { setImmediate } from "node:timers/promises"
@@ -14,24 +14,27 @@ import { failureOf } from "./origin-answer.ts"
 import { openTimeLimit } from "./origin-time-limit.ts"
 
 const CONNECT_TIMEOUT_MS = 10_000
-/** Per origin and merchant. It is more than a busy origin needs, and less than a process's file descriptors. */
+/**
+ * The most connections of a merchant to one origin: more than a busy origin needs, and fewer than a process's file
+ * descriptors.
+ */
 const CONNECTIONS_TO_ONE = 100
 /**
- * How many bytes are read ahead for a caller slower than its origin. A single part may be larger. For one-byte parts,
- * of 114 bytes in memory each, it also limits their number. With 16 KB, 95 callers of an origin with one-byte parts
- * crashed a process of 256 MB.
+ * How many bytes are read ahead for a caller that is slower than its origin. A single part may be larger. This also
+ * limits the number of one-byte parts, each of which takes 114 bytes of memory. With 16 KB, 95 callers of an origin
+ * that sends one-byte parts crashed a process of 256 MB.
  */
 const READ_AHEAD_BYTES = 256
 /**
- * How many parts of one answer are read before other work runs. Parsing a chunk takes a microsecond, and one read may
- * bring 10,000.
+ * How many parts of one answer are read before other work gets a turn. Parsing a chunk takes a microsecond, and one
+ * read may return 10,000 chunks.
  */
 const PARTS_PER_TURN = 256
-/** Smaller parts are joined up to this size. */
+/** The size up to which smaller parts are joined. */
 const PART_BYTES = 16 * 1024
 /**
- * How many times the wait for the answer's start all waits for an origin may take together. The default setting gives
- * ten minutes, after which clients of language models give up too.
+ * How long one answer may wait for its origin in total, as a multiple of the wait for the answer's start. By default
+ * this is ten minutes, after which clients of language models give up too.
  */
 const WHOLE_WAITS = 10
 
@@ -40,30 +43,30 @@ interface OriginCall {
   merchantId: string
   originUrl: string
   method: string
-  /** Written by `path.ts`, with the query appended. */
+  /** The path as `path.ts` writes it, with the query appended. */
   path: string
-  /** Name, value, name, value. */
+  /** In the order name, value, name, value. */
   headers: string[]
   body: Buffer | undefined
 }
 
 /**
- * The origin's answer, or why there is none: `failure` for the merchant, and `shown` for the caller, without addresses.
- * `wasSent`: whether the origin may have received any of the request.
+ * The origin's answer, or why there is none. `failure` is for the merchant, and `shown`, which contains no addresses,
+ * for the caller. `wasSent`: whether the origin may have received any of the request.
  */
 export type OriginAnswer =
   | { status: number; headers: Record<string, string | string[] | undefined>; body: Readable; failure?: undefined }
   | { failure: string; shown: string; wasSent: boolean }
 
 export interface Forwarder {
-  /** Forwards one request; never rejects. `signal` ends the request and the answer's body. */
+  /** Forwards one request; never rejects. `signal` ends the request and the body of the answer. */
   forward(call: OriginCall, signal: AbortSignal): Promise<OriginAnswer>
   close(): Promise<void>
 }
 
 /**
- * Opens a forwarder for these settings. `resolve` and `ca` replace the system's name resolution and root certificates,
- * and `maxWaitMs` the total wait for an origin during one answer.
+ * Opens a forwarder for these settings. `resolve` and `ca` replace the system's name resolution and root
+ * certificates. `maxWaitMs` replaces the total time that one answer may wait for the origin.
  */
 export function openForwarder(
   { webhooks: { allowCidrs }, originTimeoutMs }: Settings,
@@ -87,9 +90,9 @@ export function openForwarder(
         connect,
         connections: CONNECTIONS_TO_ONE,
         allowH2: false,
-        // `exchange` has a deadline that also covers connecting, and informational answers do not extend it.
+        // `exchange` has a deadline that also covers connecting, and that informational answers do not extend.
         headersTimeout: 0,
-        // The longest time between two parts, without the time in which the caller does not read.
+        // The longest time between two parts, not counting the time in which the caller does not read.
         bodyTimeout: originTimeoutMs,
       }),
   )
@@ -101,9 +104,9 @@ export function openForwarder(
 }
 
 /**
- * Streams the same bytes, joining all parts that have arrived. Otherwise, each chunk of the origin would take three
- * writes to the caller. Waits for the first part, and rejects if the answer ends before it, so that nothing has reached
- * the caller.
+ * Streams the same bytes, but joins all parts that have arrived. Otherwise, each chunk from the origin would take
+ * three writes to the caller. Waits for the first part, and rejects if the answer ends before that part, so that
+ * nothing has reached the caller.
  */
 async function joined(body: Readable, maxWaitMs: number): Promise<Readable> {
   body.on("error", () => undefined)
@@ -114,7 +117,7 @@ async function joined(body: Readable, maxWaitMs: number): Promise<Readable> {
     yield* rest
   }
   const parts = Readable.from(all(), { objectMode: false, highWaterMark: READ_AHEAD_BYTES })
-  // A generator that never started ends nothing, so this is needed. A started one passes errors on itself.
+  // Needed because a generator that never started ends nothing. One that started passes errors on by itself.
   parts.once("close", () => body.destroy())
   return parts
 }
@@ -142,7 +145,7 @@ async function* partsOf(body: Readable, maxWaitMs: number): AsyncGenerator<Buffe
         if (!joined.add(part)) yield part
       }
       yield* take()
-      // The origin is not responsible for time in which the caller did not read.
+      // The time in which the caller did not read is not the origin's fault.
       patience.waits(bytes)
     }
   } catch (error) {
@@ -155,7 +158,7 @@ async function* partsOf(body: Readable, maxWaitMs: number): AsyncGenerator<Buffe
 const UNASKED_CONTINUE =
   "answered 100 Continue, although the service never sends `Expect: 100-continue`; let it send only its answer"
 
-/** Whether undici failed on an answer with status 100, which no option makes it skip. */
+/** Whether undici failed because the origin answered with status 100. No option makes undici skip such an answer. */
 const isUnaskedContinue = (error: unknown): boolean => {
   const { code, message } = error as { code?: string; message?: string }
   return code === "UND_ERR_SOCKET" && message === "bad response"
@@ -169,7 +172,7 @@ const noting =
     const start = handler.onRequestStart?.bind(handler)
     handler.onRequestStart = (controller, context) => {
       start?.(controller, context)
-      // A request aborted while waiting for its connection is never written.
+      // A request that is aborted while it waits for its connection is never written.
       if (!controller.aborted) onSend()
     }
     return dispatch(options, handler)
@@ -185,7 +188,8 @@ async function exchange(
   const sender = agent.compose(noting(() => (wasSent = true)))
   const late = new AbortController()
   const either = AbortSignal.any([signal, late.signal])
-  // Undici aborts a request only once it has a connection. During connecting, this promise rejects instead.
+  // Undici aborts a request only once the request has a connection. While it is connecting, this promise rejects
+  // instead.
   const aborted = new Promise<never>((_, reject) => {
     if (either.aborted) reject(either.reason)
     either.addEventListener("abort", () => reject(either.reason), { once: true })
@@ -203,11 +207,11 @@ async function exchange(
       signal: either,
       highWaterMark: READ_AHEAD_BYTES,
     })
-    // If the deadline comes first, nobody reads how the request ends.
+    // If the deadline comes first, nobody waits for the end of the request.
     request.catch(() => undefined)
     const response = await Promise.race([request, aborted])
     const failure = failureOf(response.statusCode, [response.headers.location].flat()[0])
-    // From now on, its pauses are counted.
+    // From now on, only the origin's pauses are limited.
     clearTimeout(timer)
     if (failure === undefined)
       return { status: response.statusCode, headers: response.headers, body: await joined(response.body, maxWaitMs) }

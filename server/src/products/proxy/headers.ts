@@ -1,10 +1,13 @@
 /**
- * Which headers pass between a caller and an origin. Three kinds are dropped. Some belong to one connection. Some
- * identify or authorize a client at another server. Some could make a server act on a different request than the paid
- * one. Pure.
+ * Decides which headers pass between a caller and an origin. Three kinds are dropped: those that belong to one
+ * connection, those that identify or authorize a client at another server, and those that could make a server act on
+ * a different request than the paid one. Pure.
  */
 
-/** Headers of one connection (RFC 9110, 7.6.1) in both directions, in addition to those named by `Connection`. */
+/**
+ * The headers that belong to one connection (RFC 9110, 7.6.1), in both directions, in addition to those that
+ * `Connection` names.
+ */
 const ofConnection = new Set([
   "connection",
   "keep-alive",
@@ -22,10 +25,10 @@ const ofConnection = new Set([
 
 /** Headers of the caller's request that the origin does not get. */
 const keptFromOrigin = new Set([
-  // The forwarder makes these for the origin.
+  // The forwarder writes these for the origin.
   "host",
   "content-length",
-  // Credentials: the caller's are for this service, and the origin gets the merchant's.
+  // Credentials. The caller's are meant for this service, and the origin gets the merchant's.
   "authorization",
   "cookie",
   "cookie2",
@@ -33,7 +36,7 @@ const keptFromOrigin = new Set([
   "x-payment",
   "wallet-signature",
   "sign-in-with-x",
-  // Unverified claims about the caller's identity and location.
+  // Unverified claims about who and where the caller is.
   "forwarded",
   "via",
   "x-real-ip",
@@ -47,13 +50,13 @@ const keptFromOrigin = new Set([
   "cf-connecting-ipv6",
   "fastly-client-ip",
   "x-original-host",
-  // They request another method or path than the paid one.
+  // These headers ask for another method or path than the paid one.
   "x-http-method",
   "x-http-method-override",
   "x-method-override",
   "x-original-url",
   "x-rewrite-url",
-  // Sent by browsers: this service decides whether a page may read the answer.
+  // Browsers send these, but this service decides whether a page may read the answer.
   "origin",
   "referer",
 ])
@@ -61,9 +64,10 @@ const prefixesKeptFromOrigin = ["x-forwarded", "payment-", "x-payment-", "sluice
 
 /** Headers of an origin's answer that the caller does not get. */
 const keptFromCaller = new Set([
-  // It would replace the prototype of the reply's headers, which are then sent by name.
+  // This name would replace the prototype of the object that holds the reply's headers.
   "__proto__",
-  // They would apply to our own host, and so to our pages and other bundles, which the origin does not own.
+  // These headers would apply to our own host, and so to our pages and to other bundles, which the origin does not
+  // own.
   "set-cookie",
   "set-cookie2",
   "strict-transport-security",
@@ -86,7 +90,7 @@ const keptFromCaller = new Set([
   "critical-ch",
   "set-login",
   "shared-storage-write",
-  // They request a credential for the origin, which the caller does not have.
+  // These ask for a credential for the origin, which the caller does not have.
   "www-authenticate",
   "authentication-info",
   // No intermediary may store a paid answer.
@@ -96,11 +100,11 @@ const keptFromCaller = new Set([
   "age",
   "surrogate-control",
   "cdn-cache-control",
-  // They point elsewhere: redirects are not followed, and the origin's paths are not ours.
+  // These point elsewhere: redirects are not followed, and the origin's paths are not ours.
   "location",
   "content-location",
   "refresh",
-  // A proxy in front of this service would obey these.
+  // A proxy in front of this service would obey these headers.
   "x-sendfile",
   "x-lighttpd-send-file",
   "x-litespeed-location",
@@ -116,7 +120,7 @@ const prefixesKeptFromCaller = [
   "sluice-",
   "proxy-",
   "x-ratelimit-",
-  // Sessions that a browser binds to a key, under both names of their draft, and all other browser headers.
+  // Sessions that a browser binds to a key, under both names in the draft, and all other browser headers.
   "sec-",
   "secure-session-",
   "attribution-reporting-",
@@ -125,7 +129,7 @@ const prefixesKeptFromCaller = [
 /** Added to each answer, so that an origin's page can't act as a page of this service. */
 const added = { "content-security-policy": "sandbox", "x-content-type-options": "nosniff" }
 
-/** Whether a merchant can't add a header of this name to its origin's requests. */
+/** Whether a header of this name is reserved, so that a merchant can't add it to requests for its origin. */
 export const isReservedHeader = (name: string): boolean =>
   ofConnection.has(name) ||
   ["host", "content-length", "forwarded", "via", "origin"].includes(name) ||
@@ -136,8 +140,8 @@ const isToken = /^[!#$%&'*+.^`|~\w-]+$/
 export const isHeaderValue = (value: string): boolean => /^[\t\x20-\x7e]*$/.test(value)
 
 /**
- * The headers for the origin, as name, value, name, value. They are the caller's (`raw`, in the same form) without the
- * dropped ones, then `own`, which replaces headers of the same name.
+ * The headers for the origin, as name, value, name, value: the caller's (`raw`, in the same form) without those that
+ * are dropped, then `own`. Headers in `own` replace the caller's of the same name.
  */
 export function headersForOrigin(raw: readonly string[], own: Readonly<Record<string, string>>): string[] {
   const pairs = pairsOf(raw)
@@ -157,8 +161,8 @@ export function headersForOrigin(raw: readonly string[], own: Readonly<Record<st
 }
 
 /**
- * The headers for the caller of an answer with this status: the origin's without the dropped ones, and those that this
- * service adds.
+ * The headers for the caller of an answer with this status: the origin's without those that are dropped, and those
+ * that this service adds.
  */
 export function headersForCaller(
   status: number,
@@ -171,11 +175,11 @@ export function headersForCaller(
       !isToken.test(name) ||
       ofConnection.has(name) ||
       named.has(name) ||
-      // Such an answer has no length, whatever the origin says (RFC 9110, 8.6).
+      // An answer with status 204 has no length, whatever the origin says (RFC 9110, 8.6).
       (status === 204 && name === "content-length") ||
       keptFromCaller.has(name) ||
       prefixesKeptFromCaller.some(prefix => name.startsWith(prefix)) ||
-      // Node would refuse to send such a value, after the payment.
+      // Node would refuse to send such a value, and only after the payment.
       ![value].flat().every(each => /^[\t\x20-\x7e\x80-\xff]*$/.test(each))
     return isKept ? [] : [[name, value]]
   })
@@ -186,7 +190,7 @@ export function headersForCaller(
 const PSEUDONYM = "sluice"
 export const VIA = `1.1 ${PSEUDONYM}`
 
-/** Whether a request already passed such a proxy. An origin that leads back here would cause a loop. */
+/** Whether a request already passed through this kind of proxy. An origin that leads back here would cause a loop. */
 export const isLoop = (via: string | string[] | undefined): boolean =>
   [via ?? []]
     .flat()

@@ -1,4 +1,4 @@
-/** Bundles for calls: found by slug, with parsed routes and decrypted headers, cached until they change. */
+/** Loads bundles for calls, by slug, with parsed routes and decrypted headers. Bundles are cached until they change. */
 import { sql } from "kysely"
 import type { Context } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
@@ -10,7 +10,7 @@ export interface CallRoute {
   method: Method
   path: string
   template: Template
-  /** Base units; zero is free. */
+  /** In base units; a route with price zero is free. */
   price: bigint
   description: string | null
 }
@@ -23,19 +23,19 @@ export interface CallBundle {
   name: string
   originUrl: string
   routes: readonly CallRoute[]
-  /** Headers added to each request, with names in lower case. */
+  /** The headers that are added to each request, with names in lower case. */
   headers: Readonly<Record<string, string>>
 }
 
-/** The most cached bundles, of at most about 100 KB each and usually about 1 KB. */
+/** The most bundles that are cached. Each takes at most about 100 KB, usually about 1 KB. */
 const MAX_KNOWN = 500
 
-/** Finds the active bundle with a slug, or undefined. */
+/** Finds the active bundle with this slug, or undefined. */
 export type FindBundle = (ctx: Context, slug: string) => Promise<CallBundle | undefined>
 
 /**
- * Creates a finder that caches bundles. A call costs one small query, and reads the whole bundle only if its version
- * changed.
+ * Creates a finder that caches bundles. Each call makes one small query, and reads the whole bundle only if its
+ * version changed.
  */
 export function bundleFinder(): FindBundle {
   const known = new Map<string, { version: number; bundle: CallBundle }>()
@@ -61,7 +61,7 @@ type Whole = Row<"bundles"> & {
   headers: Record<string, string> | null
 }
 
-/** One statement, so that routes, headers and version are consistent. */
+/** Read in one statement, so that routes, headers and version are consistent. */
 async function readWhole(ctx: Context, id: string): Promise<{ version: number; bundle: CallBundle } | undefined> {
   const { rows } = await sql<Whole>`
     select b.id, b.merchant_id, b.chain_id, b.slug, b.name, b.origin_url, b.version,

@@ -9,14 +9,14 @@ import { remainingValueColumns } from "../../platform/db/remaining-value.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import type { AccessTransfer } from "../paywalls/plan-access.ts"
 
-/** Due transfers per transaction; the others stay due. */
+/** The most due transfers per transaction; the others stay due. */
 export const DUE_CALLS = 2_000
-/** How many of a sender's transfers that await the merchant's decision are read again, newest first. */
+/** How many of a sender's transfers that wait for the merchant's decision are read again, newest first. */
 const WAITING = 2_000
 
 /**
- * This sender's confirmed transfers, in any token, that count for no payment or for an open or reversed one. It
- * includes all that are due, and those of such payments. In chain order.
+ * Reads this sender's confirmed transfers, in any token, that count for no payment or for an open or reversed one, in
+ * chain order: those that are due, and those that open or reversed payments claim.
  */
 export async function openCalls(
   ctx: TxContext,

@@ -24,12 +24,15 @@ import { seal } from "../../platform/secrets.ts"
 import { type CheckedRoute, headerFaults, openapiFaults, originFaults, readRoutes, storedOrigin } from "./bundle.ts"
 import { type BundleChange, type BundleCreate, MAX_HEADERS, type RoutesInput } from "./schema.ts"
 
-/** Limited, because each bundle in use has an address that is scanned. */
+/** The most bundles of a merchant, because each bundle in use has an address that is scanned. */
 const MAX_BUNDLES = 100
 
-/** Creates a bundle with its own receiving address. Needs a transaction. Throws `PAYMENTS_PAUSED`, `SLUG_TAKEN`. */
+/**
+ * Creates a bundle with its own receiving address. Must be called inside a transaction. Throws `PAYMENTS_PAUSED`,
+ * `SLUG_TAKEN`.
+ */
 export async function createBundle(ctx: TxContext, merchantId: string, body: BundleCreate): Promise<Row<"bundles">> {
-  // Locked until the commit, so that a concurrent change of payout address and this see each other.
+  // Locked until the commit, so that this transaction and a concurrent change of the payout address see each other.
   await lockMerchant(ctx.db, merchantId)
   const network = networkAsked(ctx.chain, body.chain)
   const split = await recipientSetOf(ctx, merchantId, body.splitId)
@@ -71,7 +74,7 @@ export async function createBundle(ctx: TxContext, merchantId: string, body: Bun
   return made
 }
 
-/** Changes the given fields. Another split needs an `approval`. Throws `NOT_FOUND` for another merchant's. */
+/** Changes the given fields. A new split needs an `approval`. Throws `NOT_FOUND` for another merchant's bundle. */
 export async function changeBundle(
   ctx: Context,
   merchantId: string,
@@ -92,11 +95,11 @@ export async function changeBundle(
       if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
       if (body.routes) await writeRoutes(ctx, id, routes)
       // Headers may hold credentials for the old host. They are deleted, so that moving a bundle to another host does
-      // not reveal them.
+      // not reveal those credentials.
       if (body.originUrl !== undefined && originOf(body.originUrl) !== originOf(before.origin_url))
         await ctx.db.deleteFrom("bundle_headers").where("bundle_id", "=", id).execute()
       await writeHeaders(ctx, id, body.originHeaders ?? {})
-      // The address commits to the payees, so another split needs another address.
+      // The address commits to the payees, so a new split needs a new address.
       if (body.splitId !== undefined && body.splitId !== before.split_id)
         await moveBundleDeposit(ctx, network, id, { recipientSetId: split?.setId ?? null })
       if (body.splitId !== undefined) await emitAttached(ctx, merchantId, id, before.split_id, body.splitId)
@@ -128,7 +131,7 @@ async function writeChange(ctx: TxContext, before: Row<"bundles">, body: BundleC
     .executeTakeFirstOrThrow()
 }
 
-/** Switches a bundle off; no-op if it is off. Throws `NOT_FOUND` for another merchant's. */
+/** Switches a bundle off; no-op if it is already off. Throws `NOT_FOUND` for another merchant's bundle. */
 export async function switchOffBundle(ctx: Context, merchantId: string, id: string): Promise<void> {
   await inTransaction(ctx, async ctx => {
     const { numUpdatedRows } = await ctx.db
@@ -154,7 +157,7 @@ function found<T>(row: T | undefined): T {
   return row
 }
 
-/** The routes of a bundle, in the given order. */
+/** The routes of a bundle, in the order in which they were given. */
 export const routesOf = (ctx: TxContext, id: string): Promise<Row<"bundle_routes">[]> =>
   ctx.db.selectFrom("bundle_routes").selectAll().where("bundle_id", "=", id).orderBy("n").execute()
 
@@ -203,14 +206,14 @@ async function assertRoom(ctx: TxContext, merchantId: string): Promise<void> {
 
 async function writeRoutes(ctx: TxContext, id: string, routes: readonly CheckedRoute[]): Promise<void> {
   const rows = routes.map((route, n) => ({ bundle_id: id, n, ...route }))
-  // Unchanged routes are not rewritten, because the audit log would show a change.
+  // Unchanged routes are not rewritten, because the audit log would show that as a change.
   if (isDeepStrictEqual(rows, await routesOf(ctx, id))) return
   await ctx.db.deleteFrom("bundle_routes").where("bundle_id", "=", id).execute()
   if (rows.length === 0) return
   await ctx.db.insertInto("bundle_routes").values(rows).execute()
 }
 
-/** Adds or replaces headers, and deletes those that are null. */
+/** Adds or replaces headers, and deletes those whose value is null. */
 async function writeHeaders(ctx: TxContext, id: string, given: Readonly<Record<string, string | null>>): Promise<void> {
   for (const [asGiven, value] of Object.entries(given)) {
     const name = asGiven.toLowerCase()
@@ -229,5 +232,5 @@ async function writeHeaders(ctx: TxContext, id: string, given: Readonly<Record<s
     throw invalid("originHeaders", `must have at most ${MAX_HEADERS} headers, including the existing ones`)
 }
 
-/** What a sealed header is bound to, so that it decrypts only for its own bundle and name. */
+/** The context to which a sealed header is bound, so that it can be decrypted only for its own bundle and name. */
 export const sealedFor = (bundleId: string, name: string): string => `${bundleId} ${name}`

@@ -11,33 +11,33 @@ type Part = string | null
 /** A parsed path template such as `/users/:id`. */
 export interface Template {
   parts: readonly Part[]
-  /** Equal for all templates that match the same paths. */
+  /** The same for all templates that match the same paths. */
   shape: string
 }
 
-/** A route to match: any type with these fields. */
+/** The fields that any matched route needs. */
 interface Matchable {
   method: Method
   template: Template
 }
 
-/** Parses a path template, or returns its fault as a clause whose subject is the template. */
+/** Parses a path template, or returns what is wrong as a clause whose subject is the template. */
 export function readTemplate(text: string): Template | string {
   const path = readPath(text)
   if (typeof path === "string") return path
-  // Only an unencoded colon marks a parameter; an encoded one is text.
+  // Only an unencoded colon marks a parameter; an encoded one is part of the text.
   const raw = text.slice(1).split("/")
   const parts = path.parts.map((part, i): Part => (raw[i]?.startsWith(":") ? null : part))
   const bad = raw.find(part => part.startsWith(":") && !/^:[a-zA-Z_]\w{0,39}$/.test(part))
   if (bad !== undefined)
     return "must name each parameter with a letter and up to 39 letters, digits or _ after the colon"
-  // No literal part contains a slash, so different templates have different shapes.
+  // Parts contain no slashes, so different templates have different shapes.
   return { parts, shape: parts.map(part => (part === null ? ":" : `=${part}`)).join("/") }
 }
 
 /**
- * The route of a request. Among several matches, the leftmost literal part wins over a parameter. Case and a trailing
- * slash matter.
+ * Returns the route of a request. If several match, the one with a literal part where the others have a parameter
+ * wins, from left to right. Case and a trailing slash matter.
  */
 export function matchRoute<R extends Matchable>(routes: readonly R[], method: string, { parts }: Path): R | undefined {
   const wanted = method === "HEAD" ? "GET" : method

@@ -1,16 +1,19 @@
 /**
- * Whether an origin's answer is the answer to the call, or a failure. After a failure, the caller may repeat the call
- * without paying again. Pure.
+ * Decides whether an origin's answer is the answer to the call or a failure. After a failure, the caller may repeat
+ * the call without paying again. Pure.
  */
 
 /**
- * Statuses by which an origin refuses the merchant instead of the caller: for its credentials, quota or payment, or
- * because the origin did not wait for the request. Any other status below 500, even a 404, is an answer that the caller
- * paid for.
+ * The statuses with which an origin refuses the merchant instead of the caller: because of its credentials, quota or
+ * payment, or because the origin did not wait for the request. Any other status below 500, even 404, is an answer for
+ * which the caller paid.
  */
 const refusals = new Set([401, 402, 407, 408, 421, 425, 429])
 
-/** Why an answer with this status is a failure, in words that complete "the origin …"; undefined for an answer. */
+/**
+ * Why an answer with this status is a failure, in words that complete "the origin …"; undefined if it is not a
+ * failure.
+ */
 export function failureOf(status: number, location: string | undefined): string | undefined {
   if (status >= 300 && status < 400 && status !== 304)
     return `answered ${status}, a redirect${location === undefined ? "" : ` to ${location.slice(0, 500)}`}; redirects are not followed`
@@ -18,6 +21,6 @@ export function failureOf(status: number, location: string | undefined): string 
   return undefined
 }
 
-/** Whether an answer with this status has no body, or answers a HEAD. */
+/** Whether an answer has no body, because of its status or because it answers a HEAD. */
 export const isBodiless = (method: string, status: number): boolean =>
   method === "HEAD" || status === 204 || status === 205 || status === 304

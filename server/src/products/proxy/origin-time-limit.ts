@@ -1,25 +1,25 @@
 /**
- * How long one answer may make us wait for its origin in total. Otherwise, an origin that sends a byte now and then
- * would keep a slot forever.
+ * Limits how long one answer may make us wait for its origin in total. Otherwise, an origin that sends a byte now and
+ * then would keep a slot forever.
  */
 // I/O: a timer; needs no context.
 
 /**
- * How many bytes give a second back. A language model's event stream is faster while it writes: a few hundred bytes per
- * token, at dozens of tokens a second. While it thinks, it sends almost nothing.
+ * How many bytes give a second back. A language model sends more while it writes: a few hundred bytes per token, at
+ * dozens of tokens a second. While it thinks, it sends almost nothing.
  */
 const BYTES_PER_SECOND = 2_048
 
 export interface TimeLimit {
-  /** Starts the wait for the origin, after it sent `bytes`. */
+  /** Starts waiting for the origin, after it sent `bytes`. */
   waits(bytes: number): void
-  /** Ends the wait for the origin. */
+  /** Ends waiting for the origin. */
   ends(): void
 }
 
 /**
- * Calls `ranOut` once the origin has been waited for `maxMs` in total. Each 2 KB that it sends give a second back, up
- * to `maxMs`.
+ * Calls `ranOut` once the total wait for the origin reaches `maxMs`. Every 2 KB that the origin sends give a second
+ * back, up to `maxMs`.
  */
 export function openTimeLimit(maxMs: number, ranOut: () => void): TimeLimit {
   let leftMs = maxMs

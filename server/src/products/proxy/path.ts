@@ -1,21 +1,21 @@
 /**
- * Paths of proxied requests. A path is parsed once. Its parts match the route, and the same parts form the path for the
- * origin. An origin therefore never receives another path than the paid one. Pure.
+ * Reads the paths of proxied requests. A path is parsed once: its parts match the route, and the same parts form the
+ * path for the origin. So an origin never receives another path than the paid one. Pure.
  */
 
-/** A path with only one possible meaning. */
+/** A path that can be read in only one way. */
 export interface Path {
-  /** Decoded. The last part is empty if the path ends with a slash. */
+  /** Decoded parts. The last one is empty if the path ends with a slash. */
   parts: readonly string[]
-  /** The path in this file's single spelling; starts with a slash. */
+  /** The path in the only spelling that this file writes; starts with a slash. */
   text: string
 }
 
-/** The characters of a path or query: visible ASCII. */
+/** Matches text of the characters of a path or query: visible ASCII. */
 const VISIBLE = /^[!-~]*$/
 
 /**
- * Parses a path that starts with a slash, or returns its fault as a clause whose subject is the path. It refuses
+ * Parses a path that starts with a slash, or returns what is wrong as a clause whose subject is the path. Refuses
  * everything that two servers may read differently: empty parts (`//`), `.` and `..`, also before a `;`, and slashes,
  * backslashes and control characters in any encoding.
  *
@@ -30,7 +30,7 @@ export function readPath(raw: string): Path | string {
     if (each === "" && i < encoded.length - 1) return "must not have an empty part (`//`)"
     const part = decoded(each)
     if (part === undefined) return "must be percent-encoded UTF-8"
-    // Some servers decode twice, so a part must not contain these after a second decoding either.
+    // Some servers decode twice, so a part must not contain these even after a second decoding.
     if (/[/\\\p{Cc}]|%(2f|5c|2e|00)/iu.test(part))
       return "must not have an encoded slash, backslash, dot or control character"
     if (/^\.{1,2}(;|$)/.test(part)) return "must not have `.` or `..` as a part"
@@ -39,10 +39,13 @@ export function readPath(raw: string): Path | string {
   return { parts, text: `/${parts.map(written).join("/")}` }
 }
 
-/** The path and query of a request's URL after `/api/p/{slug}`; undefined if the split is ambiguous. */
+/**
+ * The path and query in a request's URL after `/api/p/{slug}`; undefined if the URL can be split in more than one
+ * way.
+ */
 export function splitUrl(url: string): { path: string; query: string } | undefined {
   const [, path = "", query = ""] = /^([^?]*)(\?.*)?$/s.exec(url) ?? []
-  // "", "api", "p", the slug: the router matched these four by their decoded text.
+  // The first four parts are "", "api", "p" and the slug. The router matched them by their decoded text.
   const [before, , , slug, ...rest] = path.split("/")
   if (before !== "" || !slug || rest.length === 0 || !VISIBLE.test(query) || query.includes("#")) return undefined
   return { path: `/${rest.join("/")}`, query }
@@ -56,7 +59,7 @@ function decoded(part: string): string | undefined {
   }
 }
 
-/** Characters that `encodeURIComponent` encodes although a path part may contain them (RFC 3986, `pchar`). */
+/** The characters that `encodeURIComponent` encodes although a part of a path may contain them (RFC 3986, `pchar`). */
 const plain: Record<string, string> = {
   "%24": "$",
   "%26": "&",

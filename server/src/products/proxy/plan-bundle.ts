@@ -1,5 +1,5 @@
 /**
- * Plans the handling of one sender's open transfers to a bundle. Each transfer that settled a call is a separate
+ * Plans what happens to one sender's open transfers to a bundle. Each transfer that settled a call is a separate
  * payment. Pure.
  */
 import { type Classified, rowsOf } from "../../ledger/settlement/classify.ts"
@@ -9,19 +9,19 @@ import type { Address, Hash } from "../../platform/chain/hex.ts"
 import type { Screening } from "../../platform/chain/screening.ts"
 import type { AccessTransfer } from "../paywalls/plan-access.ts"
 
-/** The wait before a transfer whose block may be displaced is checked again. */
+/** How long until a transfer whose block may be displaced is checked again. */
 const SUSPECT_MS = 30_000
 /**
- * How long a transfer without a settlement is not treated as unexpected money, because the settlement is recorded soon
- * after it is mined.
+ * How long a transfer without a settlement does not count as unexpected money, because a settlement is recorded soon
+ * after its transfer is mined.
  */
 const UNRECORDED_MS = 600_000
 const AGAIN_MS = 15_000
 
-/** Calls that one transaction settles, each as a payment with its payouts. The others stay due. */
+/** The most calls that one transaction settles, each as a payment with its payouts. The others stay due. */
 const CALLS_PER_BATCH = 100
 
-/** The facts of the plan. */
+/** The facts on which the plan is based. */
 export interface BundleFacts {
   payer: Address
   transfers: readonly Classified<AccessTransfer>[]
@@ -51,7 +51,8 @@ export function planBundle({ payer, transfers, settlements, screening, now }: Bu
   if (screening === "listed")
     return { ...nothing, considered, waiting: [{ exception: "sanctioned", transfers: [...sure, ...wrong] }] }
   const amounts = new Map([...settlements].map(([hash, each]) => [hash, [...each]]))
-  // One transfer of a call's own amount settles it. The transaction's other transfers are unrelated money.
+  // A call is settled by one transfer of exactly the call's amount. The transaction's other transfers are unrelated
+  // money.
   const settled = sure.filter(row => {
     const left = amounts.get(row.tx_hash) ?? []
     const i = left.indexOf(row.value)
@@ -63,10 +64,10 @@ export function planBundle({ payer, transfers, settlements, screening, now }: Bu
   const isNew = (row: AccessTransfer) =>
     row.payment_id === null && row.block_time.getTime() + UNRECORDED_MS > now.getTime()
   for (const { id, block_time: at } of others.filter(isNew)) again.set(id, againAfter(now, at, AGAIN_MS))
-  // Each becomes a payment with its payouts. The others follow in the next transaction.
+  // Each settled transfer becomes a payment with its payouts. Those above the limit follow in the next transaction.
   const inNext = new Set(settled.slice(CALLS_PER_BATCH))
   for (const { id } of inNext) again.set(id, now)
-  // Each reversed or open payment of this sender can be granted once.
+  // Each reversed or open payment of this sender can be granted only once.
   const own = transfers.filter(each => each.isSettlementToken && each.row.payment_payer === payer)
   const left = new Set(own.map(each => each.row.payment_id))
   const paid = settled.slice(0, CALLS_PER_BATCH).map((row): Paid => {

@@ -1,4 +1,4 @@
-/** Records paid calls that failed at an origin, for their merchant. */
+/** Records, for the merchant, paid calls that failed at an origin. */
 import { sql } from "kysely"
 import type { Context } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
@@ -6,7 +6,7 @@ import type { Row } from "../../platform/db/schema.ts"
 /** The record of a failed call. */
 type Failure = Pick<Row<"bundle_failures">, "payment_id" | "bundle_id" | "method" | "path" | "reason">
 
-/** Records that a paid call failed at the origin, for the first time or again. */
+/** Records that a paid call failed at the origin, whether for the first time or again. */
 export async function recordFailure(ctx: Context, failure: Failure): Promise<void> {
   const failed_at = ctx.now()
   await ctx.db

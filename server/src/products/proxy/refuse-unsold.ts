@@ -1,5 +1,6 @@
 /**
- * Handles a paid call that is no longer sold: its payer learns what happens with the payment, and its merchant sees it.
+ * Handles a paid call that is no longer sold: the payer learns what happens with the payment, and the merchant sees
+ * it.
  */
 import { createHash } from "node:crypto"
 import type { FastifyRequest } from "fastify"
@@ -8,15 +9,15 @@ import { ApiError } from "../../platform/errors.ts"
 import type { Payments } from "./payments.ts"
 import { recordFailure } from "./record-failures.ts"
 
-/** The binding of a call's payment: these bytes to this path, and nothing else. */
+/** What a call's payment is bound to: a request with these bytes to this path, and nothing else. */
 export const boundTo = (bundleId: string, method: string, target: string, body: Buffer | undefined): string[] => {
   const hash = createHash("sha256")
   return [bundleId, method, target, hash.update(body ?? "").digest("hex")]
 }
 
 /**
- * Throws `INVALID_OPERATION` if a request was paid for and not answered, and records that for the merchant. The origin
- * gets only calls that its merchant sells.
+ * Throws `INVALID_OPERATION` if the request was paid for but not answered, and records that for the merchant. The
+ * origin gets only calls that its merchant sells.
  */
 export async function refuseUnsold(
   ctx: Context,

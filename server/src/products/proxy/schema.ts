@@ -15,7 +15,7 @@ import {
 import { idPattern } from "../../platform/ids.ts"
 import { methods } from "./match-route.ts"
 
-/** Routes per bundle, limited because each request is compared with all of them. */
+/** The most routes per bundle, because each request is compared with all of them. */
 const MAX_ROUTES = 100
 export const MAX_HEADERS = 20
 
@@ -42,7 +42,7 @@ const OpenApi = Nullable(
 const OpenApiUrl = Nullable(Matching("^https?://", "An http(s) address", { maxLength: 2_048 }))
 const Chain = Type.String({ maxLength: 32, description: "A network of this service; without it, the default network" })
 const Method = Type.Enum([...methods], { type: "string", description: "A GET answers HEAD requests too" })
-/** A type of its own, because a route may be free. */
+/** A separate type, because a route may be free. */
 const Price = Type.Unsafe<number | string>({
   type: ["number", "string"],
   minimum: 0,

@@ -1,9 +1,9 @@
 /**
  * Sells calls of bundles. Each transfer that settled a call is a payment, and any other money needs the merchant's
- * decision. Settlement holds the bundle's row. A call is served when it settles, so a payment grants nothing more, and
- * agents' payments emit no event.
+ * decision. Settlement locks the bundle's row. A call is served when it settles, so a payment grants nothing more.
+ * Agents' payments emit no event.
  */
-// I/O: each method uses the context that it is given, whose type comes with Sellable.
+// I/O: each method uses the context that it is given. The type of that context comes with Sellable.
 import { classify } from "../../ledger/settlement/classify.ts"
 import { sessionNotice } from "../../ledger/settlement/notify-paid.ts"
 import { type Part, type Sellable, withoutRests } from "../../ledger/settlement/sellable.ts"
@@ -58,7 +58,7 @@ export const bundleSales = (settlementsOf: SettlementsOf): Sellable<BundlePart> 
 
   async plan(ctx, { owner: { resource_id: id }, network, payer, due }, screened) {
     const rows = withoutRests(await openCalls(ctx, id, payer, due))
-    // This reads all payments of the payer, so it runs only if only one endpoint reports a transfer.
+    // This reads all payments of the payer, so it runs only if some transfer is reported by only one endpoint.
     const alone = rows.some(row => row.single_source) ? await countedAlone(ctx, network, id, payer) : 0n
     const plan = planBundle({
       payer,

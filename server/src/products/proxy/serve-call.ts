@@ -1,6 +1,7 @@
 /**
- * Serves a proxied call, from its path to the last byte of the origin's answer. All possible refusals come first, then
- * the payment, then the origin. If the call fails at the origin, the payer can repeat it without paying again.
+ * Serves a proxied call, from its path to the last byte of the origin's answer. Every check that can refuse the call
+ * comes first, then the payment, then the origin. If the call fails at the origin, the payer can repeat it without
+ * paying again.
  */
 import { finished } from "node:stream"
 import type { FastifyReply, FastifyRequest } from "fastify"
@@ -33,7 +34,7 @@ export interface Parts {
   payments: Payments | undefined
 }
 
-/** A request and its matching route. */
+/** A request, and the route that it matches. */
 interface Call {
   bundle: CallBundle
   route: CallRoute
@@ -67,7 +68,7 @@ export async function serveCall(
   }
   gone.addEventListener("abort", place.leave)
   if (isFree) return await answer(ctx, parts, request, reply, call, undefined, AbortSignal.any([gone, ended.signal]))
-  // The caller may also pay with any wallet, and then the scan must find the transfer.
+  // The caller may also pay from any wallet, and then the scan must find the transfer.
   await watch(ctx, call.bundle.id)
   if (!parts.payments) throw new ApiError("PAYMENTS_PAUSED")
   const { payments } = parts
@@ -76,21 +77,22 @@ export async function serveCall(
     keepOpen(request.raw.socket)
     return place.keep()
   }
-  // Runs before payment: a call that was ended in the meantime is refused, and a paying call can't be ended any more.
+  // Runs before the payment: a call that was ended in the meantime is refused, and a paying call can no longer be
+  // ended.
   const onProven = () => {
     if (!keep()) throw new ApiError("ORIGIN_BUSY")
   }
   const paid = await payments.take(ctx, request, reply, { ...offer, onProven })
   if (!paid) return reply
   if (!keep()) {
-    // An earlier request paid. This one paid nothing, so it could be ended.
+    // An earlier request made the payment. This request did not pay, so it could be ended.
     await payments.release(ctx, paid)
     throw new ApiError("ORIGIN_BUSY", undefined, KEPT)
   }
   try {
     return await answer(ctx, parts, request, reply, call, { payments, paid }, gone)
   } catch (error) {
-    // No-op if another request serves the payment because this one's lease expired.
+    // No-op if another request serves the payment because the lease of this one expired.
     await payments.giveBack(ctx, paid)
     throw error
   }
@@ -148,10 +150,13 @@ async function offerOf(
   }
 }
 
-/** Longer than everything around a forwarded request, so the right to make a call does not expire during it. */
+/**
+ * How much longer than the forwarded request the right to make a call lasts, so that it does not expire during the
+ * call.
+ */
 const MARGIN_MS = 60_000
 
-/** A paid call's payment, and the operations on it. */
+/** The payment of a paid call, and the operations on that payment. */
 interface PaidCall {
   payments: Payments
   paid: Paid
@@ -186,8 +191,8 @@ async function answer(
   if (found.failure !== undefined) return await sendFailure(ctx, request, reply, call, bought, found)
   if (bought) {
     const { payments, paid } = bought
-    // A read may be repeated if this process is killed before the answer. Any other call is made only once, because the
-    // origin has done the work.
+    // A read may be repeated if this process is killed before the answer. Any other call is made only once, because
+    // the origin has already done the work.
     const isMine = onlyReads(request) ? payments.begin(ctx, reply, paid) : payments.end(ctx, paid)
     if (!(await isMine)) {
       drop(found)
@@ -206,15 +211,15 @@ export function drop(found: OriginAnswer): void {
   if (found.failure === undefined) found.body.on("error", () => undefined).destroy()
 }
 
-/** Ends a call whose caller left, or that another call displaced; a displaced caller gets 503. */
+/** Ends a call whose caller left, or that another call displaced. A displaced caller gets a 503. */
 function unanswered(reply: FastifyReply): FastifyReply {
   if (!reply.raw.destroyed) throw new ApiError("ORIGIN_BUSY")
   return reply
 }
 
 /**
- * Ends a call whose caller disconnected before its answer started. The payer may repeat a read, or a call that never
- * reached the origin. For other calls, the origin may have done the work and would do it again unpaid.
+ * Ends a call whose caller disconnected before the answer started. The payer may repeat a read, or a call that never
+ * reached the origin. For other calls, the origin may have done the work, and would do it again unpaid.
  */
 async function endUnread(
   ctx: Context,
@@ -246,14 +251,15 @@ function sendAnswer(
     return reply.send()
   }
   finished(body, dropSlowReader(ctx, reply))
-  // If the body fails before its first byte, the error handler answers, without the origin's type and length.
+  // If the body fails before its first byte, the error handler answers, without the type and length that the origin
+  // sent.
   body.once("error", () => {
     if (!reply.raw.headersSent) for (const name of Object.keys(passed)) reply.removeHeader(name)
   })
   return reply.send(body)
 }
 
-/** Answers 502. The payment is given back first, so that the token works as soon as the caller reads it. */
+/** Responds with 502. The payment is given back first, so that the retry token works as soon as the caller reads it. */
 async function sendFailure(
   ctx: Context,
   request: FastifyRequest,
@@ -280,7 +286,7 @@ async function sendFailure(
   })
 }
 
-/** Handles an answer that the origin cut short. The caller has a part of it and may repeat the call. */
+/** Handles an answer that the origin cut short. The caller received a part of the answer, and may repeat the call. */
 async function failLate(
   ctx: Context,
   request: FastifyRequest,

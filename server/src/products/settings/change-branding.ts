@@ -1,4 +1,4 @@
-/** How a merchant's pages look, and which sites may show them in a frame. */
+/** Changes how a merchant's pages look, and which sites may show them in a frame. */
 import type { Mode } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
@@ -8,7 +8,7 @@ import { type Logo, readLogo } from "./logo.ts"
 /** The path of a logo, which changes with its bytes. */
 const logoPath = (hash: string): string => `/logo/${hash}`
 
-/** A merchant's branding. Unset parts are null or empty. */
+/** A merchant's branding. Parts that are not set are null or empty. */
 export interface Branding {
   /** As `#rrggbb`. */
   accentColor: string | null
@@ -17,7 +17,7 @@ export interface Branding {
   allowedOrigins: string[]
 }
 
-/** A received change: undefined leaves a part unchanged, null removes it. */
+/** A change as it was received: undefined leaves a part unchanged, null removes it. */
 export interface BrandingChange {
   accentColor?: string | null
   logo?: string | null
@@ -43,7 +43,7 @@ export const shownBranding = (
   allowedOrigins: row?.allowed_origins ?? [],
 })
 
-/** Changes the given parts. Throws `VALIDATION_ERROR` with every fault, and then changes nothing. */
+/** Changes the given parts. Throws `VALIDATION_ERROR` with every fault, and changes nothing then. */
 export async function changeBranding(ctx: TxContext, merchantId: string, change: BrandingChange): Promise<void> {
   const faults: ErrorDetail[] = []
   const logo = typeof change.logo === "string" ? readLogo(change.logo) : change.logo
@@ -73,7 +73,7 @@ const logoColumns = (logo: Logo | null) => ({
   logo_hash: logo?.hash ?? null,
 })
 
-/** The logo with this hash and its bytes, for any merchant; undefined for none. */
+/** The logo with this hash, and its bytes, whichever merchant it belongs to; undefined if there is none. */
 export async function logoOf(
   ctx: TxContext,
   hash: string,
@@ -86,11 +86,14 @@ export async function logoOf(
     .executeTakeFirst()
 }
 
-/** The characters of a host. The URL parser also accepts `*`, `;` and quotes, which have a meaning in a policy. */
+/**
+ * Matches the characters of a host. The URL parser also accepts `*`, `;` and quotes, which have a meaning in a
+ * policy.
+ */
 const HOST = /^([a-z0-9-]+(\.[a-z0-9-]+)*|\[[0-9a-f:.]+\])(:\d{1,5})?$/
 
 /**
- * The normal form of an origin; undefined for text that is not a site's origin. Plain http is allowed except in live
+ * The normal form of an origin; undefined if the text is not a site's origin. Plain http is allowed outside live
  * mode.
  *
  * @example readOrigin("https://Shop.example/", "live") // "https://shop.example"

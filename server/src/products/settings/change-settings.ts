@@ -1,4 +1,4 @@
-/** A merchant's own settings: its name, its e-mail address and its payout addresses. */
+/** Changes a merchant's own settings: its name, its e-mail address and its payout addresses. */
 import { sql } from "kysely"
 import { payoutAddresses, type Signer } from "../../account/identity/read-payout-addresses.ts"
 import { refusalsOf } from "../../account/identity/refuse-addresses.ts"
@@ -16,7 +16,7 @@ import { ApiError, type ErrorDetail } from "../../platform/errors.ts"
 import { newId } from "../../platform/ids.ts"
 import { dueNow, laterNow } from "../../platform/jobs/due-now.ts"
 
-/** In live mode, a new payout address takes effect after this wait, in which its owner can see it. */
+/** How long a new payout address waits in live mode before it takes effect, so that its owner can notice it. */
 const LIVE_DELAY_MS = 24 * 3_600_000
 const LIVE_DELAY = sql`make_interval(secs => ${LIVE_DELAY_MS / 1_000})`
 
@@ -27,9 +27,9 @@ export interface SettingsChange {
   approver?: Approver
   /** An ISO 4217 currency code. */
   currency?: string
-  /** Whether listeners may be created in live mode; false ends the existing ones there. */
+  /** Whether listeners may be created in live mode; false ends those that exist there. */
   liveListeners?: boolean
-  /** Addresses as received, by network name. */
+  /** The addresses as received, by network name. */
   payoutAddresses: Record<string, string>
 }
 
@@ -38,11 +38,11 @@ interface Target {
   address: Address
 }
 
-/** Whether a network's payout address signed. */
+/** Whether the payout address of this network signed. */
 const speaksFor = (signer: Signer | undefined, network: NetworkInfo, address: Address): boolean =>
   signer?.address === address && (signer.byKey || signer.chainId === network.chainId)
 
-/** The requested payout addresses; throws `VALIDATION_ERROR` with every fault. */
+/** Parses the requested payout addresses; throws `VALIDATION_ERROR` with every fault. */
 export async function readTargets(ctx: TxContext, asked: Record<string, string>): Promise<Target[]> {
   const faults: ErrorDetail[] = []
   const targets: Target[] = []
@@ -63,9 +63,9 @@ export async function readTargets(ctx: TxContext, asked: Record<string, string>)
 }
 
 /**
- * Changes the settings, all or nothing; call it inside a transaction. A new payout address moves its network's paywalls
- * to new receiving addresses. In live mode that takes 24 hours, unless `signer` is the replaced address. A new approver
- * moves every paywall immediately.
+ * Changes the settings, all or nothing. Must be called inside a transaction. A new payout address moves its network's
+ * paywalls to new receiving addresses. In live mode it takes effect after 24 hours, unless `signer` is the replaced
+ * address. A new approver moves every paywall immediately.
  */
 export async function changeSettings(
   ctx: TxContext,
@@ -75,7 +75,7 @@ export async function changeSettings(
 ): Promise<void> {
   const targets = await readTargets(ctx, change.payoutAddresses)
   if (change.currency !== undefined) await checkCurrency(ctx, change.currency)
-  // The merchant's row is the lock, because concurrent changes must not interleave.
+  // The merchant's row serves as the lock, because concurrent changes must not interleave.
   await lockMerchant(ctx.db, merchantId)
   const approver = await approverNow(ctx, merchantId)
   await mailChange(ctx, merchantId, change, targets)
@@ -103,7 +103,7 @@ export async function changeSettings(
     const isLater = ctx.settings.mode === "live" && before !== undefined && before.address !== address
     const bySelf = before !== undefined && speaksFor(signer, network, before.address)
     const waits = isLater && !bySelf
-    // A withdrawn change emits an event too, because the last event must describe the current state.
+    // Withdrawing a change emits an event too, because the last event must describe the current state.
     if (address !== before?.address || before.pending_address)
       await notifyChange(ctx, merchantId, network, {
         address,
@@ -125,7 +125,7 @@ export async function changeSettings(
   if (signer) await dropPending(ctx, merchantId, named)
 }
 
-/** Mails the changes that a thief would make first to the current owners and admins, before they are made. */
+/** Mails the current owners and admins about the changes that a thief would make first, before they are made. */
 async function mailChange(
   ctx: TxContext,
   merchantId: string,
@@ -163,7 +163,7 @@ async function mailChange(
   })
 }
 
-/** Throws `VALIDATION_ERROR` for a currency without rates in this service. */
+/** Throws `VALIDATION_ERROR` if this service has no rates for the currency. */
 async function checkCurrency(ctx: TxContext, currency: string): Promise<void> {
   if (currency === "USD") return
   const { rows } = await sql<{
@@ -178,7 +178,7 @@ async function checkCurrency(ctx: TxContext, currency: string): Promise<void> {
   throw new ApiError("VALIDATION_ERROR", [{ path: "currency", message }])
 }
 
-/** Who approves returns at the addresses that the merchant gets from now on. */
+/** Who approves returns at addresses that the merchant gets from now on. */
 export async function approverNow(ctx: TxContext, merchantId: string): Promise<Approver> {
   const { approver } = await ctx.db
     .selectFrom("merchants")
@@ -194,7 +194,8 @@ export async function approverNow(ctx: TxContext, merchantId: string): Promise<A
 async function dropPending(ctx: TxContext, merchantId: string, signed: ReadonlySet<number>): Promise<void> {
   for (const { chain_id: chainId, address, pending_address: pending } of await payoutAddresses(ctx, merchantId)) {
     if (!pending || signed.has(chainId)) continue
-    // This covers networks that are not served now, because the address would take effect when they are served again.
+    // Networks that are not served now are included, because the address would take effect when they are served
+    // again.
     await notifyChange(ctx, merchantId, { name: chainName(chainId) }, { address, before: address, inMs: 0 })
     await ctx.db
       .updateTable("payout_addresses")
@@ -206,8 +207,8 @@ async function dropPending(ctx: TxContext, merchantId: string, signed: ReadonlyS
 }
 
 /**
- * Emits the event immediately, although a live-mode change takes effect a day later. The merchant has that day to
- * withdraw it.
+ * Emits the event immediately, although a change in live mode takes effect a day later. The merchant has that day to
+ * withdraw the change.
  */
 const notifyChange = (
   ctx: TxContext,
@@ -229,7 +230,7 @@ const notifyChange = (
     },
   })
 
-/** `bySelf`: the replaced address approved it. The new address inherits its age. */
+/** Writes a payout address. `bySelf`: the replaced address approved the new one, which then inherits its age. */
 async function setPayoutAddress(
   ctx: TxContext,
   merchantId: string,
@@ -250,16 +251,17 @@ async function setPayoutAddress(
 }
 
 /**
- * Applies the payout addresses whose wait is over, and returns how many. A process with a wrong clock can only lengthen
- * the wait. Call it inside a transaction.
+ * Applies the payout addresses whose wait is over, and returns how many. A process with a wrong clock can only
+ * lengthen the wait. Must be called inside a transaction.
  */
 export async function applyPendingPayoutAddresses(ctx: TxContext): Promise<number> {
-  // The first condition uses the index, because the database's time changes while a statement runs.
+  // The first condition can use the index. The second can't, because the database's time changes while a statement
+  // runs.
   const isDue = sql<boolean>`pending_at <= ${ctx.now()} and pending_at <= ${dueNow(ctx.now())}`
   const due = await ctx.db.selectFrom("payout_addresses").select("merchant_id").distinct().where(isDue).execute()
   let applied = 0
   for (const { merchant_id } of due) {
-    // The merchant's row is locked first, as everywhere, because the merchant may withdraw the change concurrently.
+    // The merchant's row is locked first, as everywhere, because the merchant may be withdrawing the change.
     await lockMerchant(ctx.db, merchant_id)
     const rows = ctx.db.selectFrom("payout_addresses").selectAll().where("merchant_id", "=", merchant_id)
     for (const row of await rows.where(isDue).execute()) {

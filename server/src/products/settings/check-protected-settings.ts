@@ -1,4 +1,4 @@
-/** Which changes of a merchant's settings its payout wallet must approve. */
+/** Determines which changes of a merchant's settings its payout wallet must approve. */
 import { isLocked, type ProtectedChange } from "../../account/identity/check-wallet-lock.ts"
 import { payoutAddresses } from "../../account/identity/read-payout-addresses.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
@@ -6,10 +6,10 @@ import type { TxContext } from "../../platform/context.ts"
 import { approverNow, readTargets, type SettingsChange } from "./change-settings.ts"
 
 /**
- * The part of a change that the payout wallet must approve under the wallet lock, in words; undefined without one.
- * Throws `VALIDATION_ERROR` for an unacceptable address. Switching the lock always needs the signature, because a lock
- * whose wallet can't sign, such as an exchange's, would stay on forever. Switching it on needs every payout address's
- * signature.
+ * The part of a change, in words, that the payout wallet must approve under the wallet lock; undefined if there is
+ * none. Throws `VALIDATION_ERROR` for an unacceptable address. Switching the lock on or off always needs the
+ * signature: a lock whose wallet can't sign, such as an exchange's, would stay on forever. Switching it on needs the
+ * signature of every payout address.
  */
 export async function protectedPart(
   ctx: TxContext,

@@ -59,7 +59,7 @@ const Settings = Type.Object({
   liveListeners: Described(Type.Boolean(), "Whether listeners can be created in live mode"),
 })
 
-/** 64 KB in base64, with the prefix of a data: URL. */
+/** The length of 64 KB in base64, with the prefix of a data: URL. */
 const LOGO_CHARACTERS = 87_500
 const MAX_ORIGINS = 20
 
@@ -186,7 +186,7 @@ async function settingsOf(ctx: Context, merchantId: string) {
     .select(["name", "email", "wallet_lock", "approver", "currency", "live_listeners"])
     .where("id", "=", merchantId)
     .executeTakeFirstOrThrow()
-  // Addresses on networks that are not served now are kept in case they are served again.
+  // Addresses on networks that are not served now stay stored, in case those networks are served again.
   const rows = (await payoutAddresses(ctx, merchantId)).flatMap(row => {
     const network = ctx.chain.networks.find(each => each.chainId === row.chain_id)?.name
     return network === undefined ? [] : [{ ...row, network }]

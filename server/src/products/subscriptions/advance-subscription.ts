@@ -1,7 +1,7 @@
 /**
- * Advances subscriptions: records the outcome of their invoices, folds and writes them, and creates the next due
- * invoices. The job and the requests share this code. Each kind of read and write is one statement for all
- * subscriptions.
+ * Advances subscriptions: records the outcome of their invoices, folds and writes their state, and creates the
+ * invoices that are due next. The job and the requests share this code. Each kind of read or write is one statement
+ * for all subscriptions.
  */
 import { emit, type NewEvent } from "../../account/webhooks/emit.ts"
 import type { EventData } from "../../account/webhooks/events.ts"
@@ -38,8 +38,8 @@ interface CurrentSubscription {
 }
 
 /**
- * Advances subscriptions that this transaction has locked, and returns their rows. It emits their events in the same
- * transaction.
+ * Advances subscriptions that this transaction has locked, and returns their rows. Their events are emitted in the
+ * same transaction.
  */
 export async function advance(ctx: TxContext, given: readonly Held[]): Promise<Row<"subscriptions">[]> {
   if (given.length === 0) return []
@@ -63,8 +63,8 @@ export async function advance(ctx: TxContext, given: readonly Held[]): Promise<R
 }
 
 /**
- * Returns a locked subscription as its invoices' sessions determine it now. Its row holds the last round's result, and
- * an invoice may have been paid since. Writes nothing.
+ * Returns a locked subscription in the state that its invoices' sessions determine now. Its row holds the result of
+ * the last round, and an invoice may have been paid since then. Writes nothing.
  */
 export function asOfNow(ctx: TxContext, before: Held): Held {
   const { held, folded } = presentOf(ctx, before)
@@ -83,13 +83,14 @@ function standingOf(ctx: TxContext, before: Held): CurrentSubscription {
   const standing = { before: before.subscription, held, folded, blockedBy: null, events: [] }
   if (!folded.isVoiding) return standing
   const last = lastOf(held.invoices)
-  // Paid at the cancellation, the invoice does not count as unpaid then, even if a reorg removed its payment.
+  // An invoice that was paid when the subscription was canceled does not count as unpaid at that time, even if a
+  // reorg removed its payment.
   const { canceled_at: canceledAt, paused_at: pausedAt, cancel_asked_by: canceledBy } = held.subscription
   const askedBy = pausedAt === null && canceledBy === "subscriber" ? "subscriber" : "merchant"
   const askedAt = canceledAt ? new Date(canceledAt.getTime() - 1) : ctx.now()
   const asked = last.void_asked_at ? {} : ({ void_asked_at: askedAt, void_asked_by: askedBy } as const)
   const voiding = withLast(held, { ...last, ...asked })
-  // A session created after the locks were taken is not locked, so only the next round can close it.
+  // A session that was created after the locks were taken is not locked, so only the next round can close it.
   return { ...standing, held: voiding, folded: held.isSessionHeld ? folded : { ...folded, runAt: ctx.now() } }
 }
 
@@ -121,8 +122,8 @@ const withLast = (held: Held, last: Row<"invoices">): Held => ({
 })
 
 /**
- * Counts periods from now if the merchant was blocked from billing until access ended, because nobody had access in
- * between.
+ * If the merchant's own fault blocked billing until access ended, periods are counted from now on, because nobody had
+ * access in between.
  */
 function healed(ctx: TxContext, held: Held): Held {
   const { anchor, blocked_by, paid_until, access_until } = held.subscription
@@ -132,20 +133,21 @@ function healed(ctx: TxContext, held: Held): Held {
 }
 
 /**
- * Records whether the last invoice is paid or void. Earlier ones are void, or were final when their successor was
- * created.
+ * Records whether the last invoice is paid or void. Earlier invoices are void, or their payment was final when the
+ * next one was created.
  */
 function noteLast(ctx: TxContext, held: Held): Held {
   const { subscription, session } = held
   const last = lastOf(held.invoices)
-  // Money found or accepted after a void still pays, because no later invoice covers its period.
+  // Money that is found or accepted after a void still pays, because no later invoice covers that period.
   const isPaid = session.status === "confirmed"
   const paid_at = isPaid ? (last.paid_at ?? session.confirmed_at) : null
   const isVoid = last.void_asked_at !== null && isEnded(session)
   const voided_at = isPaid ? null : (last.voided_at ?? (isVoid ? ctx.now() : null))
-  // Without its first payment, the subscription has not started and its first invoice has no period.
+  // Without its first payment, a subscription has not started, and its first invoice has no period.
   const period = last.sequence === 1 && !isPaid ? { period_start: null, period_end: null } : {}
-  // A paid invoice must not be voided if a reorg opens it. After a cancellation, the columns say what was unpaid then.
+  // A paid invoice must not be voided if a reorg opens it again. After a cancellation, these columns say what was
+  // unpaid at that time.
   const unasked = isPaid && !subscription.canceled_at ? { void_asked_at: null, void_asked_by: null } : {}
   const noted = withLast(held, { ...last, paid_at, voided_at, ...unasked, ...period })
   const wasVoided = last.voided_at !== null
@@ -154,8 +156,9 @@ function noteLast(ctx: TxContext, held: Held): Held {
 }
 
 /**
- * Restores an invoice that was paid after it was void or had canceled its subscription. The period starts now if it
- * passed without access, or if it was closed and access has ended, because a period costs its full price.
+ * Restores an invoice that was paid after it was voided or had canceled its subscription. The invoice's period now
+ * starts at its payment if it passed without access, or if the invoice was closed and access has ended. The reason is
+ * that a period costs its full price.
  */
 function back(ctx: TxContext, held: Held, wasVoided: boolean): Held {
   const { access_until: accessUntil, canceled_at: canceledAt } = held.subscription
@@ -166,7 +169,7 @@ function back(ctx: TxContext, held: Held, wasVoided: boolean): Held {
   const isOver = accessUntil !== null && accessUntil <= now
   const isUnused = wasVoided && canceledAt === null && isOver && period_start !== null && period_start <= now
   if (!period_start || !period_end || (period_end > now && !isUnused)) return { ...held, subscription }
-  // The subscription has since moved to another product, so the paid period keeps its length.
+  // The subscription has since moved to another product, so the period that was paid keeps its own length.
   if (product_id !== subscription.product_id) {
     const asLong = new Date(now.getTime() + period_end.getTime() - period_start.getTime())
     return withLast({ ...held, subscription }, { ...last, period_start: now, period_end: asLong })
@@ -179,7 +182,10 @@ function back(ctx: TxContext, held: Held, wasVoided: boolean): Held {
   )
 }
 
-/** Logs each earlier invoice whose final payment a reorg removed. The invoice stays paid until an operator decides. */
+/**
+ * Logs each earlier invoice whose payment was final but was removed by a reorg. The invoice stays paid until an
+ * operator decides.
+ */
 async function reportLost(ctx: TxContext, all: readonly Held[]): Promise<void> {
   const earlier = all.flatMap(({ invoices }) => invoices.slice(0, -1).filter(each => each.paid_at))
   for (const { subscriptionId, sessionId } of await lostPayments(ctx, earlier))
@@ -197,7 +203,7 @@ function changed(before: Held | undefined, now: Held): Row<"invoices">[] {
   return names.some(name => was?.[name]?.getTime() !== is[name]?.getTime()) ? [is] : []
 }
 
-/** Creates the next invoices with sessions and events, or records why one can't be created now. */
+/** Creates the next invoices with their sessions and events, or records why an invoice can't be created now. */
 async function makeInvoices(ctx: TxContext, standings: readonly CurrentSubscription[]): Promise<void> {
   const due = standings.flatMap(standing => (standing.folded.next ? [{ standing, next: standing.folded.next }] : []))
   if (due.length === 0) return
@@ -232,7 +238,7 @@ async function makeInvoices(ctx: TxContext, standings: readonly CurrentSubscript
   await insertInvoices(ctx, invoices)
 }
 
-/** Records whether moved subscriptions are the first ones of the product that they are billed for now. */
+/** Records, for subscriptions that moved, whether each is the payer's first to the product that is billed now. */
 async function noteMoved(ctx: TxContext, standings: readonly CurrentSubscription[]): Promise<void> {
   const moved = standings.filter(
     ({ held: { subscription, invoices } }) => lastOf(invoices).product_id !== subscription.product_id,
@@ -251,17 +257,17 @@ async function noteMoved(ctx: TxContext, standings: readonly CurrentSubscription
 
 type Next = NonNullable<FoldedSubscription["next"]>
 
-/** Records why the next invoice can't be created, and when to retry. */
+/** Records why the next invoice can't be created, and when to try again. */
 function block(ctx: TxContext, standing: CurrentSubscription, { graceUntil }: Next, blockedBy: BlockedBy): void {
   const runAt = new Date(ctx.now().getTime() + BLOCKED_MS[blockedBy])
   const { blocked_by: blockedBefore, access_until: accessUntil } = standing.before
-  // A pause must not restore access that ended through the merchant's own fault.
+  // A pause of payments must not restore access that ended through the merchant's own fault.
   const isOver = accessUntil !== null && accessUntil <= ctx.now()
   const isMerchants = blockedBefore !== null && blockedBefore !== "payments_paused" && isOver
   standing.blockedBy = isMerchants ? blockedBefore : blockedBy
   standing.folded = { ...standing.folded, runAt }
-  // Nobody can pay while the network is paused, so nobody loses access. If the merchant must change something, access
-  // ends with the grace period. Otherwise a price that is too low would give access forever.
+  // Nobody can pay while payments on the network are paused, so nobody loses access. If the merchant must change
+  // something, access ends with the grace period. Otherwise a price that is too low would give access forever.
   if (standing.blockedBy !== "payments_paused") return
   const status = ctx.now() < graceUntil ? "active" : "past_due"
   standing.folded = { ...standing.folded, accessUntil: graceUntil, status }
@@ -306,7 +312,7 @@ function bill(
   return invoice
 }
 
-/** A subscription's new row. A change of status adds an event. */
+/** Builds a subscription's new row. A change of status adds an event. */
 function rowOf(ctx: TxContext, standing: CurrentSubscription): Row<"subscriptions"> {
   const { before, held, blockedBy, events } = standing
   const { status, cancelReason, paidUntil, accessUntil, runAt } = standing.folded

@@ -1,7 +1,8 @@
 /**
- * The job that advances due subscriptions: a period starts or ends, or a trigger saw a session of theirs change status.
- * A round advances many in one transaction, so a dying process leaves nothing half done. If that fails, each is
- * advanced in its own transaction, so that one failure does not delay the others.
+ * The job that advances due subscriptions. A subscription is due when a period starts or ends, or when a trigger saw
+ * one of its sessions change status. A round advances many in one transaction, so a process that dies leaves nothing
+ * half done. If that transaction fails, each is advanced in its own transaction, so that one failure does not delay
+ * the others.
  */
 import { sql } from "kysely"
 import { backoffMs } from "../../platform/backoff.ts"
@@ -13,16 +14,16 @@ import { advance } from "./advance-subscription.ts"
 import { holdFree, lockDue } from "./load-subscription.ts"
 
 /**
- * Subscriptions per transaction; the next ones follow immediately. A request that changes one of them waits for the
- * transaction.
+ * The most subscriptions per transaction; the next ones follow immediately. A request that changes one of them waits
+ * for the transaction.
  */
 const SUBSCRIPTIONS_PER_ROUND = 100
-/** The delay after the first failure. Each further failure doubles it. */
+/** The delay after the first failure. Each further failure doubles the delay. */
 const AFTER_FAILURE_MS = 60_000
 const MAX_AFTER_FAILURE_MS = 3_600_000
-/** The longest sleep: a lost wake-up costs at most this much. */
+/** The longest sleep, and so the longest delay that a lost wake-up can cause. */
 const MAX_SLEEP_MS = 5_000
-/** The wait before a retry of subscriptions that another process locked. */
+/** The shortest wait between rounds, for subscriptions that another process has locked. */
 const HELD_MS = 200
 
 /** Advances due subscriptions. Returns the milliseconds until the next round. */
@@ -50,8 +51,8 @@ export async function advanceSubscriptions(ctx: Context): Promise<number> {
 const chainsOf = (ctx: TxContext): number[] => ctx.chain.networks.map(({ chainId }) => chainId)
 
 /**
- * Advances a round of due subscriptions, or `only` one, in one transaction. `due` receives the found ones, even on
- * failure.
+ * Advances a round of due subscriptions, or `only` one, in one transaction. `due` receives those that were found,
+ * even if the transaction fails.
  */
 async function advanceDue(ctx: Context, only: string | undefined, due: Row<"subscriptions">[]): Promise<void> {
   await inTransaction(ctx, async ctx => {
@@ -77,10 +78,10 @@ async function advanceAlone(ctx: Context, { id, chain_id, failed_rounds }: Row<"
   }
 }
 
-/** How many failed rounds of a subscription raise the alarm. The index `subscriptions_failing` has the same number. */
+/** How many failed rounds of a subscription raise the alarm. The index `subscriptions_failing` uses the same number. */
 const MAX_FAILED_ROUNDS = 3
 
-/** The alarm text for subscriptions that can't be advanced; anyone may read it. */
+/** The text of the alarm about subscriptions that can't be advanced; anyone may read it. */
 export async function failingSubscriptions(ctx: TxContext): Promise<string[]> {
   const { rows } = await sql<{ chain_id: number; n: number }>`select chain_id, count(*)::int as n from subscriptions
     where failed_rounds >= ${sql.lit(MAX_FAILED_ROUNDS)} group by 1 order by 1`.execute(ctx.db)

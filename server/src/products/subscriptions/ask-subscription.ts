@@ -1,4 +1,7 @@
-/** A merchant's or subscriber's requests: pause, resume, cancel, another product. Repeating one changes nothing. */
+/**
+ * Handles the requests of a merchant or subscriber: pause, resume, cancel, change of product. Repeating a request
+ * changes nothing.
+ */
 import { emitAttached, type SplitChange } from "../../ledger/splits/approve-splits.ts"
 import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
@@ -11,26 +14,26 @@ import { anchorAtMove, anchorAtResume } from "./fold-subscription.ts"
 import { type Held, holdSubscription, isEnded, lastOf } from "./load-subscription.ts"
 import { writeInvoices } from "./queries.ts"
 
-/** The required owner of the subscription: a merchant or a subscriber. */
+/** Who must own the subscription: a merchant or a subscriber. */
 export type Owner = { merchantId: string } | { payer: string }
 
 const refused = (message: string) => new ApiError("INVALID_OPERATION", undefined, message)
 
-/** Pauses a subscription: closes its open invoice, and creates no other until it is resumed. */
+/** Pauses a subscription: its open invoice is closed, and no other is created until it is resumed. */
 export const pauseSubscription = (ctx: TxContext, owner: Owner, id: string): Promise<Row<"subscriptions">> =>
   change(ctx, owner, id, ({ subscription }) => (subscription.paused_at ? {} : { paused_at: ctx.now() }))
 
 /**
- * How many invoices of one period are created for a subscriber who repeatedly cancels and resumes. Each is an event.
+ * How many invoices for one period are created while a subscriber repeatedly cancels and resumes. Each causes an
+ * event.
  */
 export const MAX_VOIDED = 3
 
-/** Resumes a paused subscription, or withdraws the caller's own cancellation at the period's end. */
+/** Resumes a paused subscription, or withdraws the caller's own cancellation at the end of the period. */
 export const resumeSubscription = (ctx: TxContext, owner: Owner, id: string): Promise<Row<"subscriptions">> =>
   change(ctx, owner, id, ({ subscription, invoices, session }) => {
     const { paused_at, cancel_asked_by, anchor, paid_until } = subscription
-    // After too many voided invoices, the service refuses the subscriber. The merchant can then withdraw any
-    // cancellation.
+    // After too many voided invoices, the subscriber is refused. The merchant can then withdraw any cancellation.
     const lastOnes = invoices.slice(-MAX_VOIDED)
     const isOnePeriod = new Set(lastOnes.map(each => each.period_start?.getTime())).size === 1
     const isUsedUp = isOnePeriod && lastOnes.every(each => each.voided_at && each.void_asked_by === "subscriber")
@@ -88,15 +91,15 @@ export const cancelSubscription = (
 ): Promise<Row<"subscriptions">> =>
   change(ctx, owner, id, ({ subscription: { cancel_asked_by, paid_until } }) => {
     const asked = { cancel_asked_by: addAsker(cancel_asked_by, askerOf(owner)) }
-    // If the paid time is over, its end is now.
+    // If the paid time is already over, the subscription ends now.
     const isNow = at === "now" || !paid_until || paid_until <= ctx.now()
     if (isNow) return { ...asked, canceled_at: ctx.now() }
     return asked.cancel_asked_by === cancel_asked_by ? {} : { ...asked, cancel_at_period_end: true }
   })
 
 /**
- * Moves a subscription to another product from its next invoice. If the period length changes, periods count from the
- * end of the paid time.
+ * Moves a subscription to another product from its next invoice. If the length of the periods changes, they are
+ * counted from the end of the paid time.
  */
 export async function moveSubscription(
   ctx: TxContext,
@@ -115,7 +118,7 @@ export async function moveSubscription(
     const { id: product_id, billing_interval, billing_count, max_periods } = product
     const { payer, anchor, paid_until, started_at: startedAt } = subscription
     if (!payer || !startedAt || !anchor || !paid_until) throw new Error("a subscription that is moved has not begun")
-    // The grace changes with the next invoice; an open one keeps its terms.
+    // The grace changes with the next invoice; an invoice that is open keeps its terms.
     await claimFirst(ctx, [{ payer, productId, subscriptionId: id, chainId: subscription.chain_id, startedAt }])
     const terms = { product_id, billing_interval, billing_count, max_periods }
     const isSamePace =
@@ -133,7 +136,7 @@ export async function moveSubscription(
 }
 
 /**
- * The splits of a merchant's subscription before and after a move to another product. `after` is undefined if the
+ * The split of a subscription's payments before and after a move to another product. `after` is undefined if the
  * subscription or product does not exist.
  */
 export async function splitsOfMove(
@@ -169,7 +172,8 @@ type Change = Partial<
 >
 
 /**
- * Changes a started, not canceled subscription and advances it immediately. Throws `NOT_FOUND`, `INVALID_OPERATION`.
+ * Changes a subscription that has started and is not canceled, and advances it immediately. Throws `NOT_FOUND`,
+ * `INVALID_OPERATION`.
  */
 async function change(
   ctx: TxContext,
@@ -194,7 +198,10 @@ async function change(
   return row
 }
 
-/** Marks the last invoice as unpaid at the cancellation. If it is paid later, that payment opens its own period. */
+/**
+ * Marks the last invoice as unpaid at the cancellation. If it is paid later, that payment gives access for its own
+ * period.
+ */
 async function closeLast(ctx: TxContext, held: Held, canceledAt: Date): Promise<Held> {
   const last = lastOf(held.invoices)
   if (last.paid_at || held.session.status === "confirmed") return held

@@ -14,9 +14,9 @@ export interface Billing {
 const DAY_MS = 86_400_000
 
 /**
- * The n-th boundary of periods counted from an anchor. A month without the anchor's day uses its last day. Each
- * boundary is counted from the anchor instead of the previous boundary, so the anchor's day returns in the next month
- * that has it.
+ * The n-th boundary of periods counted from an anchor. In a month without the anchor's day, the boundary is on the
+ * last day. Each boundary is counted from the anchor, not from the previous boundary, so the anchor's day returns in
+ * the next month that has it.
  *
  * @example boundary(new Date("2027-01-31T10:00:00Z"), { interval: "month", count: 1 }, 1) // 2027-02-28T10:00:00Z
  */
@@ -36,14 +36,14 @@ export function boundary(anchor: Date, { interval, count }: Billing, n: number):
 export const nextBoundary = (anchor: Date, billing: Billing, start: Date): Date =>
   boundary(anchor, billing, countBefore(anchor, billing, start) + 1)
 
-/** Whether a period of this anchor starts at `start`. `start` must not be before the anchor. */
+/** Whether a period counted from this anchor starts at `start`. `start` must not be before the anchor. */
 export const isBoundary = (anchor: Date, billing: Billing, start: Date): boolean =>
   boundary(anchor, billing, countBefore(anchor, billing, start)).getTime() === start.getTime()
 
 /** The number of whole periods from the anchor to `start`. */
 function countBefore(anchor: Date, billing: Billing, start: Date): number {
-  // The first guess is exact for days and weeks. For months and years it is at most a few days off per step, so the
-  // search is short.
+  // The first guess is exact for days and weeks. For months and years it is off by at most a few days per step, so
+  // the search is short.
   const longestMs = { day: 1, week: 7, month: 31, year: 366 }[billing.interval] * billing.count * DAY_MS
   let n = Math.floor((start.getTime() - anchor.getTime()) / longestMs)
   while (boundary(anchor, billing, n + 1) <= start) n++

@@ -1,7 +1,7 @@
 /**
- * Decides which of a payer's subscriptions to a product is the first. Only that one has the trial and the grace, so
- * nobody gets them twice. The primary key of `first_subscriptions` decides between concurrent starts, because a read
- * could miss an uncommitted one.
+ * Decides which of a payer's subscriptions to a product is the first. Only that subscription has the trial and the
+ * grace, so nobody gets them twice. The primary key of `first_subscriptions` decides between concurrent starts,
+ * because a read could miss an uncommitted one.
  */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -37,8 +37,9 @@ export function begins({ subscription, invoices, session, payer: sender }: Held)
 }
 
 /**
- * Records whether starting subscriptions are first. A later one has no trial. If a reorg removed a subscription's only
- * payment, the next one takes its place. If it was moved first, it takes its places at both products.
+ * Records whether subscriptions that start are first. A later subscription has no trial. If a reorg removed a
+ * subscription's only payment, the next one takes its place. A subscription that moved before it restarts takes the
+ * places at both products.
  */
 export async function noteFirst(ctx: TxContext, all: readonly Held[]): Promise<Held[]> {
   const undone = all.filter(isUndone).map(({ subscription }) => subscription.id)
@@ -63,7 +64,7 @@ export async function noteFirst(ctx: TxContext, all: readonly Held[]): Promise<H
   })
 }
 
-/** Whether a reorg removed a subscription's only payment, which the job has not seen yet. */
+/** Whether a reorg removed a subscription's only payment and the job has not noticed yet. */
 export const isUndone = ({ subscription, invoices, session }: Held): boolean =>
   subscription.status !== null && invoices.length === 1 && session.status !== "confirmed"
 
@@ -72,8 +73,8 @@ type IsFirst = (subscriptionId: string, productId: string) => boolean
 
 /**
  * Claims to be the first, and returns which claims hold. Claims are inserted in key order, so two transactions that
- * only insert never deadlock. After a reorg, places are also deleted in no order, and `inTransaction` retries a
- * deadlock. A sender address that many payers share takes no place: each of its subscriptions is first.
+ * only insert never deadlock. After a reorg, places are also deleted, in no order; `inTransaction` retries a
+ * deadlock. A sender address that many payers share takes no place, so each of its subscriptions is first.
  */
 export async function claimFirst(ctx: TxContext, claims: readonly FirstClaim[]): Promise<IsFirst> {
   const isSomebody = ({ chainId, payer }: FirstClaim) => mayBuy(networkOf(ctx.chain, chainId), payer)
@@ -88,7 +89,7 @@ const keyOf = (subscriptionId: string, productId: string): string => `${subscrip
 
 type Holding = Pick<FirstClaim, "subscriptionId" | "productId">
 
-/** Inserts claims of free places, and returns which of these claims hold. */
+/** Inserts the claims whose places are free, and returns which claims hold. */
 async function insertClaims(ctx: TxContext, claims: readonly FirstClaim[]): Promise<Holding[]> {
   if (claims.length === 0) return []
   const rows = JSON.stringify(
@@ -100,14 +101,14 @@ async function insertClaims(ctx: TxContext, claims: readonly FirstClaim[]): Prom
     })),
   )
   const claimed = sql`jsonb_to_recordset(${rows}::jsonb) as c(payer evm_address, product_id text, id text, at timestamptz)`
-  // During a rollout, processes of the old version delete no place after a reorg. This is not part of the insert, whose
-  // snapshot is older than the status of a holder that it waited for.
+  // During a rollout, processes of the old version delete no place after a reorg. The delete is not part of the
+  // insert, because the insert's snapshot is older than the status of a holder for which it waited.
   await sql`delete from first_subscriptions f using ${claimed}, subscriptions s
     where f.payer = c.payer and f.product_id = c.product_id and s.id = f.subscription_id and s.status is null`.execute(
     ctx.db,
   )
-  // Old processes also start subscriptions without taking a place. Such a subscription has the place if it had a trial.
-  // A taken place is proposed too, because its holder may be deleted by now.
+  // Old processes also start subscriptions without taking a place. Such a subscription has the place if it had a
+  // trial. A place that is taken is proposed too, because its holder may have been deleted since.
   await sql`insert into first_subscriptions (payer, product_id, subscription_id)
     select payer, product_id, coalesce((select s.id from subscriptions s
         where s.payer = c.payer and s.product_id = c.product_id and s.id <> c.id and s.status is not null and s.has_trial

@@ -1,6 +1,6 @@
 /**
- * Folds a subscription's invoices and requests into its status, access and next invoice. Pure: it reads the states of
- * the invoices' sessions, so a reorg or a killed process leaves nothing to repair.
+ * Folds a subscription's invoices and requests into its status, access and next invoice. Pure: the fold uses the
+ * states of the invoices' sessions, so a reorg or a killed process leaves nothing to repair.
  */
 import type { Row } from "../../platform/db/schema.ts"
 import { type Billing, boundary, isBoundary, nextBoundary } from "./calendar.ts"
@@ -9,22 +9,25 @@ const DAY_MS = 86_400_000
 /** How many days an invoice may be overdue before its subscription is `past_due` and access ends. */
 export const GRACE_DAYS = 3
 export const GRACE_MS = GRACE_DAYS * DAY_MS
-/** How long after its due time an unpaid invoice cancels its subscription. Its session lasts as long. */
+/** How long after its due time an unpaid invoice cancels its subscription. The invoice's session lasts until then. */
 export const CANCEL_AFTER_MS = 30 * DAY_MS
-/** The wait before checking again whether a payment is final. */
+/** The wait before the next check whether a payment is final. */
 const FINAL_MS = 60_000
 
 export interface InvoiceFacts {
   periodStart: Date
   periodEnd: Date
   dueAt: Date
-  /** `ended`: its session ended unpaid. `void`: its session ended after the invoice was voided. */
+  /** `ended`: the session ended unpaid. `void`: the session ended after the invoice was voided. */
   state: "open" | "paid" | "ended" | "void"
-  /** When its session was confirmed; null unless `paid`. */
+  /** When the session was confirmed; null unless `paid`. */
   paidAt: Date | null
   /** Whether the payment is final, so that no reorg can remove it. */
   isFinal: boolean
-  /** Whether it is for the current product, since the subscription moved there. These count towards `maxPeriods`. */
+  /**
+   * Whether it is for the current product, counted since the subscription moved there. These invoices count towards
+   * `maxPeriods`.
+   */
   isOfProduct: boolean
   /**
    * Whether it was unpaid at an immediate cancellation. This is stored, because a reorg can move the payment's time.
@@ -34,7 +37,7 @@ export interface InvoiceFacts {
 
 export interface SubscriptionFacts {
   billing: Billing
-  /** The start of the period count, unless the paid time ends between two of its boundaries. */
+  /** The start from which periods are counted, unless the paid time ends between two of their boundaries. */
   anchor: Date
   maxPeriods: number | null
   /** Whether access continues after the paid time. Only the payer's first subscription to a product has this grace. */
@@ -42,33 +45,34 @@ export interface SubscriptionFacts {
   /** In order. The first invoice starts the subscription. */
   invoices: readonly InvoiceFacts[]
   pausedAt: Date | null
-  /** When it was canceled immediately; null if it was not. */
+  /** When the subscription was canceled immediately; null if it was not. */
   canceledAt: Date | null
-  /** Whether it ends with the paid time. */
+  /** Whether the subscription ends with the paid time. */
   cancelAtPeriodEnd: boolean
   /** How long before its period an invoice is created, in milliseconds. */
   aheadMs: number
 }
 
 export interface FoldedSubscription {
-  /** Null until the first invoice is paid, and after a reorg removed that payment. */
+  /** Null until the first invoice is paid, and again after a reorg removed that payment. */
   status: Row<"subscriptions">["status"]
-  /** Why it is `canceled`: by request, unpaid, or after the last period. */
+  /** Why the status is `canceled`: by request, unpaid, or after the last period. */
   cancelReason: Row<"subscriptions">["cancel_reason"]
-  /** The end of the paid time. Null without a status. */
+  /** The end of the paid time; null if there is no status. */
   paidUntil: Date | null
   /**
-   * The end of its access to paywalls. It includes the grace after the paid time, or after the due time of an invoice
+   * The end of access to paywalls. It includes the grace after the paid time, or after the due time of an invoice
    * that the service created late.
    */
   accessUntil: Date | null
   /**
-   * The invoice to create now. `graceUntil`: the end of access with it. `anchor`: the new start of the period count.
+   * The invoice to create now. `graceUntil`: the end of access with this invoice. `anchor`: the new start from which
+   * periods are counted.
    */
   next: (Pick<InvoiceFacts, "periodStart" | "periodEnd" | "dueAt"> & { graceUntil: Date; anchor: Date }) | null
-  /** Whether to void the open invoice. Its session is closed unless someone started to pay it. */
+  /** Whether to void the open invoice. Its session is closed unless someone started to pay. */
   isVoiding: boolean
-  /** When the passage of time changes a part of this; null for never. */
+  /** When time alone changes a part of this state; null if it never does. */
   runAt: Date | null
 }
 
@@ -92,7 +96,7 @@ export function foldSubscription(facts: SubscriptionFacts, now: Date): FoldedSub
   const open = facts.invoices.find(each => each.state === "open")
   const common = { paidUntil, accessUntil: paidUntil, cancelReason: null, next: null, isVoiding: false, runAt: null }
   if (facts.canceledAt !== null) {
-    // An invoice paid after the cancellation still opens its own period.
+    // An invoice that is paid after the cancellation still gives access for its own period.
     const since = facts.canceledAt
     const after = paid.filter(each => each.wasUnpaidAtCancel).map(each => each.periodEnd)
     const accessUntil = latest([since, ...after])
@@ -101,8 +105,8 @@ export function foldSubscription(facts: SubscriptionFacts, now: Date): FoldedSub
   if (facts.invoices.at(-1)?.state === "ended") return { ...common, status: "canceled", cancelReason: "unpaid" }
   const isLast = facts.maxPeriods !== null && paid.filter(each => each.isOfProduct).length >= facts.maxPeriods
   if (facts.cancelAtPeriodEnd || isLast) {
-    // An invoice with a started payment can't be closed, possibly for a month, so the end does not wait for it. Once
-    // the rest arrives, its period is open until its own end.
+    // An invoice whose payment has started can't be closed, possibly for a month, so the end does not wait for it.
+    // Once the rest arrives, access lasts until the end of that invoice's period.
     const ending = { ...common, isVoiding: open !== undefined }
     const cancelReason = facts.cancelAtPeriodEnd ? "requested" : "completed"
     if (now >= paidUntil) return { ...ending, status: "canceled", cancelReason }
@@ -115,8 +119,8 @@ export function foldSubscription(facts: SubscriptionFacts, now: Date): FoldedSub
 type Common = Omit<FoldedSubscription, "status"> & { paidUntil: Date }
 
 /**
- * Folds with an open invoice. Only its session's end cancels the subscription, not the time, because a payment in the
- * last second counts.
+ * Folds a subscription that has an open invoice. The end of the invoice's session cancels the subscription, not the
+ * time, because a payment in the last second counts.
  */
 function waiting(
   common: Common,
@@ -133,10 +137,11 @@ function waiting(
 }
 
 /**
- * The end of access while an invoice is open. If the last period was paid before its end and this invoice is due after
- * its start, the service was late. The grace then counts from the due time. Without that condition, each period paid
- * after access ended would get new grace, and daily plans would pay only one period in three. Without grace, only a
- * late invoice extends access, by the time in which it could otherwise be paid in advance.
+ * The end of access while an invoice is open. If the last period was paid before its end and this invoice is due
+ * after its own period starts, the service was late. The grace then counts from the due time. Without that condition,
+ * each period paid after access ended would get new grace, and daily plans would pay only one period in three. For a
+ * subscription without grace, only a late invoice extends access. The extension is the time in which the invoice
+ * could otherwise be paid in advance.
  */
 function accessWith(
   next: Billed,
@@ -160,13 +165,17 @@ const aheadOf = ({ periodStart, periodEnd }: Omit<Billed, "dueAt">, aheadMs: num
 const afterGrace = (time: Date): Date => new Date(time.getTime() + GRACE_MS)
 
 /**
- * Whether a period was paid by its start, the only punctual payment without grace. Otherwise, a payment shortly before
- * the period's end would get the grace of a late invoice. The next invoice waits until that payment is final.
+ * Whether a period was paid by its start. Without grace, only such a payment is punctual. Otherwise, a payment
+ * shortly before the period's end would get the grace of a late invoice, because the next invoice waits until that
+ * payment is final.
  */
 const isPaidAtStart = (last: InvoiceFacts | undefined): boolean =>
   last?.paidAt != null && last.paidAt <= last.periodStart
 
-/** Folds while all invoices are paid. The next one is created before its period, once the last payment is final. */
+/**
+ * Folds a subscription whose invoices are all paid. The next invoice is created before its period, once the last
+ * payment is final.
+ */
 function renewing(
   common: Common,
   facts: SubscriptionFacts,
@@ -175,13 +184,13 @@ function renewing(
 ): FoldedSubscription {
   const { anchor: counted, billing, aheadMs, hasGrace } = facts
   const periodStart = latest([common.paidUntil, counted])
-  // A late payment, for an invoice with other terms or from before a pause, can end the paid time off the calendar. A
-  // period costs its full price, so it gets its full length.
+  // The paid time can end between boundaries after a late payment, for an invoice with other terms or from before a
+  // pause. A period costs its full price, so it gets its full length.
   const anchor = isBoundary(counted, billing, periodStart) ? counted : periodStart
   const periodEnd = nextBoundary(anchor, billing, periodStart)
   const ahead = aheadOf({ periodStart, periodEnd }, aheadMs)
   const makeAt = new Date(periodStart.getTime() - ahead)
-  // Even without grace, nobody loses access immediately because there is no invoice to pay yet.
+  // Even without grace, nobody loses access as long as there is no invoice to pay yet.
   const unbilledMs = isPaidAtStart(paid.at(-1)) ? ahead : 0
   const accessUntil = new Date(common.paidUntil.getTime() + (hasGrace ? GRACE_MS : unbilledMs))
   const standing = { ...common, accessUntil, status: now < accessUntil ? ("active" as const) : ("past_due" as const) }
@@ -193,16 +202,16 @@ function renewing(
   return { ...standing, next: { ...next, graceUntil }, runAt: now }
 }
 
-/** The start of the period count after a resume. Time without access is not billed. */
+/** The start from which periods are counted after a resume. Time without access is not billed. */
 export const anchorAtResume = (anchor: Date, paidUntil: Date, now: Date): Date => (now < paidUntil ? anchor : now)
 
 /**
- * The start of the period count for a new length: the end of the paid time, or the later anchor if time passed without
- * access.
+ * The start from which periods of a new length are counted: the end of the paid time, or the anchor if it is later
+ * because time passed without access.
  */
 export const anchorAtMove = (anchor: Date, paidUntil: Date): Date => latest([anchor, paidUntil])
 
-/** The period of the first invoice, after a free trial. */
+/** The anchor and the end of the first period, which follows the free trial. */
 export function firstPeriod(billing: Billing, trialDays: number, startedAt: Date): { anchor: Date; periodEnd: Date } {
   const anchor = new Date(startedAt.getTime() + trialDays * DAY_MS)
   return { anchor, periodEnd: boundary(anchor, billing, 1) }

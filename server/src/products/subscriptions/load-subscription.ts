@@ -1,6 +1,6 @@
 /**
- * Reads and locks subscriptions with their invoices, as facts for the fold. Each kind of read is one statement for all
- * of them.
+ * Reads and locks subscriptions with their invoices, as facts for the fold. Each kind of read is one statement for
+ * all subscriptions.
  */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -25,8 +25,9 @@ export interface Held {
 }
 
 /**
- * Locks a subscription after its open invoice's session, because a settlement holds that lock when a trigger makes the
- * subscription due. Undefined if it does not exist.
+ * Locks the session of a subscription's open invoice, and then the subscription. A settlement holds the session's
+ * lock when a trigger makes the subscription due, so it takes the locks in this order too. Undefined if there is no
+ * such subscription.
  */
 export async function holdSubscription(ctx: TxContext, id: string): Promise<Held | undefined> {
   const sessions = await holdOpenSessions(ctx, [id])
@@ -35,7 +36,10 @@ export async function holdSubscription(ctx: TxContext, id: string): Promise<Held
   return held
 }
 
-/** Locks due subscriptions, longest due first, and skips locked ones. `only` restricts it to one. */
+/**
+ * Locks due subscriptions, longest due first, and skips those that are locked. `only` restricts this to one
+ * subscription.
+ */
 export async function lockDue(
   ctx: TxContext,
   { limit, only }: { limit: number; only: string | undefined },
@@ -56,7 +60,8 @@ export async function lockDue(
 }
 
 /**
- * Returns these locked subscriptions whose open session is not locked elsewhere. The others are retried in a second.
+ * Returns those of these locked subscriptions whose open session is not locked elsewhere. The others are tried again
+ * in a second.
  */
 export async function holdFree(ctx: TxContext, locked: readonly Row<"subscriptions">[]): Promise<Held[]> {
   const ids = locked.map(({ id }) => id)
@@ -131,7 +136,7 @@ async function readHeld(
   })
 }
 
-/** Returns these confirmed sessions whose payment a reorg can still remove. */
+/** Returns those of these confirmed sessions whose payment a reorg can still remove. */
 async function reversible(ctx: TxContext, sessionIds: readonly string[]): Promise<Set<string>> {
   if (sessionIds.length === 0) return new Set()
   const { rows } = await sql<{ id: string }>`select distinct p.resource_id as id from payments p
@@ -143,8 +148,8 @@ async function reversible(ctx: TxContext, sessionIds: readonly string[]): Promis
 }
 
 /**
- * For each session, the sender of most of its payment, or the earliest among equals. The last cent may come from a
- * stranger, who must not get the subscription for it.
+ * For each session, the address that sent most of its payment, or the earliest among equals. The last cent may come
+ * from a stranger, who must not get the subscription for it.
  */
 async function payersOf(ctx: TxContext, sessionIds: readonly string[]): Promise<Map<string, Address>> {
   if (sessionIds.length === 0) return new Map()
@@ -157,21 +162,25 @@ async function payersOf(ctx: TxContext, sessionIds: readonly string[]): Promise<
   return new Map(rows.map(({ id, payer }) => [id, payer]))
 }
 
-/** Whether nobody can pay a session any more. Accepting a payment still confirms it. */
+/** Whether a session can no longer be paid. Accepting a payment still confirms it. */
 export const isEnded = ({ status }: Pick<Row<"checkout_sessions">, "status">): boolean =>
   status === "expired" || status === "failed"
 
-/** The facts for the fold. `aheadMs`: how long before its period an invoice is created. */
+/**
+ * The facts for the fold; undefined if the subscription never started. `aheadMs`: how long before its period an
+ * invoice is created.
+ */
 export function factsOf(
   { subscription, invoices, session, isFinal }: Held,
   aheadMs: number,
 ): SubscriptionFacts | undefined {
   const { product_id, canceled_at: canceledAt } = subscription
   if (!subscription.anchor) return undefined
-  // Invoices after this one are for the current product, since the subscription moved there. A void invoice was never
-  // bought.
+  // Invoices after this one are for the current product, counted since the subscription moved there. A void invoice
+  // bought nothing.
   const lastOfOther = invoices.findLastIndex(each => each.product_id !== product_id && !each.voided_at)
-  // After a cancellation as unpaid, dust on its way to the session changes nothing; only a payment does.
+  // After a cancellation because of an unpaid invoice, dust on its way to the session changes nothing; only a payment
+  // does.
   const isOver = isEnded(session) || subscription.cancel_reason === "unpaid"
   return {
     billing: { interval: subscription.billing_interval, count: subscription.billing_count },

@@ -1,4 +1,4 @@
-/** The events about subscriptions. */
+/** Builds the events about subscriptions. */
 import type { NewEvent } from "../../account/webhooks/emit.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import { type NetworkInfo, networkOf } from "../../platform/chain/network-facts.ts"
@@ -6,7 +6,7 @@ import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
 
-/** The event of a new invoice. If the checkout has a callback, the event goes there instead of to the endpoints. */
+/** The event for a new invoice. If the checkout has a callback, the event goes there instead of to the endpoints. */
 export function renewalEvent(
   ctx: TxContext,
   { id, merchant_id: merchantId, chain_id, event_sequence: sequence }: Row<"subscriptions">,
@@ -38,10 +38,10 @@ export function renewalEvent(
   }
 }
 
-/** The URL of the page that shows an invoice and takes its payment. */
+/** The URL of the page that shows an invoice and accepts its payment. */
 export const invoiceUrl = (ctx: TxContext, id: string): string => `${ctx.settings.baseUrl}/invoice/${id}`
 
-/** Formats a time of an invoice's period. The period is set before an invoice is shown to anyone. */
+/** Formats a time of an invoice's period. The period is always set before an invoice is shown to anyone. */
 export function textOf(date: Date | null): string {
   if (!date) throw new Error("this invoice has no period yet")
   return date.toISOString()
@@ -61,7 +61,7 @@ export function changeOf(
   return isRunning && wasStopped ? "resumed" : undefined
 }
 
-/** The event of a change of status. `subscription` is its new state, `open` the invoice that can be paid. */
+/** The event for a change of status. `subscription` has the new state, and `open` is the invoice that can be paid. */
 export function changeEvent(
   ctx: TxContext,
   change: Change,

@@ -6,7 +6,7 @@ import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import type { InvoiceStatus } from "./schema.ts"
 
-/** Filters of the list of subscriptions; `q`: an id, a payer or an e-mail address. */
+/** The filter of the list of subscriptions. `q` is an id, a payer or an e-mail address. */
 export interface SubscriptionFilter {
   status?: NonNullable<Row<"subscriptions">["status"]> | undefined
   productId?: string | undefined
@@ -33,7 +33,7 @@ export function subscriptionsOf(ctx: TxContext, merchantId: string, { status, pr
   )
 }
 
-/** Filters of the list of invoices. */
+/** The filter of the list of invoices. */
 export interface InvoiceFilter {
   status?: InvoiceStatus | undefined
   subscriptionId?: string | undefined
@@ -46,8 +46,8 @@ const statusOf = sql<InvoiceStatus>`case when invoices.voided_at is not null the
   else 'open' end`
 
 /**
- * Query of all merchants' invoices whose period is set, unordered, with their status. The joins are left joins, so
- * Postgres drops them from a query that only counts.
+ * The query for all merchants' invoices whose period is set, unordered, with their status. The joins are left joins,
+ * so that Postgres drops them from a query that only counts.
  */
 const invoices = (ctx: TxContext) =>
   ctx.db
@@ -58,7 +58,7 @@ const invoices = (ctx: TxContext) =>
     .select([sql<number>`checkout_sessions.chain_id`.as("chain_id"), statusOf.as("status")])
     .where("invoices.period_start", "is not", null)
 
-/** Invoices of any merchants with these ids. */
+/** The invoices with these ids, of any merchants. */
 export const invoicesById = (ctx: TxContext, ids: readonly string[]) => invoices(ctx).where("invoices.id", "in", ids)
 
 /** The merchant's matching invoices, unordered, with their status. */
@@ -70,7 +70,10 @@ export function invoicesOf(ctx: TxContext, merchantId: string, { status, subscri
   return query
 }
 
-/** A waiter for a subscription's changes sees this many newest invoices immediately, and older ones a moment later. */
+/**
+ * The number of newest invoices whose changes wake those who wait for a subscription immediately. They see changes of
+ * older ones a moment later.
+ */
 const MAX_AWAITED = 20
 
 /** The sessions of a subscription's newest invoices. */
@@ -95,7 +98,7 @@ export async function lostPayments(
   return rows.map(({ id }) => ({ subscriptionId: bySession.get(id) ?? "", sessionId: id }))
 }
 
-/** Writes the payment, void and period of invoices. */
+/** Writes the payment, void and period of each of these invoices. */
 export async function writeInvoices(ctx: TxContext, invoices: readonly Row<"invoices">[]): Promise<void> {
   if (invoices.length === 0) return
   const rows = JSON.stringify(
@@ -109,12 +112,12 @@ export async function writeInvoices(ctx: TxContext, invoices: readonly Row<"invo
       period_start timestamptz, period_end timestamptz) where i.id = r.id`.execute(ctx.db)
 }
 
-/** Inserts new invoices. */
+/** Inserts new invoices into the database. */
 export async function insertInvoices(ctx: TxContext, invoices: Row<"invoices">[]): Promise<void> {
   if (invoices.length > 0) await ctx.db.insertInto("invoices").values(invoices).execute()
 }
 
-/** Writes the folded state of subscriptions. The requests that ask for changes write their own columns. */
+/** Writes the folded state of subscriptions. Requests for changes write their own columns. */
 export async function writeSubscriptions(
   ctx: TxContext,
   subscriptions: readonly Row<"subscriptions">[],

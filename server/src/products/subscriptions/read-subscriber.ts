@@ -1,4 +1,4 @@
-/** A subscriber's view: one wallet's subscriptions and invoices, without e-mail addresses and metadata. */
+/** Reads what a subscriber sees: one wallet's subscriptions and invoices, without e-mail addresses and metadata. */
 
 import { sql } from "kysely"
 import type { Static } from "typebox"
@@ -19,16 +19,17 @@ import type { SubscriberInvoices, SubscriberSubscription } from "./subscriber-sc
 interface SignedWallet {
   address: Address
   /**
-   * The network of a contract wallet. Undefined if the address's own key signed, which is the same on every network.
+   * The network of a contract wallet. Undefined if the address's own key signed, because a key is valid on every
+   * network.
    */
   chainId: number | undefined
 }
 
-/** The subject of a subscriber's token. The network is 0 if the address's own key signed. */
+/** The subject of a subscriber's token. Its network is 0 if the address's own key signed. */
 export const walletSubject = (address: Address, chainId: number | undefined): string =>
   `eip155:${chainId ?? 0}:${checksummed(address)}`
 
-/** The wallet of a token's subject. */
+/** The wallet that a token's subject names. */
 export function walletOf(subject: string): SignedWallet {
   const [, chainId, text] = /^eip155:(\d+):(0x[0-9a-fA-F]{40})$/.exec(subject) ?? []
   const address = parseAddress(text)
@@ -36,10 +37,10 @@ export function walletOf(subject: string): SignedWallet {
   return { address, chainId: chainId === "0" ? undefined : Number(chainId) }
 }
 
-/** A subscription with the names to show with it. */
+/** A subscription, with the names that are shown with it. */
 type Shown = Row<"subscriptions"> & { merchant: string | null; product: string; price: bigint; currency: string }
 
-/** Query of a wallet's started subscriptions. A contract wallet sees only its own network. */
+/** The query for a wallet's subscriptions that have started. A contract wallet sees only those on its own network. */
 const ownSubscriptions = (ctx: TxContext, { address, chainId }: SignedWallet) =>
   ctx.db
     .selectFrom("subscriptions")
@@ -55,7 +56,7 @@ const ownSubscriptions = (ctx: TxContext, { address, chainId }: SignedWallet) =>
 export const subscriptionsOf = (ctx: TxContext, wallet: SignedWallet) =>
   newestFirst(ownSubscriptions(ctx, wallet), { at: "subscriptions.started_at", id: "subscriptions.id" })
 
-/** One of a wallet's subscriptions; throws `NOT_FOUND`, also for another wallet's. */
+/** One of a wallet's subscriptions; throws `NOT_FOUND` if it does not exist or belongs to another wallet. */
 export async function ownSubscription(ctx: TxContext, wallet: SignedWallet, id: string): Promise<Shown> {
   const row = await ownSubscriptions(ctx, wallet).where("subscriptions.id", "=", id).executeTakeFirst()
   if (!row) throw new ApiError("NOT_FOUND")
@@ -129,7 +130,7 @@ async function openInvoices(ctx: TxContext, ids: readonly string[]) {
   return new Map(rows.map(row => [row.subscription_id, row]))
 }
 
-/** The subscriptions with too many voided invoices, whose cancellation only the merchant can withdraw. */
+/** The subscriptions with so many voided invoices that only the merchant can withdraw a cancellation. */
 async function withoutResume(ctx: TxContext, ids: readonly string[]): Promise<Set<string>> {
   const { rows } = await sql<{ id: string }>`select s.id from unnest(${sqlArray("text", ids)}) as s (id)
     cross join lateral (select voided_at, void_asked_by, period_start from invoices where subscription_id = s.id order by sequence desc limit ${MAX_VOIDED}) last
@@ -138,7 +139,7 @@ async function withoutResume(ctx: TxContext, ids: readonly string[]): Promise<Se
   return new Set(rows.map(({ id }) => id))
 }
 
-/** How many periods of its current product each subscription paid since it moved there. */
+/** How many periods of its current product each subscription has paid since it moved there. */
 async function paidPeriods(ctx: TxContext, ids: readonly string[]): Promise<Map<string, number>> {
   const { rows } = await sql<{ id: string; paid: number }>`select s.id, count(*)::int as paid from subscriptions s
       join invoices i on i.subscription_id = s.id

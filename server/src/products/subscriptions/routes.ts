@@ -1,4 +1,4 @@
-/** `/api/console/subscriptions` and `/api/console/invoices`. */
+/** The routes of `/api/console/subscriptions` and `/api/console/invoices`. */
 import { approveSplits } from "../../ledger/splits/approve-splits.ts"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
@@ -89,7 +89,7 @@ function listRoutes(app: Server, ctx: Context): void {
   )
 }
 
-/** Makes a change once per Idempotency-Key, and wakes the waiters for its payments. */
+/** Makes a change once per Idempotency-Key, and wakes whoever waits for the subscription's payments. */
 async function asked(
   ctx: Context,
   request: Parameters<typeof idempotently>[1],
@@ -234,7 +234,7 @@ function invoiceRoutes(app: Server, ctx: Context): void {
   )
 }
 
-/** Leaves out the e-mail address, so the CSV contains no text from outside. */
+/** All matching subscriptions as CSV. The e-mail address is left out, so that the CSV contains no text from outside. */
 const subscriptionsCsv = (ctx: TxContext, merchantId: string, filter: SubscriptionFilter): AsyncGenerator<string> => {
   const source = newestFirst(subscriptionsOf(ctx, merchantId, filter), byStart)
   return csv(

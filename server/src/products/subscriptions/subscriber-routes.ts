@@ -1,4 +1,4 @@
-/** `/api/subscriptions`: a wallet signs in, sees its subscriptions, and cancels them. */
+/** `/api/subscriptions`: a wallet signs in, sees its subscriptions, and cancels or resumes them. */
 import { type Door, offerNonce, proveWallet, useProof } from "../../account/identity/prove-wallet.ts"
 import { NoBody, NonceAnswer } from "../../account/identity/schema.ts"
 import { SUBSCRIBERS, signToken, TOKEN_TYPES } from "../../account/identity/use-signing-keys.ts"
