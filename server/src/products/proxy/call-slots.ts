@@ -79,7 +79,7 @@ export function openSlots(): Slots {
   }
 }
 
-/** Which calls end to make room for another; undefined if it is refused. */
+/** Returns the calls to end so that the newcomer gets its slots; undefined if the newcomer is refused. */
 function makeRoom(all: readonly Call[], newcomer: Call): Call[] | undefined {
   if (sum(all.filter(call => call.caller === newcomer.caller)) + newcomer.places > MAX_PER_CALLER) return undefined
   // Even if reserved slots are taken, a newcomer ends only as many calls as the slots that it needs.

@@ -8,19 +8,23 @@ import type { Shared } from "../../platform/http/shared-reads.ts"
 import type { Holder } from "../../platform/http/waiter-slots.ts"
 import { readSettlement, readUnlessPending, type Settlement } from "./read-outcome.ts"
 
-/** How often a settlement is read without a wake-up: while nothing moved, and while its depth or lease may change. */
+/**
+ * How often a settlement is read without a wake-up: first while nothing has moved, then while its depth or lease may
+ * change.
+ */
 const PENDING_PAUSE_MS = 5_000
 const MOVED_PAUSE_MS = 1_000
 
-/** How long a request waits, and for which holder. */
+/** How long a request waits, and for which holder it takes a slot. */
 interface Patience {
   waitS: number
   holder: Holder
 }
 
 /**
- * Waits until a settlement is no longer pending by its rows and `isOver` accepts it. It stops after `waitS` seconds, if
- * the caller hangs up, or if another caller needs its slot. Returns the row as last read; throws if none exists.
+ * Waits until a settlement's rows no longer say pending and `isOver` accepts it. The wait ends early after `waitS`
+ * seconds, if the caller hangs up, or if another caller needs the slot. Returns the row as it was last read; throws
+ * if there is none.
  */
 export async function awaitSettlement(
   ctx: Context,
@@ -34,9 +38,9 @@ export async function awaitSettlement(
     names: [id, payoutId],
     read: () => readUnlessPending(ctx, id),
     pauseMs: row => (row ? MOVED_PAUSE_MS : PENDING_PAUSE_MS),
-    // The depth of a transfer is not in its row.
+    // The row does not contain the depth of a transfer, so any row may be news.
     isNews: row => row !== undefined,
-    // One statement reads all of them.
+    // One statement reads the settlements of all waiting requests.
     isCheap: true,
   }
   const row = await awaitEnd(ctx, reply, shared, {

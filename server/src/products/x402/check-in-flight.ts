@@ -1,6 +1,6 @@
 /**
- * Limits a payer's concurrent authorizations beyond its balance. Each passes its own simulation, and all except the
- * covered ones revert at our cost.
+ * Limits how many concurrent authorizations a payer may have beyond its balance. Each passes its own simulation, and
+ * all that the balance does not cover revert at our cost.
  */
 import { sql } from "kysely"
 import { MAX_OPEN, MAX_REVERTED } from "../../ledger/relays/check-payer-limits.ts"
@@ -18,19 +18,19 @@ import { ApiError } from "../../platform/errors.ts"
 import type { Payment } from "./protocol.ts"
 import { type Refusal, refuse } from "./reasons.ts"
 
-/** Amounts of authorizations by nonce. */
+/** The amounts of authorizations, by nonce. */
 type Amounts = Map<Hash, bigint>
 
-/** Authorizations that this process is checking and has not written yet, in arrival order. */
+/** The authorizations that this process is checking and has not written yet, in arrival order. */
 const checking = new Map<string, Amounts>()
 
 /**
- * Runs `work`, which checks and writes a claim, or returns a refusal if too much of the payer is in flight. As many
- * authorizations may exceed the balance as may revert in a day, because newly mined ones still count as in flight. Each
- * process counts its own checks. Throws `RATE_LIMITED` and `CHAIN_UNAVAILABLE`.
+ * Runs `work`, which checks and writes a claim, or returns a refusal if too many of the payer's authorizations are in
+ * flight. As many authorizations as may revert in a day may exceed the balance, because newly mined ones still count
+ * as in flight. Each process counts its own checks. Throws `RATE_LIMITED` and `CHAIN_UNAVAILABLE`.
  *
- * Anyone can send an authorization in a payer's name, so during checks only those that its key signed take its slots. A
- * contract wallet's count once they are written.
+ * Anyone can send an authorization in a payer's name. So only authorizations that the payer's key signed take the
+ * payer's slots while they are checked. Those of a contract wallet count once they are written.
  */
 export async function withinBalance<T>(
   ctx: Context,
@@ -62,11 +62,11 @@ const TOO_MANY = `${MAX_OPEN} payments of this wallet are already in progress. T
 const BEYOND =
   "The payments of this wallet in progress need more money than it holds. This one paid nothing: wait until they have ended, then try again."
 
-/** Relays of payers that may still move money. Concurrent requests share a statement. */
+/** The relays of payers that may still move money. Concurrent requests share a statement. */
 const inFlight = gatherBy(async (ctx: Context, keys: readonly string[]): Promise<Map<string, Amounts>> => {
   const given = keys.map(key => key.split(" ")).map(([chain_id, payer]) => ({ chain_id, payer }))
   const chains = [...new Set(given.map(({ chain_id }) => chain_id))].map(chain_id => ({ chain_id }))
-  // By state first, and only then by payer: few relays are in flight, and a payer's history is long.
+  // Selected by state first, and only then by payer, because few relays are in flight, but a payer's history is long.
   const { rows } = await sql<{ chain_id: number; payer: Address; auth_nonce: Hash; amount: bigint }>`
     /* named: relays_in_flight */ select i.chain_id, i.payer, i.auth_nonce, i.amount
     from (${rowsParameter(chains, "chain_id integer")}) c cross join lateral (

@@ -9,15 +9,18 @@ import { ApiError } from "../../platform/errors.ts"
 import { networkName, type Payment, type Price, requirementsV2, SCHEME } from "./protocol.ts"
 import { type Reason, type Refusal, refuse } from "./reasons.ts"
 
-/** How many seconds an authorization needs from its claim to its block; the specification's own margin. */
+/**
+ * How many seconds an authorization needs from its claim until it is in a block; this is the specification's own
+ * margin.
+ */
 export const MIN_S = 6n
 
-/** The prices that a payment may have been signed for, the current one first. */
+/** The prices for which a payment may have been signed, the current one first. */
 export type Prices<P extends Price = Price> = readonly [P, ...P[]]
 
 /**
- * Returns the price that a payment was signed for at any time, or why there is none. A payment that was claimed in time
- * may be asked for later.
+ * Returns the price for which a payment was signed, whenever that was, or why there is none. The answer to a payment
+ * that was claimed in time may be requested later.
  */
 export function matchTerms<P extends Price>(prices: Prices<P>, payment: Payment): P | Refusal {
   const { scheme, network, version, accepted, authorization } = payment
@@ -33,8 +36,8 @@ export function matchTerms<P extends Price>(prices: Prices<P>, payment: Payment)
 }
 
 /**
- * Returns the price that a payment pays now, or why it pays none. An old price takes only authorizations that end with
- * it, so that none is executed after the books stop counting it.
+ * Returns the price that a payment pays now, or why it pays none. With an old price, only authorizations are accepted
+ * that end before the old price does. So none is executed after the books stop counting that price.
  */
 export function matchPrice<P extends Price>(
   ctx: Pick<Context, "now">,
@@ -68,7 +71,7 @@ export interface Checked {
 }
 
 /**
- * Checks the signature, the balance and the nonce on chain, so that the relay wallet can execute a payment. Throws
+ * Checks a payment's signature, balance and nonce on chain, so that the relay wallet can execute the payment. Throws
  * `SANCTIONS_MATCH`, `RELAY_UNAVAILABLE`, `CHAIN_UNAVAILABLE`, and `INVALID_OPERATION` for a wallet whose relays keep
  * failing.
  */

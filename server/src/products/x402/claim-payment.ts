@@ -1,7 +1,7 @@
 /**
- * Binds an authorization to the request that it pays for, and hands it to the relay wallet. One row is written before
- * anything is broadcast, and the payer's nonce is its unique key. Whatever the number of requests and processes, only
- * one creates the row and the others find it.
+ * Binds an authorization to the request that it pays for, and hands it to the relay wallet. One row, whose unique key
+ * is the payer's nonce, is written before anything is broadcast. However many requests and processes there are, only
+ * one creates the row, and the others find it.
  */
 import { createHash, randomUUID } from "node:crypto"
 import { sql, type UpdateObject } from "kysely"
@@ -25,11 +25,14 @@ import type { Refusal } from "./reasons.ts"
 import { settlementColumns } from "./settlement-columns.ts"
 import { scannedOf, writeFirstClaim } from "./write-claims.ts"
 
-/** How long before an authorization ends its relay is last signed, in milliseconds, so that it can be mined in time. */
+/**
+ * How long before the end of an authorization its relay must be signed, in milliseconds, so that it can be mined in
+ * time.
+ */
 const LAST_SIGNED_MS = 3_000
 /**
- * A relay that can't be signed for this long is cancelled. Nobody waits for it any more, and its buyer may have bought
- * elsewhere.
+ * How long a relay may wait to be signed before it is cancelled. By then nobody waits for it any more, and its buyer
+ * may have bought elsewhere.
  */
 const MAX_QUEUED_MS = 300_000
 
@@ -38,13 +41,13 @@ const MAX_QUEUED_MS = 300_000
  */
 const LAST_SECOND = 8_640_000_000_000n
 const asTime = (seconds: bigint): bigint => (seconds < LAST_SECOND ? seconds : LAST_SECOND)
-/** A round ends if another request was faster. After this many rounds, the request gives up. */
+/** How many rounds a request tries. A round ends without a result if another request was faster. */
 const MAX_ROUNDS = 5
 
-/** A price and its payee: one of our receiving addresses, or at the facilitator a third party's. */
+/** A price, and who is paid: one of our receiving addresses, or, at the facilitator, a third party. */
 export type Offered = Price & {
   deposit?: Pick<Row<"deposits">, "id" | "factory" | "older_factory" | "resource_id">
-  /** When the offer at this address ends; no relay is signed later. */
+  /** When the offer at this address ends. No relay is signed after that. */
   soldUntil?: Date
 }
 
@@ -52,38 +55,38 @@ export type Offered = Price & {
 export interface Sale {
   merchantId: string
   network: Network
-  /** Identifies what is paid for; equal for all requests that one payment may serve. */
+  /** Identifies what is paid for. The same for all requests that one payment may serve. */
   binding: string
   prices: Prices<Offered>
-  /** The purpose of the payer's screening, for the log. */
+  /** The purpose for which the payer is screened, for the log. */
   purpose: string
   /** Where the request came from; see `callerOf`. */
   caller: string
   /** Why nothing is sold now. Earlier payments are still served. */
   closed?: ApiError | undefined
-  /** Why this is no longer sold although something else is. Earlier payments are still served. */
+  /** Why this is no longer sold, although something else is. Earlier payments are still served. */
   over?: Refusal | undefined
-  /** Called after the payment passed all checks, before anything is written; throws to refuse it. */
+  /** Called after the payment passed all checks and before anything is written. Throws to refuse the payment. */
   onProven?: () => void
 }
 
-/** Hex SHA-256 of what a payment is for. */
+/** The SHA-256, in hex, of what a payment is for. */
 export const bindingOf = (...parts: string[]): string =>
   createHash("sha256").update(JSON.stringify(parts)).digest("hex")
 
-/** A payment's row, and the claim of this request. */
+/** The row of a payment, and the claim of this request. */
 export interface Claimed {
   settlement: Row<"settlements">
-  /** The claim by which only this request may serve the purchase, while its lease lasts. */
+  /** The claim with which only this request may serve the purchase, as long as its lease lasts. */
   claimId: string
-  /** Whether the caller named the payment by a secret id of its own. */
+  /** Whether the caller gave the payment a secret id of its own. */
   isIdentified: boolean
 }
 
 /**
- * Claims a payment: creates its row and relay, or finds the existing ones. Returns a refusal and writes nothing if the
- * payment is refused. Throws `AUTHORIZATION_ALREADY_USED` if it pays for another request, `PAYMENT_IDENTIFIER_USED`,
- * `PAYMENTS_PAUSED`, and the errors of `checkPayment`.
+ * Claims a payment: creates its row and relay, or finds the existing ones. Returns a refusal and writes nothing if
+ * the payment is refused. Throws `AUTHORIZATION_ALREADY_USED` if the payment is for another request,
+ * `PAYMENT_IDENTIFIER_USED`, `PAYMENTS_PAUSED`, and the errors of `checkPayment`.
  */
 export async function claimPayment(ctx: Context, sale: Sale, payment: Payment): Promise<Claimed | Refusal> {
   const claimId = randomUUID()
@@ -106,7 +109,8 @@ export async function claimPayment(ctx: Context, sale: Sale, payment: Payment): 
     })
     if (!written) continue
     if ("reason" in written) {
-      // Another request with this payment was faster, so its own transfer may be the cause of the refusal.
+      // Another request with this payment was faster, so the transfer of that request may be the cause of the
+      // refusal.
       if (!known && (await rowOf(ctx, sale, payment))) continue
       return written
     }
@@ -120,11 +124,11 @@ export async function claimPayment(ctx: Context, sale: Sale, payment: Payment): 
 interface Known {
   row: Row<"settlements">
   /**
-   * Whether its relay was cancelled before it was signed. Nothing moved then, and the authorization may be claimed
-   * again.
+   * Whether its relay was cancelled before it was signed. Nothing moved in that case, and the authorization may be
+   * claimed again.
    */
   isOver: boolean
-  /** Whether this payment created the row, for the same thing. */
+  /** Whether the row was created by this same payment and for the same thing. */
   isSame: boolean
   isIdentified: boolean
 }
@@ -132,13 +136,13 @@ interface Known {
 const paysAnother = () =>
   new ApiError("AUTHORIZATION_ALREADY_USED", undefined, "This authorization pays for another request.")
 
-/** Whether nobody executed a settlement. */
+/** Whether the settlement's authorization was executed by nobody. */
 async function isUnpaid(ctx: Context, network: Network, id: string): Promise<boolean> {
   const row = await readSettlement(ctx, id)
   return row !== undefined && (await resolveOutcome(ctx, network, row)).state === "failed"
 }
 
-/** The row that this payment created earlier; undefined for a new payment. */
+/** The row that this payment created earlier; undefined if the payment is new. */
 async function knownPayment(ctx: Context, sale: Sale, payment: Payment): Promise<Known | undefined> {
   const row = await rowOf(ctx, sale, payment)
   if (payment.identifier !== undefined) {
@@ -164,8 +168,8 @@ const rowsOf = gatherBy(async (ctx: Context, keys: readonly string[]): Promise<M
     const [chain_id, token, payer, nonce] = key.split(",")
     return { chain_id, token, payer, nonce }
   })
-  // One lookup per row. For a list of rows Postgres scanned the table, which took 1.8 ms with a few hundred
-  // settlements.
+  // Looks up each row separately. For a list of rows, Postgres scanned the table, which took 1.8 ms with a few
+  // hundred settlements.
   const { rows } = await sql<Found>`
     /* named: known_settlements */ select ${settlementColumns}, i.state as payout_state
     from (${rowsParameter(wanted, "chain_id integer, token text, payer text, nonce text")}) k
@@ -174,7 +178,7 @@ const rowsOf = gatherBy(async (ctx: Context, keys: readonly string[]): Promise<M
   return new Map(rows.map(row => [keyOf(row.chain_id, row.token, row.payer, row.nonce), row]))
 })
 
-/** A new relay clears all columns about the end of an earlier one. */
+/** The columns about the end of an earlier relay, all of which a new relay clears. */
 const unended = {
   found_hash: null,
   found_block: null,
@@ -185,7 +189,9 @@ const unended = {
   retry_until: null,
 }
 
-/** The data to write for a payment that passed the checks. `before`: its row, if an earlier relay was cancelled. */
+/**
+ * What to write for a payment that passed the checks. `before`: the payment's row, if an earlier relay was cancelled.
+ */
 interface Accepted {
   price: Offered
   checked: Checked
@@ -193,7 +199,7 @@ interface Accepted {
   before: Row<"settlements"> | undefined
 }
 
-/** Writes the relay and the settlement's row; undefined if another request was faster. */
+/** Writes the relay and the row of the settlement; undefined if another request was faster. */
 async function writeClaim(
   ctx: Context,
   sale: Sale,
@@ -214,8 +220,8 @@ async function writeClaim(
     binding,
     payload_hash: hash,
     identifier: identifier ?? null,
-    // Covers everything that was signed, because a nonce may come back with another amount or payee after a cancelled
-    // relay.
+    // The digest covers everything that was signed, because after a cancelled relay, a nonce may come back with
+    // another amount or payee.
     digest,
     pay_to: to,
     amount: value,
@@ -241,14 +247,14 @@ async function writeClaim(
   if (written) return written
   const row = await rowOf(ctx, sale, payment)
   if (row && row.payout_id !== before?.payout_id) return undefined
-  // Either a checkout's relay has this nonce, or a payment with another nonce took the identifier. The next round finds
-  // out which.
+  // Either a checkout's relay has this nonce, or a payment with another nonce took the identifier. The next round
+  // finds out which.
   if (identifier === undefined || !(await namedPayment(ctx, sale, payment)))
     throw new ApiError("AUTHORIZATION_ALREADY_USED")
   return undefined
 }
 
-/** Writes a claim over one whose relay was cancelled; undefined if another request was faster. */
+/** Replaces a claim whose relay was cancelled; undefined if another request was faster. */
 async function claimAgain(
   ctx: Context,
   before: Row<"settlements">,
@@ -273,7 +279,7 @@ async function claimAgain(
   })
 }
 
-/** Columns of a claim that the database computes on writing. */
+/** The columns of a claim that the database computes when it writes the claim. */
 const begun = ({ chainId }: NetworkInfo) => ({
   from_block: scannedOf(sql`${chainId}::integer`),
   lease_until: sql<Date>`clock_timestamp() + make_interval(secs => ${LEASE_S})`,

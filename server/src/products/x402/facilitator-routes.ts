@@ -1,4 +1,4 @@
-/** `/x402/*`: the facilitator, through which other x402 servers verify and settle payments. */
+/** The routes `/x402/*` of the facilitator, through which other x402 servers verify and settle payments. */
 import { addressField } from "../../platform/chain/address-field.ts"
 import { checksummed, parseHash } from "../../platform/chain/hex.ts"
 import type { Token } from "../../platform/chain/network-facts.ts"
@@ -22,7 +22,7 @@ import { settle, verify } from "./verify-and-settle.ts"
 
 const tags = ["facilitator"]
 
-/** What a server needs to request this token in `accepts` without its own list of tokens. */
+/** What a server puts into `accepts` to request this token without having its own list of tokens. */
 const assetOf = ({ address, decimals, name, version }: Token) => ({
   asset: checksummed(address),
   decimals,

@@ -1,6 +1,6 @@
 /**
- * Finds payments of calls that a third party executed and that nobody has asked about since. Otherwise, their money
- * would wait as unexpected, and the merchant might return it although the call was served.
+ * Finds payments for calls that a third party executed and that no later request named. Otherwise, their money would
+ * wait as unexpected, and the merchant might return it although the call was served.
  */
 import { sql } from "kysely"
 import type { Network } from "../../platform/chain/networks.ts"
@@ -8,12 +8,13 @@ import type { Context } from "../../platform/context.ts"
 import { isKind } from "../../platform/db/is-kind.ts"
 import { readSettlement, recentOutcome } from "./read-outcome.ts"
 
-/** Payments that the chain is asked about per round, newest first. Each takes a few RPC requests. */
+/** For how many payments the chain is queried per round, newest first. Each takes a few RPC requests. */
 const ASKED_AT_ONCE = 10
 
 /**
- * Asks the chain about payments whose relay moved nothing, if the same amount just arrived from their payers by a
- * transaction that is not ours. A call's own time for that is ten minutes (`proxy/plan-bundle.ts`).
+ * Queries the chain about payments whose relay moved nothing, if the same amount has just arrived from their payers
+ * in a transaction that is not ours. Without this, a transfer counts as unexpected after ten minutes
+ * (`proxy/plan-bundle.ts`).
  */
 export async function findCarriedOut(ctx: Context, network: Network): Promise<void> {
   const { rows } = await sql<{ id: string }>`
@@ -31,7 +32,7 @@ export async function findCarriedOut(ctx: Context, network: Network): Promise<vo
       const settlement = await readSettlement(ctx, id)
       if (settlement) await recentOutcome(ctx, network, settlement)
     } catch (error) {
-      // The scan comes next, and all payments wait for it.
+      // Only logged, because the scan comes next, and all payments wait for it.
       ctx.log.error({ err: error, settlementId: id }, "whether a payment was carried out could not be read")
     }
 }

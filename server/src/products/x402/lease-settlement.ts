@@ -1,7 +1,8 @@
 /**
- * Decides who may be served what a payment bought. A broadcast transaction's signature is public, so the payment does
- * not prove who paid. Only the first request with it is served, or a later one from the same place if the first has
- * gone. It is served once. Only the first answer's retry token, or the caller's own id of the payment, repeats it.
+ * Decides who may be served what a payment bought. The signature in a broadcast transaction is public, so a payment
+ * does not prove who paid. Only the first request with a payment is served, or a later one from the same place if the
+ * first has gone. A payment is served once. Only the first answer's retry token, or the id that the caller itself
+ * gave the payment, repeats the answer.
  */
 import { timingSafeEqual } from "node:crypto"
 import { setTimeout } from "node:timers/promises"
@@ -16,11 +17,14 @@ import { hasMadeRoom } from "../../platform/http/held-connections.ts"
 import { addressGroup } from "../../platform/limits/buckets.ts"
 import { macsOf } from "../../platform/secrets.ts"
 
-/** Longer than any answer waits for its settlement. A killed process's lease ends after this many seconds. */
+/**
+ * How many seconds a lease lasts, and so when a killed process's lease ends. Longer than any answer waits for its
+ * settlement.
+ */
 export const LEASE_S = 90
 /** How long a retry token can repeat an answer, in milliseconds. */
 const RETRY_MS = 86_400_000
-/** The header of a retry token, in requests and answers. */
+/** The header with the retry token, in requests and answers. */
 export const RETRY_TOKEN = "sluice-retry-token"
 
 /** How long sending an answer may take by default. A process that takes longer counts as killed. */
@@ -33,9 +37,9 @@ export interface Right {
 }
 
 /**
- * Takes the right to serve an unanswered payment for `answerMs`, which exactly one caller gets. Undefined if it was
- * answered, another request holds the right, or the request comes from another place. `hasFailed`: it was served before
- * and failed. `identifier`: the key or identifier that named the payment.
+ * Takes the right to serve an unanswered payment for `answerMs`, which exactly one caller gets. Undefined if the
+ * payment was answered, if another request holds the right, or if the request comes from another place. `hasFailed`:
+ * whether the payment was served before and that failed. `identifier`: the key or identifier that named the payment.
  */
 export const takeServing = (
   ctx: TxContext,
@@ -45,7 +49,7 @@ export const takeServing = (
 ): Promise<{ hasFailed: boolean; identifier: string | null } | undefined> =>
   takeAll(ctx, { ...right, caller, answerMs })
 
-/** Requests whose payments settle in one block ask simultaneously, so they share a statement. */
+/** Requests whose payments settle in the same block arrive at the same time, so they share a statement. */
 const takeAll = gatherBy(async (ctx: TxContext, asked: readonly (Right & { caller: string; answerMs: number })[]) => {
   const given = asked.map(({ id, claimId, caller, answerMs }) => ({
     id,
@@ -60,7 +64,7 @@ const takeAll = gatherBy(async (ctx: TxContext, asked: readonly (Right & { calle
     where s.id = a.id and ${inOrder(asked)} and s.caller = a.caller and s.answered_at is null
       and (s.claim_id is null or s.claim_id = a.claim_id or s.lease_until < clock_timestamp())
     returning s.claim_id, s.retry_until, s.identifier`.execute(ctx.db)
-  // If two requests bring one payment, the row names the one that got the right.
+  // If two requests carry one payment, the row names the request that got the right.
   const taken = new Map(
     rows.map(({ claim_id: of, retry_until: until, identifier }) => [of, { hasFailed: until !== null, identifier }]),
   )
@@ -72,7 +76,7 @@ const takeAll = gatherBy(async (ctx: TxContext, asked: readonly (Right & { calle
   )
 })
 
-/** Locks the rows `s` of rights in a fixed order, so that two processes don't deadlock on the same rows. */
+/** SQL: locks the rows `s` of these rights in a fixed order, so that two processes don't deadlock on the same rows. */
 const inOrder = (rights: readonly Right[]) => sql`s.id in (select id from settlements
   where id = any(${sqlArray(
     "text",
@@ -87,11 +91,11 @@ const serving = (ctx: TxContext, answerMs = ANSWER_MS) => ({
 })
 
 /**
- * Takes the right to serve again, for a caller that proved that it paid. A purchase that is served once (a proxied
- * call) allows it only after a failure, or if the process was killed before it answered.
+ * Takes the right to serve again, for a caller that proved that it paid. For a purchase that is served once (a
+ * proxied call), this is possible only after a failure, or if the process was killed before it answered.
  *
  * For a repeatable purchase, an answered payment stays answered. Otherwise, a caller that leaves during a repeated
- * answer would make the bare payment valid again. The right is not taken from a request in progress.
+ * answer would make the bare payment valid again. A request in progress keeps its right.
  */
 export async function takeRetry(
   ctx: TxContext,
@@ -109,21 +113,24 @@ export async function takeRetry(
   return isRepeatable || taken.numUpdatedRows > 0n
 }
 
-/** The status of an answer that says that the payment is pending. */
+/** The status of an answer that the payment is pending. */
 const ACCEPTED = 202
 /** The lowest status of a client error, and of a server error. */
 const CLIENT_ERROR = 400
 const SERVER_ERROR = 500
 
-/** Replies that started to send the purchase. Their end is recorded as an answer, even if it was cut off. */
+/**
+ * The replies that have started to send the purchase. When such a reply ends, it is recorded as an answer, even if it
+ * was cut off.
+ */
 const begun = new WeakSet<FastifyReply["raw"]>()
 /** How often the lease of an answer in progress is renewed, well before it ends. */
 const RENEWED_MS = 20_000
 
 /**
- * Holds the right to serve while an answer that {@link followAnswer} follows is sent, and records its end. If the
- * process is killed first, the lease ends and the call may be repeated. False if the lease expired and another request
- * has the right.
+ * Holds the right to serve while an answer that {@link followAnswer} follows is sent, and records the end of the
+ * answer. If the process is killed before then, the lease ends and the call may be repeated. Returns false if the
+ * lease expired and another request has the right.
  */
 export async function holdWhileAnswering(
   ctx: Context,
@@ -159,7 +166,10 @@ const renewAll = gatherBy(async (ctx: TxContext, rights: readonly Right[]) => {
   return new Map(rights.flatMap(each => (renewed.has(each.claimId) ? [[each, true as const] as const] : [])))
 })
 
-/** Lets another request from the same place serve the payment. `evenServed`: even if this one started to serve it. */
+/**
+ * Lets another request from the same place serve the payment. `evenServed`: also if this request has started to serve
+ * it.
+ */
 export const releaseServing = (ctx: TxContext, { id, claimId }: Right, evenServed: boolean): Promise<unknown> =>
   ctx.db
     .updateTable("settlements")
@@ -171,10 +181,11 @@ export const releaseServing = (ctx: TxContext, { id, claimId }: Right, evenServe
     .execute()
 
 /**
- * Follows the answer to a request that may serve a payment. Once the purchase, or a failed call's token, was sent, the
- * bare payment gets nothing more. If the caller left first or was refused, the next request may be served.
- * `evenServed`: even if this one started to serve it. An answer held by {@link holdWhileAnswering} counts as sent
- * wherever its caller leaves, unless this process stops. Otherwise, the code that serves the call records its end.
+ * Follows the answer to a request that may serve a payment. Once the purchase, or the token of a failed call, was
+ * sent, the bare payment gets nothing more. If the caller left before that or was refused, the next request may be
+ * served. `evenServed`: also if this request has started to serve it. An answer held by {@link holdWhileAnswering}
+ * counts as sent no matter when its caller leaves, unless this process stops. For any other answer, the code that
+ * serves the call records the end.
  */
 export function followAnswer(
   ctx: Context,
@@ -187,7 +198,7 @@ export function followAnswer(
     if (isOver) return
     isOver = true
     await work()
-    // Other requests with this payment wait for its end.
+    // Other requests with this payment wait for the end of this answer.
     ctx.wakes.wakeSparingly("payments", [id])
   }
   const note = (work: () => Promise<unknown>) =>
@@ -197,39 +208,43 @@ export function followAnswer(
   const lost = async () => {
     if (!begun.has(raw)) await releaseServing(ctx, { id, claimId }, evenServed)
     else if (ctx.signal.aborted) return
-    // Strangers who hold all connections must not use up a caller's payment.
+    // The server cut this connection to make room. Strangers who hold all connections must not use up a caller's
+    // payment.
     else if (hasMadeRoom(raw.req.socket)) await untilDone(ctx, id, () => keepForToken(ctx, { id, claimId }, true))
     else await untilDone(ctx, id, () => recordAnswered(ctx, { id, claimId }))
   }
-  // A sent answer whose end is not recorded would be repeated when its lease expires.
+  // If an answer was sent but its end is not recorded, the answer would be repeated when its lease expires.
   const finished = () =>
     untilDone(ctx, id, async () => {
-      // The origin's own errors count as started answers. Statuses from 500 are never passed on.
+      // The origin's own errors count as answers that have started. Statuses of 500 and above are never passed on.
       const isError = raw.statusCode >= SERVER_ERROR || (raw.statusCode >= CLIENT_ERROR && !begun.has(raw))
       if (isError) await endWithError()
-      // A 202 keeps its claim.
+      // After a 202, the request keeps its claim.
       else if (!(await recordAnswered(ctx, { id, claimId })) && raw.statusCode !== ACCEPTED)
         await releaseServing(ctx, { id, claimId }, false)
     })
   const endWithError = async () => {
     // The raw response does not know the headers that Fastify sent.
     const hasToken = reply.hasHeader(RETRY_TOKEN)
-    // A refusal or an error without a token gave the caller nothing. The same payment may therefore still be settled
-    // and served, although the right to serve was taken.
+    // A refusal, or an error without a token, gave the caller nothing. So the same payment may still be settled and
+    // served, even if the right to serve was taken.
     if (!hasToken) await releaseServing(ctx, { id, claimId }, true)
     else if (evenServed) await recordAnswered(ctx, { id, claimId })
     else await keepForToken(ctx, { id, claimId }, raw.statusCode >= SERVER_ERROR)
   }
   raw.once("finish", () => note(finished))
   raw.once("close", () => note(lost))
-  // The connection was cut while the payment was claimed.
+  // The connection was cut while the payment was being claimed.
   if (raw.destroyed) note(lost)
 }
 
-/** How often recording the end of an answer is retried while the database is down. */
+/** The interval between attempts to record the end of an answer while the database is down. */
 const AGAIN_MS = 1_000
 
-/** Records the end of an answer as soon as the database is back, before the lease counts as a dead process's. */
+/**
+ * Records the end of an answer as soon as the database is back, before the lease is treated as abandoned by a dead
+ * process.
+ */
 async function untilDone<T>(ctx: Context, settlementId: string, work: () => Promise<T>): Promise<T> {
   for (let tries = 1; ; tries++) {
     try {
@@ -243,14 +258,15 @@ async function untilDone<T>(ctx: Context, settlementId: string, work: () => Prom
 }
 
 /**
- * Records that a payment was answered with the purchase. False if the lease expired and another request has the right.
+ * Records that a payment was answered with the purchase. Returns false if the lease expired and another request has
+ * the right.
  */
 export const recordAnswered = async (ctx: TxContext, right: Right): Promise<boolean> =>
   (await noteAll(ctx, right)) === true
 
 /**
- * A 202 is no answer, although it carries the token: if it is lost, its buyer has only the payment. Until the lease
- * ends, only the token is valid.
+ * A 202 does not count as an answer, although it carries the token: if the 202 is lost, its buyer has only the
+ * payment. Until the lease ends, only the token is valid.
  */
 const noteAll = gatherBy(async (ctx: TxContext, ends: readonly Right[]) => {
   const given = ends.map(({ id, claimId }) => ({ id, claim_id: claimId }))
@@ -265,8 +281,8 @@ const noteAll = gatherBy(async (ctx: TxContext, ends: readonly Right[]) => {
 })
 
 /**
- * Lets the retry token serve the payment again for a day after the merchant's server failed. False if another request
- * has the right.
+ * Lets the retry token serve the payment again for a day after the merchant's server failed. Returns false if another
+ * request has the right.
  */
 export async function noteFailure(ctx: TxContext, { id, claimId }: Right): Promise<boolean> {
   const noted = await ctx.db
@@ -278,14 +294,14 @@ export async function noteFailure(ctx: TxContext, { id, claimId }: Right): Promi
   return noted.numUpdatedRows > 0n
 }
 
-/** Does the same as {@link noteFailure} for a cut-off answer, and retries until the database accepts it. */
+/** Does the same as {@link noteFailure} for an answer that was cut off, and retries until the database accepts it. */
 export const noteLateFailure = (ctx: Context, right: Right): Promise<boolean> =>
   untilDone(ctx, right.id, () => noteFailure(ctx, right))
 
 /**
- * Records that a payment was answered with an error and its retry token, which is valid for a day. If the database
- * failed too, the failure may be unrecorded. `evenAnswered`: even if the call was recorded as made; otherwise, the
- * status may be the origin's.
+ * Records that a payment was answered with an error and its retry token, which is valid for a day. This is needed
+ * because the failure itself may be unrecorded if the database failed too. `evenAnswered`: also if the call was
+ * recorded as made. Without `evenAnswered`, the status may be the origin's.
  */
 const keepForToken = (ctx: TxContext, { id, claimId }: Right, evenAnswered: boolean): Promise<unknown> =>
   ctx.db
@@ -303,17 +319,17 @@ const failed = (ctx: TxContext) => ({
 })
 
 /**
- * Where a request comes from, as a MAC, because whoever repeats a payment from elsewhere may have read it on chain. An
- * IPv6 /64 is one place.
+ * Where a request comes from, as a MAC, because whoever repeats a payment from elsewhere may have read it on chain.
+ * All addresses of an IPv6 /64 count as one place.
  */
 export const callerOf = (ctx: TxContext, { ip }: Pick<FastifyRequest, "ip">): string =>
   macsOf(ctx.settings.secretKeys, "x402-retry", `caller ${addressGroup(ip)}`)[0].toString("base64url")
 
-/** The token that repeats a payment's answer: the payment's id and a MAC of it. */
+/** The token with which a payment's answer can be repeated: the payment's id and a MAC of that id. */
 export const retryToken = (ctx: TxContext, id: string): string =>
   `${id}.${macsOf(ctx.settings.secretKeys, "x402-retry", id)[0].toString("base64url")}`
 
-/** The payment id in a retry token; undefined for a forged token. */
+/** The payment's id in a retry token; undefined if the token is forged. */
 export function idOfRetryToken(ctx: TxContext, token: string): string | undefined {
   const [, id, mac] = /^(set_[a-z0-9]{24})\.([\w-]{43})$/.exec(token) ?? []
   if (id === undefined || mac === undefined) return undefined

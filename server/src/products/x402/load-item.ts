@@ -1,4 +1,4 @@
-/** What agents can buy here: paywalls and payment links, each with its current price. */
+/** Loads what agents can buy here: paywalls and payment links, each with its current price. */
 
 import { sql } from "kysely"
 import { watch } from "../../ledger/deposits/make-deposits.ts"
@@ -20,7 +20,7 @@ import type { Offered } from "./claim-payment.ts"
 import { refuse } from "./reasons.ts"
 import type { Offer, Paid } from "./take-payment.ts"
 
-/** An offer, and how its payer is served. */
+/** An offer, and how whoever pays it is served. */
 export interface Item {
   offer: Offer
   /** Returns the body of the payer's answer. */
@@ -28,8 +28,8 @@ export interface Item {
 }
 
 /**
- * A paywall, offered at the URL of the request. Throws `PAYWALL_NOT_FOUND`, `INVALID_OPERATION` while it is off,
- * `PAYMENTS_PAUSED`.
+ * A paywall, offered at the URL of the request. Throws `PAYWALL_NOT_FOUND`, `INVALID_OPERATION` if the paywall is
+ * switched off, `PAYMENTS_PAUSED`.
  */
 export async function paywallItem(ctx: Context, id: string, path: string): Promise<Item> {
   const paywall = await publicPaywall(ctx, id)
@@ -100,7 +100,7 @@ async function isRevoked(ctx: Context, paywallId: string, { payer, txHash }: Pai
 const notForSale = () =>
   new ApiError("INVALID_OPERATION", undefined, "This paywall is switched off: nothing is for sale.")
 
-/** The refusal of new payments while sales at an address are paused; undefined otherwise. */
+/** The error for new payments while sales at an address are paused; undefined if they are not. */
 async function pauseOf(ctx: Context, network: Network, { deposit }: Offered): Promise<ApiError | undefined> {
   return deposit && (await pausedDeposits(ctx))(network, deposit) ? new ApiError("PAYMENTS_PAUSED") : undefined
 }
@@ -122,10 +122,10 @@ const receiptOf = ({ token }: Network, { payer, amount, txHash }: Paid) => ({
 })
 
 /**
- * A payment link. Each 402 opens a checkout, which a payment identifies by its receiving address in `payTo`. An ended
- * checkout takes no new payment: the payer is asked to pay another, or gets `LINK_UNAVAILABLE`. Throws
- * `LINK_NOT_FOUND`, `LINK_UNAVAILABLE`, `PAYMENTS_PAUSED`, and `VALIDATION_ERROR` if the link leaves the amount open
- * and none is given.
+ * A payment link. Each 402 offers a checkout, which a payment identifies by its receiving address in `payTo`. A
+ * checkout that has ended accepts no new payment: the payer is asked to pay another checkout, or gets
+ * `LINK_UNAVAILABLE`. Throws `LINK_NOT_FOUND`, `LINK_UNAVAILABLE`, `PAYMENTS_PAUSED`, and `VALIDATION_ERROR` if the
+ * link leaves the amount open and none is given.
  */
 export async function linkItem(
   ctx: Context,
@@ -159,7 +159,7 @@ export async function linkItem(
     },
     boundTo: [session.id],
     closed: await pauseOf(ctx, network, price),
-    // If two agents were asked to pay one checkout, the second is offered another.
+    // If two agents were asked to pay the same checkout, the second one is offered another.
     ...(payTo === undefined
       ? {}
       : {
@@ -185,7 +185,10 @@ const over = refuse(
   "The checkout that this payment was signed for has ended. Nothing was paid: pay what the current answer asks for.",
 )
 
-/** Whether a checkout takes no new payment: it ended, ends before one is mined, or its link sells no more. */
+/**
+ * Whether a checkout accepts no new payment: it has ended, it would end before a payment is mined, or its link sells
+ * nothing more.
+ */
 async function isOver(
   ctx: Context,
   link: Row<"payment_links">,
@@ -198,7 +201,7 @@ async function isOver(
 /** How long the same agent is asked to pay the same checkout, so that repeated requests create no rows. */
 const ASKED_MS = 600_000
 
-/** The checkout that an agent is asked to pay: its last 402's, or a new one. */
+/** The checkout that an agent is asked to pay: the one in its last 402, or a new one. */
 async function openSession(
   ctx: Context,
   slug: string,
@@ -233,7 +236,7 @@ async function openSession(
   return (await createLinkSession(ctx, { slug, ...(amount ? { amount } : {}) }, caller)).session
 }
 
-/** The link's checkout with this receiving address. Any other payment gets the 402 of a new checkout. */
+/** The link's checkout with this receiving address; throws `AUTHORIZATION_REFUSED` if there is none. */
 async function sessionAt(ctx: Context, slug: string, payTo: Address): Promise<Row<"checkout_sessions">> {
   const session = await ctx.db
     .selectFrom("deposits")

@@ -1,7 +1,8 @@
 /**
- * The x402 wire formats of both versions: a 402's terms, a client's payment and the answer. Pure. Version 2 uses
- * headers and names networks by CAIP-2. Version 1 has the requirements in the body, and short network names. The facts
- * are from the specification (x402-foundation/x402, `specs/`) and the packages `@x402/core` 2.27.0 and `x402` 1.2.0.
+ * The x402 wire formats of both versions: the terms in a 402, a client's payment, and the answer. Pure. Version 2
+ * uses headers, and names networks by CAIP-2. Version 1 has the requirements in the body, and short network names.
+ * The facts come from the specification (x402-foundation/x402, `specs/`) and the packages `@x402/core` 2.27.0 and
+ * `x402` 1.2.0.
  */
 import { createHash } from "node:crypto"
 import type { IncomingHttpHeaders } from "node:http"
@@ -14,14 +15,14 @@ import { isStorable } from "../../platform/http/json.ts"
 
 export type Version = 1 | 2
 
-/** How long a client waits for a settlement, in seconds. Its authorization is valid for as long. */
+/** How long a client waits for a settlement, in seconds. Its authorization is valid for the same time. */
 const MAX_TIMEOUT_S = 60
 /** The only scheme: an EIP-3009 authorization of exactly the price. */
 export const SCHEME = "exact"
 const MAX_UINT256 = 2n ** 256n - 1n
-/** Far more than a payload with a contract wallet's signature needs. */
+/** The longest payment header, far longer than a payload with a contract wallet's signature needs. */
 const MAX_HEADER = 16_384
-/** The networks of Sluice that version 1 has names for. */
+/** The networks of Sluice for which version 1 has names. */
 const NAMED_IN_V1: ReadonlySet<string> = new Set(["base", "base-sepolia"])
 const IDENTIFIER = /^[A-Za-z0-9_-]{16,128}$/
 
@@ -33,13 +34,13 @@ export const networkName = ({ name, chainId }: NetworkInfo, version: Version): s
 export interface Price {
   network: NetworkInfo
   payTo: Address
-  /** Base units. */
+  /** In base units. */
   amount: bigint
-  /** Until when an old price is accepted; undefined for the current one. */
+  /** The time until which an old price is accepted; undefined for the current price. */
   pricedUntil?: Date | undefined
 }
 
-/** What a payment buys, as clients show it. */
+/** What a payment buys, in the form that clients show. */
 export interface Sold {
   /** An absolute URL. */
   url: string
@@ -49,7 +50,7 @@ export interface Sold {
 
 const domainOf = ({ token: { name, version } }: NetworkInfo) => ({ name, version })
 
-/** The requirements of version 2, equal for equal prices, because clients echo and deeply compare them. */
+/** The requirements of version 2. They are equal for equal prices, because clients echo and deeply compare them. */
 export const requirementsV2 = ({ network, payTo, amount }: Price) => ({
   scheme: SCHEME,
   network: networkName(network, 2),
@@ -74,7 +75,7 @@ const requirementsV1 = ({ network, payTo, amount }: Price, { url, description, m
   extra: domainOf(network),
 })
 
-/** The 402 of both versions: version 2 clients read the header, version 1 clients the body. */
+/** The 402 of both versions. Clients of version 2 read the header, those of version 1 the body. */
 export function paymentRequired(
   price: Price,
   sold: Sold,
@@ -89,7 +90,7 @@ export function paymentRequired(
     accepts: [requirementsV2(price)],
     extensions,
   }
-  // A version 1 client refuses the whole answer if it does not know one entry's network.
+  // A version 1 client refuses the whole answer if it does not know the network of one entry.
   const accepts = NAMED_IN_V1.has(price.network.name) ? [requirementsV1(price, sold)] : []
   return { header: encode(v2), body: { x402Version: 1, error, accepts } }
 }
@@ -101,21 +102,21 @@ const encode = (value: unknown): string => Buffer.from(JSON.stringify(value)).to
 export interface Payment {
   version: Version
   scheme: string
-  /** The network's name in the client's version. */
+  /** The network's name in the client's version of the protocol. */
   network: string
   /** The terms that the client says it accepted; version 1 has none. */
   accepted: { amount: string; asset: string; payTo: string } | undefined
   authorization: Authorization
   signature: Hex
-  /** The client's own id for the payment. */
+  /** The id that the client gave the payment. */
   identifier: string | undefined
-  /** Hex SHA-256 of the authorization and its signature, so equal payments have equal hashes. */
+  /** The SHA-256, in hex, of the authorization and its signature, so that equal payments have equal hashes. */
   hash: string
 }
 
 /**
- * Reads a request's payment; undefined without one. Throws `VALIDATION_ERROR` for a header that can't be decoded or an
- * incomplete payload.
+ * Reads the payment of a request; undefined if there is none. Throws `VALIDATION_ERROR` if a header can't be decoded
+ * or the payload is incomplete.
  */
 export function readPayment(headers: IncomingHttpHeaders): Payment | undefined {
   for (const name of ["payment-signature", "x-payment"] as const) {
@@ -138,7 +139,7 @@ function decode(name: string, value: string): unknown {
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value)
 
-/** Parses either version's payload, found `at` a path. Throws `VALIDATION_ERROR` with every fault. */
+/** Parses a payload of either version, which was found at the path `at`. Throws `VALIDATION_ERROR` with every fault. */
 export function parsePayment(json: unknown, at: string): Payment {
   const faults: ErrorDetail[] = []
   const fault = (path: string, message: string) => void faults.push({ path: `${at}.${path}`, message })
@@ -198,7 +199,7 @@ export function parsePayment(json: unknown, at: string): Payment {
   return { ...payment, hash: hashOf(payment) }
 }
 
-/** The id of the extension `payment-identifier`; undefined without one. */
+/** The id in the extension `payment-identifier`; undefined if there is none. */
 function identifierOf(extensions: unknown, fault: (path: string, message: string) => void): string | undefined {
   const extension = isObject(extensions) ? extensions["payment-identifier"] : undefined
   const info = isObject(extension) && isObject(extension.info) ? extension.info : undefined
@@ -214,7 +215,7 @@ function hashOf({ authorization, signature, network, scheme }: Payment): string 
   return createHash("sha256").update(JSON.stringify(parts)).digest("hex")
 }
 
-/** How a settlement ended, in the form of both versions' answers. */
+/** How a settlement ended, in the form that the answers of both versions use. */
 export interface SettleAnswer {
   success: boolean
   errorReason?: string

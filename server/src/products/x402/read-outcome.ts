@@ -1,4 +1,4 @@
-/** The outcome of a settlement: by its relay, or by anyone else who executed the authorization. */
+/** Determines the outcome of a settlement, whether its relay or someone else executed the authorization. */
 import { type RawBuilder, sql } from "kysely"
 import { findUse, isPermitted, type Permitted } from "../../ledger/relays/find-use.ts"
 import { TOO_LATE, wasSigned } from "../../ledger/relays/read-relay-status.ts"
@@ -14,28 +14,29 @@ import type { Row } from "../../platform/db/schema.ts"
 import { settleAgain } from "./settle-again.ts"
 import { settlementColumns } from "./settlement-columns.ts"
 
-/** How long after an authorization's end the chain is still asked about it. */
+/** How long after the end of an authorization the chain is still queried about it. */
 const SETTLED_MS = 3_600_000
 const NOT_CARRIED_OUT = "It was not executed."
-/** Not final: the chain is asked again each time, because a reorg may restore the nonce. */
+/** This is not final: the chain is queried again each time, because a reorg may restore the nonce. */
 const USED_OTHERWISE = "The wallet cancelled the authorization, or used its nonce for something else."
 
 export type Outcome =
   | { state: "pending" }
   | { state: "settled"; txHash: Hash }
-  /** Nothing was paid. `replayableUntil`: anyone can still execute it until then (ISO time). */
+  /** Nothing was paid. `replayableUntil`: the time (ISO) until which anyone can still execute the authorization. */
   | { state: "failed"; words: string; replayableUntil?: string }
 
-/** A settlement with its relay's state. `is_free`: no request holds the right to serve it. */
+/** A settlement with the state of its relay. `is_free`: whether no request holds the right to serve it. */
 export type Settlement = Row<"settlements"> &
   Pick<Row<"payouts">, "state" | "succeeded" | "tx_hash" | "held_detail" | "block_number"> & { is_free: boolean }
 
 /**
- * Reads a settlement with its relay's state. Requests that wait for one read at each wake-up, so reads are gathered.
+ * Reads a settlement with the state of its relay. Requests that wait for a settlement read it at each wake-up, so
+ * concurrent reads share a statement.
  */
 export const readSettlement = (ctx: TxContext, id: string): Promise<Settlement | undefined> => settlementsOf(ctx.db, id)
 
-/** Like {@link readSettlement}, but undefined while its rows say pending, which most reads of waiting requests find. */
+/** Like {@link readSettlement}, but undefined while the rows say pending, as they do for most requests that wait. */
 export const readUnlessPending = (ctx: TxContext, id: string): Promise<Settlement | undefined> => movedOf(ctx.db, id)
 
 async function rowsOf(
@@ -63,7 +64,7 @@ const isMoved = sql`(s.found_hash is not null or s.failed_at is not null or i.su
 
 const movedOf = gatherBy((db: Db, ids: readonly string[]) => rowsOf(db, ids, "/* named: moved_settlements */", isMoved))
 
-/** The outcome by the rows only; undefined if the relay moved nothing, so the chain must be asked. */
+/** The outcome according to the rows alone; undefined if the relay moved nothing, so that the chain must be queried. */
 export function outcomeOf({ state, succeeded, tx_hash, found_hash, failed_at }: Settlement): Outcome | undefined {
   if (found_hash !== null) return { state: "settled", txHash: found_hash }
   if (succeeded && tx_hash !== null) return { state: "settled", txHash: tx_hash }
@@ -72,8 +73,8 @@ export function outcomeOf({ state, succeeded, tx_hash, found_hash, failed_at }: 
 }
 
 /**
- * The outcome of a settlement. If its relay moved nothing, another transaction may have, because a broadcast
- * authorization is public. Pending while too few endpoints answer.
+ * The outcome of a settlement. If its relay moved nothing, another transaction may have moved the money, because a
+ * broadcast authorization is public. The outcome is pending while too few endpoints answer.
  */
 export async function resolveOutcome(ctx: Context, network: Network, settlement: Settlement): Promise<Outcome> {
   const known = outcomeOf(settlement)
@@ -119,15 +120,15 @@ async function isSignedRelay(ctx: TxContext, { payout_id }: Settlement): Promise
   return relay !== undefined
 }
 
-/** Recent outcomes read from the chain, by relay and found transaction. */
+/** Outcomes that were recently read from the chain, by relay and found transaction. */
 const lately = new Map<string, { until: number; outcome: Promise<Outcome> }>()
-/** How long a chain answer is reused for status requests. */
+/** How long an answer from the chain is reused for status requests. */
 const FRESH_MS = 15_000
 const MAX_KEPT = 1_000
 
 /**
- * The outcome of a settlement for status requests, which may be frequent. The chain is asked about each relay once in
- * 15 seconds. {@link resolveOutcome} decides who may pay or be served.
+ * The outcome of a settlement for status requests, which may be frequent. The chain is queried about each relay at
+ * most once in 15 seconds. Who may pay or be served is decided by {@link resolveOutcome} instead.
  */
 export function recentOutcome(ctx: Context, network: Network, settlement: Settlement): Promise<Outcome> {
   const known = outcomeOf(settlement)
@@ -140,12 +141,15 @@ export function recentOutcome(ctx: Context, network: Network, settlement: Settle
   if (lately.size >= MAX_KEPT) lately.clear()
   lately.set(key, { until: now + FRESH_MS, outcome })
   const forget = () => lately.delete(key)
-  // A newly found transaction is in the row, and a reorg may remove it.
+  // The row now contains the transaction that was found, and a reorg may remove that transaction.
   outcome.then(({ state }) => void (state === "settled" && settlement.found_hash === null && forget()), forget)
   return outcome
 }
 
-/** Whether a reorg removed the found transaction or its effect. Once that is impossible, it is recorded as final. */
+/**
+ * Whether a reorg removed the transaction that was found, or its effect. Once that is no longer possible, the
+ * transaction is recorded as final.
+ */
 async function isGone(ctx: Context, network: Network, settlement: Settlement): Promise<boolean> {
   const { id, found_hash: hash } = settlement
   if (hash === null) return false
@@ -161,7 +165,7 @@ async function isGone(ctx: Context, network: Network, settlement: Settlement): P
   return !isThere
 }
 
-/** What a settlement's authorization permits. */
+/** The transfer that a settlement's authorization permits. */
 const permittedOf = ({ token, payer, nonce, pay_to: payTo, amount }: Settlement): Permitted => ({
   token,
   payer,

@@ -1,6 +1,6 @@
 /**
- * Why a payment is refused: the strings of the specification (`specs/x402-specification-v2.md`, section 9), each with a
- * sentence.
+ * Why a payment is refused: the strings from the specification (`specs/x402-specification-v2.md`, section 9), each
+ * with a sentence.
  */
 
 const reasons = {
@@ -28,11 +28,11 @@ const reasons = {
 
 export type Reason = keyof typeof reasons
 
-/** A refusal: the specification's reason, and a sentence that says what is wrong. */
+/** A refusal: the reason from the specification, and a sentence that says what is wrong. */
 export interface Refusal {
   reason: Reason
   words: string
 }
 
-/** Creates a refusal with the reason's own sentence, or a more specific one. */
+/** Creates a refusal with the sentence of the reason, or with a more specific one. */
 export const refuse = (reason: Reason, words: string = reasons[reason]): Refusal => ({ reason, words })

@@ -1,4 +1,4 @@
-/** Refuses an agent's payment whose money was returned, because it buys nothing any more. */
+/** Refuses an agent's payment whose money was returned, because that payment no longer buys anything. */
 import { sql } from "kysely"
 import type { Hash } from "../../platform/chain/hex.ts"
 import type { TxContext } from "../../platform/context.ts"
@@ -6,8 +6,8 @@ import type { Row } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"
 
 /**
- * Throws `INVALID_OPERATION` if the merchant returned the transfer that executed a payment. Until the transfer was
- * recognized, its money waited for a decision like any other.
+ * Throws `INVALID_OPERATION` if the merchant returned the transfer that executed a payment. This is possible because
+ * the money waits for a decision like any other until the transfer is recognized.
  */
 export async function refuseReturned(
   ctx: TxContext,

@@ -1,4 +1,4 @@
-/** `/api/p/{slug}` and `/api/agent/*`: the offers for agents, and the state of their payments. */
+/** The routes `/api/p/{slug}` and `/api/agent/*`: offers for agents, and the state of their payments. */
 import type { FastifyReply, FastifyRequest } from "fastify"
 import { Type } from "typebox"
 import { NoBody } from "../../account/identity/schema.ts"
@@ -34,7 +34,7 @@ const tags = ["agents"]
 const paying =
   "Without a payment it answers 402 and says what to pay, in versions 1 and 2 of x402. With a payment in `PAYMENT-SIGNATURE` (or `X-PAYMENT`) it settles the payment and answers once. The answer has the result in `PAYMENT-RESPONSE` (or `X-PAYMENT-RESPONSE`), and a `Sluice-Retry-Token` that repeats the answer for a day without another payment."
 
-/** The errors of every route that takes a payment. */
+/** The errors that every route that takes a payment can return. */
 const errors = [
   "AUTHORIZATION_ALREADY_USED",
   "AUTHORIZATION_REFUSED",
@@ -171,7 +171,10 @@ export async function statusOf(ctx: Context, row: NonNullable<Awaited<ReturnType
   return { status: "pending" as const, message, txHash: null, ...shared }
 }
 
-/** Whether a request asks only for headers. It takes no payment, because its answer can't carry the purchase. */
+/**
+ * Whether a request asks only for headers. No payment is taken from such a request, because its answer can't carry
+ * the purchase.
+ */
 const isHead = ({ method }: FastifyRequest): boolean => method === "HEAD"
 
 async function sell(ctx: Context, request: FastifyRequest, reply: FastifyReply, { offer, serve }: Item) {
@@ -181,7 +184,7 @@ async function sell(ctx: Context, request: FastifyRequest, reply: FastifyReply, 
   return (await serve(paid)) as never
 }
 
-/** The address that a request pays or paid, from its payment or its retry token. */
+/** The address that a request pays or has paid, from its payment or its retry token. */
 async function payToOf(ctx: Context, { headers }: FastifyRequest): Promise<Address | undefined> {
   const token = headers["sluice-retry-token"]
   if (token === undefined) return readPayment(headers)?.authorization.to

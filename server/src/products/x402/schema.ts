@@ -132,7 +132,7 @@ const facilitatorExample = {
   paymentRequirements: terms,
 }
 
-/** Requirements of either version. Code checks the used fields, because clients and servers add fields. */
+/** The requirements of either version. Code checks the fields that are used, because clients and servers add others. */
 const Requirements = Free("The paid entry of `accepts`, in the payload's version")
 export const FacilitatorBody = Strict(
   {

@@ -1,4 +1,4 @@
-/** Finds the transactions that executed agents' payments. */
+/** Finds the transactions that executed agents' payments, and settles their money again. */
 import { sql } from "kysely"
 import { relaysBy } from "../../ledger/txmanager/read-batch-calls.ts"
 import type { Hash } from "../../platform/chain/hex.ts"
@@ -8,7 +8,8 @@ import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 
 /**
- * The amounts of agents' payments for a resource that each of these transactions executed, by our relay or anyone else.
+ * For each of these transactions, the amounts of the agents' payments for a resource that it executed, whether it is
+ * our relay or not.
  */
 export async function settledAmounts(
   ctx: TxContext,
@@ -26,8 +27,8 @@ export async function settledAmounts(
 }
 
 /**
- * Makes the money that a transaction brought to a bundle or a paywall due for settlement again. The transaction
- * executed a payment, and its money may already wait as unexpected, or for a submission by its sender.
+ * Makes the money that a transaction brought to a bundle or a paywall due for settlement again. Such a transaction
+ * executed a payment. Its money may already wait as unexpected, or for its sender to submit the hash.
  */
 export const settleAgain = (
   ctx: TxContext,

@@ -1,6 +1,6 @@
 /**
- * The columns of `settlements` for named statements. These must list their columns: with `*`, a column added later
- * would break the prepared statements of open connections.
+ * The columns of `settlements` for named statements. Such statements must list their columns. With `*`, a column that
+ * is added later would break the prepared statements of open connections.
  */
 import { sql } from "kysely"
 import type { Row } from "../../platform/db/schema.ts"

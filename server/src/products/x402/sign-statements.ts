@@ -1,7 +1,7 @@
 /**
- * Signed offers and receipts (extension `offer-receipt`): the price, and that it was paid, each as a JWS that anyone
- * can verify later. The key is named by `did:web`, because the stock verifiers resolve nothing else. It is published in
- * `/.well-known/did.json` and `/.well-known/jwks.json`.
+ * Signs offers and receipts (extension `offer-receipt`): the price, and that it was paid. Each is a JWS that anyone
+ * can verify later. The key is named by `did:web`, because the stock verifiers resolve nothing else. The key is
+ * published in `/.well-known/did.json` and `/.well-known/jwks.json`.
  */
 import { didOf, publishedKeys, signStatement } from "../../account/identity/use-signing-keys.ts"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -9,7 +9,7 @@ import { checksummed, type Hash } from "../../platform/chain/hex.ts"
 import { type Context, wallTime } from "../../platform/context.ts"
 import { networkName, type Price, requirementsV2, SCHEME, type Sold } from "./protocol.ts"
 
-/** How long an offer is valid, because a changed price is still accepted for an hour. */
+/** How long an offer is valid. After a change, the old price is still accepted for an hour. */
 const OFFER_S = 3_600
 
 const text = { type: "string" }
@@ -25,7 +25,7 @@ const schemaOf = (name: string, schema: object) => ({
   required: [name],
 })
 
-/** The extensions of a 402: a signed offer, and the option for a client to name its payment. */
+/** The extensions of a 402: a signed offer, and the option that lets a client name its payment. */
 export async function offerExtensions(ctx: Context, price: Price, sold: Sold): Promise<Record<string, unknown>> {
   const { network, amount, asset, payTo } = requirementsV2(price)
   const validUntil = Math.floor(wallTime(ctx).getTime() / 1_000) + OFFER_S
@@ -51,7 +51,7 @@ export async function offerExtensions(ctx: Context, price: Price, sold: Sold): P
   }
 }
 
-/** The content of a receipt. */
+/** What a receipt states. */
 interface Receipt {
   network: Price["network"]
   url: string
@@ -78,7 +78,7 @@ export const receiptExtensions = (signature: string): Record<string, unknown> =>
   },
 })
 
-/** `/.well-known/did.json`: the keys of offers and receipts, in the form that `did:web` resolves. */
+/** `/.well-known/did.json`: the keys that sign offers and receipts, in the form that `did:web` resolves. */
 export async function didDocument(ctx: Context): Promise<object> {
   const did = didOf(ctx)
   const keys = await publishedKeys(ctx)

@@ -1,4 +1,4 @@
-/** Payments of proxied calls: implements the x402 operations of the proxy (`proxy/payments.ts`). */
+/** Takes the payments for proxied calls: implements the x402 operations of the proxy (`proxy/payments.ts`). */
 import type { FastifyRequest } from "fastify"
 import type { Hash } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
@@ -20,8 +20,8 @@ import { readSettlement, recentOutcome } from "./read-outcome.ts"
 import { takePayment } from "./take-payment.ts"
 
 /**
- * Finds the payment, or the one of a retry token, that a request carries for `boundTo`, if it is not answered yet;
- * `txHash` once it is settled. Throws `VALIDATION_ERROR` for unreadable headers.
+ * Finds the payment for `boundTo` that a request names by its payment or its retry token, if that payment is not
+ * answered yet. `txHash` is set once the payment is settled. Throws `VALIDATION_ERROR` for unreadable headers.
  */
 async function findUnserved(
   ctx: Context,
@@ -38,7 +38,7 @@ async function findUnserved(
   return { id: row.id, txHash: outcome.state === "settled" ? outcome.txHash : undefined }
 }
 
-/** The id of a request's payment; undefined without one. */
+/** The id of a request's payment; undefined if there is none. */
 async function idOfPayment(ctx: TxContext, headers: FastifyRequest["headers"]): Promise<string | undefined> {
   const payment = readPayment(headers)
   if (!payment) return undefined

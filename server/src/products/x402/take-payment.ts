@@ -1,6 +1,6 @@
 /**
- * Handles one request for something with a price, from its 402 to the right to serve it. Everything that is sold to
- * agents shares this part of the resource server.
+ * Handles one request for something with a price, from the 402 to the right to serve the request. This part of the
+ * resource server is shared by everything that is sold to agents.
  */
 import { randomUUID } from "node:crypto"
 import type { FastifyReply, FastifyRequest } from "fastify"
@@ -31,48 +31,48 @@ import { refuseReturned } from "./refuse-returned.ts"
 import { offerExtensions, receiptExtensions, signReceipt } from "./sign-statements.ts"
 
 /**
- * How many seconds a request waits for its payment to be mined before it gets a 202. `Prefer: wait=SECONDS` (RFC 7240,
- * 4.3) shortens it.
+ * How many seconds a request waits for its payment to be mined before it gets a 202. `Prefer: wait=SECONDS` (RFC
+ * 7240, 4.3) shortens the wait.
  */
 const WAIT_S = 30
-/** This status is the protocol's answer, not an API error. */
+/** This status is an answer of the protocol, not an API error. */
 const PAYMENT_REQUIRED = 402
-/** After how many seconds an agent should ask again. */
+/** The number of seconds after which an agent should ask again. */
 const ASK_AGAIN_S = 2
 
 /** What is for sale at a URL. */
 export interface Offer {
   merchantId: string
   network: Network
-  /** The current price first, then recently offered ones. */
+  /** The current price, followed by prices that were offered recently. */
   prices: Prices<Offered>
   sold: Sold
-  /** What a payment is for. Only a payment with equal parts is served. */
+  /** What a payment is for. Only a payment with the same parts is served. */
   boundTo: readonly string[]
   /** Why nothing is sold now. Earlier payments are still served. */
   closed?: ApiError | undefined
-  /** Why this is no longer sold, although `renew` has another offer. Earlier payments are still served. */
+  /** Why this is no longer sold, although `renew` offers something else. Earlier payments are still served. */
   over?: Refusal | undefined
-  /** Makes the offer after a refusal, if this offer was for a single payment. */
+  /** Makes the next offer after a refusal, if this offer was for a single payment. */
   renew?: () => Promise<Offer>
   /**
-   * Whether a caller that proves its payment is served again at any time (content), or only after a failure (a call).
+   * Whether a caller that proves its payment is served again at any time (content) or only after a failure (a call).
    */
   isRepeatable: boolean
   /** How long sending an answer may take, in milliseconds. A process that takes longer counts as killed. */
   answerMs?: number
-  /** Called once a new payment is valid, before anything of it is written; throws to refuse it. */
+  /** Called once a new payment is valid, before anything about it is written. Throws to refuse the payment. */
   onProven?: () => void
 }
 
 /** A settled payment that this request may serve. */
 export interface Paid {
   id: string
-  /** The claim by which this request may serve it. */
+  /** The claim with which this request may serve the payment. */
   claimId: string
   payer: Address
   txHash: Hash
-  /** Base units. */
+  /** In base units. */
   amount: bigint
   /** A signed receipt (compact JWS). */
   receipt: string
@@ -82,7 +82,7 @@ export interface Paid {
 }
 
 /**
- * Returns the settled payment that the request may serve, or answers 402 or 202 itself and returns undefined. Throws
+ * Returns the settled payment that the request may serve, or answers with 402 or 202 and returns undefined. Throws
  * `VALIDATION_ERROR` for unreadable headers, `PAYMENT_ALREADY_SERVED`, `INVALID_OPERATION` if the money was returned,
  * and the errors of `claimPayment`.
  */
@@ -112,13 +112,13 @@ export async function takePayment(
   return sendPending(ctx, reply, settlement.id, isMine ? "token" : "no token")
 }
 
-/** Answers 402 to a request without a payment; throws the reason if nothing is sold now. */
+/** Responds with 402 to a request without a payment; throws the reason if nothing is sold now. */
 export async function askPrice(ctx: Context, reply: FastifyReply, offer: Offer): Promise<undefined> {
   if (offer.closed) throw offer.closed
   return await askForPayment(ctx, reply, offer, "Payment is required.")
 }
 
-/** Answers 402 with the price and the reason why a payment was refused. */
+/** Responds with 402: the price, and the reason why a payment was refused. */
 async function askForPayment(
   ctx: Context,
   reply: FastifyReply,
@@ -135,17 +135,24 @@ async function askForPayment(
     .send({ ...body, message })
 }
 
-/** How many further requests of this process wait for each payment, in addition to its creator. */
+/** For each payment, how many requests of this process wait in addition to the one that created it. */
 const waiting = new Map<string, number>()
 /**
- * Requests beyond this get a 202 immediately. A hundred requests with one payment must not use up other payers' slots.
+ * The most such requests per payment; any further one gets a 202 immediately. A hundred requests with one payment
+ * must not use up other payers' slots.
  */
 const MAX_WAITING = 10
 
-/** The most waiting requests of one address for any payments, equal to the limit of a caller's concurrent calls. */
+/**
+ * The most requests from one address that may wait, for any payments. It is the same as the limit of a caller's
+ * concurrent calls.
+ */
 const MAX_BY_ADDRESS = 50
 
-/** Waits until this request may serve the settled payment, another request did, or the time is up. */
+/**
+ * Waits until this request may serve the settled payment, until another request has served it, or until the time is
+ * up.
+ */
 async function awaitOutcome(
   ctx: Context,
   request: FastifyRequest,
@@ -181,7 +188,7 @@ async function serve(
   version: Version,
   txHash: Hash,
 ): Promise<Paid | undefined> {
-  // The request that made the payment is answered long before anyone can decide about its money.
+  // The request that made the payment is answered long before anyone can decide about the money.
   if (settlement.claim_id !== claimId) await refuseReturned(ctx, settlement, txHash)
   const right = { id: settlement.id, claimId }
   const first = await takeServing(ctx, right, caller, offer.answerMs)
@@ -193,7 +200,7 @@ async function serve(
     return sendPending(ctx, reply, settlement.id, "under way")
   }
   if (reply.raw.destroyed) {
-    // The caller just disconnected, and serving has not started.
+    // The caller has just disconnected, and serving has not started.
     await releaseServing(ctx, right, true)
     return undefined
   }
@@ -201,7 +208,7 @@ async function serve(
   return { ...paid, isRetry: !first || first.hasFailed }
 }
 
-/** Serves a payment again to a caller with its retry token. */
+/** Serves a payment again to a caller that has the retry token. */
 async function redeem(ctx: Context, reply: FastifyReply, offer: Offer, token: string): Promise<Paid | undefined> {
   const id = idOfRetryToken(ctx, token)
   const settlement = id === undefined ? undefined : await readSettlement(ctx, id)
@@ -226,7 +233,7 @@ async function redeem(ctx: Context, reply: FastifyReply, offer: Offer, token: st
   return { ...paid, isRetry: true }
 }
 
-/** Sets the headers that say how the payment was settled. */
+/** Sets the headers that tell how the payment was settled, and returns the payment. */
 async function paidOf(
   ctx: Context,
   reply: FastifyReply,
@@ -261,7 +268,8 @@ const pendingWords = {
 }
 
 /**
- * Answers 202: the payment is not served yet and must not be made again. Only its first request gets the retry token.
+ * Responds with 202: the payment is not served yet, and must not be made again. Only the first request, and requests
+ * that already carry the retry token, get that token.
  */
 function sendPending(ctx: Context, reply: FastifyReply, id: string, kind: keyof typeof pendingWords): undefined {
   const statusUrl = `${ctx.settings.baseUrl}/api/agent/payments/${id}`

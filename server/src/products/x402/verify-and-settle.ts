@@ -1,7 +1,7 @@
 /**
- * Verifies and settles payments for other x402 servers. Their buyers' money goes from payer to payee, never through us.
- * A settlement's row is written before its broadcast, so a lost answer can be found again. One payment is answered
- * `success: true` once, so a server with racing requests serves only one.
+ * Verifies and settles payments for other x402 servers. Their buyers' money goes from payer to payee, never through
+ * us. A settlement's row is written before the broadcast, so an answer that was lost can be found again. A payment
+ * gets `success: true` only once, so a server with racing requests serves only one of them.
  */
 import { createHash } from "node:crypto"
 import type { FastifyReply } from "fastify"
@@ -24,9 +24,9 @@ import { type Outcome, outcomeOf, readSettlement, resolveOutcome, type Settlemen
 import { type Refusal, refuse } from "./reasons.ts"
 import type { FacilitatorBody } from "./schema.ts"
 
-/** Stock servers wait 90 seconds for an answer, whatever the payment allows. */
+/** The longest wait for a settlement. Stock servers wait 90 seconds for an answer, whatever the payment allows. */
 const MAX_WAIT_S = 75
-/** The longest error message, for a payload with many faults. */
+/** The maximum length of an error message, because a payload can have many faults. */
 const REASON_LENGTH = 1_000
 
 /** A payment, and the terms of the server that asks for it. */
@@ -38,8 +38,8 @@ interface FacilitatorRequest {
 }
 
 /**
- * Reads a request of `/verify` or `/settle`. Returns a refusal for an unreadable payload, or for a network, scheme or
- * token that is not served.
+ * Reads a request to `/verify` or `/settle`. Returns a refusal if the payload is unreadable, or if the network,
+ * scheme or token is not served.
  */
 function readAsked(
   ctx: Context,
@@ -66,7 +66,8 @@ function readAsked(
 }
 
 /**
- * A payload of another scheme is a refused payment instead of an error, because stock servers drop an error's message.
+ * A payload that can't be read is a refused payment instead of an error, because stock servers drop an error's
+ * message.
  */
 function readPayload(json: unknown): Payment | Refusal {
   try {
@@ -92,7 +93,7 @@ const saleOf = (merchantId: string, { price }: FacilitatorRequest): Sale => ({
   caller: merchantId,
 })
 
-/** The answer of `/verify`; nothing is written. */
+/** Builds the answer of `/verify`; nothing is written. */
 export async function verify(ctx: Context, merchantId: string, body: FacilitatorBody) {
   const asked = readAsked(ctx, body)
   if ("reason" in asked) return invalidAnswer(asked)
@@ -118,7 +119,10 @@ const invalidAnswer = ({ reason, words }: Refusal, payer?: string) => ({
   ...(payer ? { payer } : {}),
 })
 
-/** A party on a sanctions list is a refused payment instead of an error; other errors are rethrown. */
+/**
+ * Returns the refusal if a party is on a sanctions list, which is a refused payment instead of an error. Rethrows
+ * other errors.
+ */
 function listedRefusal(error: unknown): Refusal {
   if (error instanceof ApiError && error.code === "SANCTIONS_MATCH") return refuse("sanctions_match")
   throw error
@@ -130,7 +134,7 @@ async function assertUnlisted(ctx: Context, { price: { payTo } }: FacilitatorReq
   if (screening !== "clear") throw new ApiError("CHAIN_UNAVAILABLE")
 }
 
-/** The options of a `/settle` call outside its body. */
+/** The options of a `/settle` call that are not in its body. */
 interface SettleOptions {
   merchantId: string
   idempotencyKey: string | undefined
@@ -138,7 +142,8 @@ interface SettleOptions {
 }
 
 /**
- * The answer of `/settle`, sent once the transfer is in a block or the buyer's time is up. The settlement continues.
+ * Builds the answer of `/settle` once the transfer is in a block or the buyer's time is up. The settlement continues
+ * after that.
  */
 export async function settle(
   ctx: Context,
@@ -159,10 +164,10 @@ export async function settle(
   })
   if ("reason" in asked) return failed(asked)
   const payer = asked.payment.authorization.from
-  // The buyer's own identifier is no proof here: every request with it would be answered with success for one payment.
+  // The buyer's own identifier proves nothing here: every request with it would get a success for the same payment.
   const payment = { ...asked.payment, identifier: idempotencyKey ? identifierOf(idempotencyKey) : undefined }
   const sale = saleOf(merchantId, asked)
-  // Compared before a known payment is looked up, because this server may ask for more than the payment settled.
+  // Compared before a known payment is looked up, because this server may ask for more than that payment settled.
   const price = matchTerms(sale.prices, payment)
   if ("reason" in price) return failed(price, payer)
   let claimed: Claimed | Refusal
@@ -172,7 +177,7 @@ export async function settle(
   } catch (error) {
     if (error instanceof ApiError && error.code === "AUTHORIZATION_ALREADY_USED")
       return failed(refuse("invalid_exact_evm_nonce_already_used"), payer)
-    // Stock servers throw at any status except 200.
+    // Stock servers throw on any status except 200.
     if (error instanceof ApiError && error.code === "RATE_LIMITED")
       return failed(refuse("settlement_pending", error.message), payer)
     return failed(listedRefusal(error), payer)
@@ -182,11 +187,11 @@ export async function settle(
   const right = { id: settlement.id, claimId }
   followAnswer(ctx, reply, { ...right, evenServed: true })
   const wanted = Math.min(confirmations, Number(asked.price.network.confirmations))
-  // A merchant's server may wait for all of its buyers while nobody else needs the slots.
+  // A merchant's server may wait for all of its buyers as long as nobody else needs the slots.
   const holder = { name: merchantId, most: Number.POSITIVE_INFINITY }
   const row = await awaitSettled(ctx, reply, claimed, { waitS: asked.timeoutS, holder, confirmations: wanted })
   const outcome = await resolveOutcome(ctx, asked.price.network, row)
-  // Another sender's transaction may just have been found.
+  // A transaction from another sender may just have been found.
   const isNews = row.found_hash === null && outcomeOf(row) === undefined
   const last = isNews ? ((await readSettlement(ctx, row.id)) ?? row) : row
   if (outcome.state === "settled" && (await isDeep(ctx, last, wanted))) {
@@ -198,19 +203,19 @@ export async function settle(
       else if (!isIdentified && taken.identifier !== null) await forgetIdentifier(ctx, right)
       return success
     }
-    // The next call may be answered as long as no call was. The key that named the payment repeats only an answer that
-    // was sent to it.
+    // As long as no call was answered, the next call may be. The key that named the payment repeats only an answer
+    // that was sent to that key.
     const { answered_at, identifier } = (await readSettlement(ctx, row.id)) ?? row
     const isAnswered = answered_at !== null
     if (isAnswered && identifier !== null && identifier === payment.identifier) return success
     return failed(refuse(isAnswered ? "duplicate_settlement" : "settlement_pending"), payer, outcome.txHash)
   }
-  // The next call can continue to wait, and stock servers make one immediately.
+  // The next call can continue to wait, and stock servers make that call immediately.
   await releaseServing(ctx, right, false)
   return failed(unsettled(outcome), payer, await lastHash(ctx, row))
 }
 
-/** A key that named a payment must not repeat another call's answer. */
+/** Removes the identifier, because a key that named a payment must not repeat the answer to another call. */
 const forgetIdentifier = ({ db }: Context, { id, claimId }: Right): Promise<unknown> =>
   db.updateTable("settlements").set({ identifier: null }).where("id", "=", id).where("claim_id", "=", claimId).execute()
 
@@ -221,10 +226,13 @@ function unsettled(outcome: Outcome): Refusal {
   return refuse("settlement_pending", `${outcome.words} ${until}`)
 }
 
-/** Uses an Idempotency-Key as the payment's identifier. The colon keeps it apart from the extension's identifiers. */
+/**
+ * Turns an Idempotency-Key into the payment's identifier. The colon distinguishes it from identifiers of the
+ * extension.
+ */
 const identifierOf = (key: string): string => `key:${createHash("sha256").update(key).digest("hex")}`
 
-/** Waits until the payment is deep enough and may be answered, its relay has ended, or the time is up. */
+/** Waits until the payment is deep enough and may be answered, until its relay has ended, or until the time is up. */
 async function awaitSettled(
   ctx: Context,
   reply: FastifyReply,
@@ -240,8 +248,9 @@ async function awaitSettled(
 }
 
 /**
- * Whether a quorum reports the transfer at the required depth, counting its own block. The scan's height comes first,
- * because it costs no request. It is not evidence, because a reorg may have displaced the block.
+ * Whether a quorum reports the transfer at the required depth, counting its own block. The height of the scan is
+ * checked first, because that costs no request. That height is not evidence, because a reorg may have displaced the
+ * block.
  */
 async function isDeep(
   ctx: Context,
@@ -260,7 +269,7 @@ async function isDeep(
   return quorum.depthOf(receipt.blockNumber, receipt.blockHash) >= BigInt(confirmations)
 }
 
-/** The last transaction signed to execute a settlement; empty before the first. */
+/** The hash of the last transaction that was signed to execute a settlement; empty if there is none yet. */
 async function lastHash(ctx: Context, { payout_id }: Pick<Settlement, "payout_id">): Promise<string> {
   const row = await ctx.db
     .selectFrom("payouts")

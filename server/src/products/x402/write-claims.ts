@@ -1,6 +1,6 @@
 /**
- * Writes the first claims of payments, each with its relay. Concurrent claims share a transaction, so ten cost as much
- * as one.
+ * Writes the first claims of payments, each with its relay. Concurrent claims share a transaction, so that ten cost
+ * as much as one.
  */
 import { type RawBuilder, sql } from "kysely"
 import { type RelayRow, writeRelays } from "../../ledger/relays/accept-relay.ts"
@@ -19,7 +19,7 @@ export interface NewClaim {
   settlement: FirstClaim
 }
 
-/** The first columns of a payment's row. The database computes its height and its lease. */
+/** The columns of a payment's row that its first claim sets. The database computes the row's block height and lease. */
 type FirstClaim = Pick<
   Row<"settlements">,
   | ("id" | "merchant_id" | "chain_id" | "token" | "payer" | "nonce" | "digest" | "pay_to" | "amount" | "valid_before")
@@ -27,20 +27,24 @@ type FirstClaim = Pick<
   | ("created_at" | "updated_at")
 >
 
-/** How writing a claim ended: with its row, as `lost` to a faster request, with an error, or to be written `alone`. */
+/**
+ * How writing a claim ended: with the claim's row, as `lost` to a faster request, with an error, or with the need to
+ * write it `alone`.
+ */
 type Written = { row: Row<"settlements"> } | { lost: true } | { error: unknown } | { alone: true }
 
-/** Claims per transaction. With more, a statement would have too many values. */
+/** The most claims per transaction. With more, a statement would have too many values. */
 const CLAIMS_AT_ONCE = 100
 /**
- * How long claims in one transaction wait for a lock. If another process holds the lock of one, the others wait too.
+ * How long claims in one transaction wait for a lock. If another process holds the lock of one claim, the others wait
+ * too.
  */
 const SHARED_LOCK_MS = 250
 
 /** Writes a payment's claim and relay, both or neither; undefined if another request was faster. */
 export async function writeFirstClaim(ctx: Context, claim: NewClaim): Promise<Row<"settlements"> | undefined> {
   const together = (await gathered(ctx, claim)) ?? { lost: true }
-  // Written alone, each claim waits only for its own lock, and its fault affects no others.
+  // A claim that is written alone waits only for its own lock, and its fault affects no others.
   const written = "alone" in together ? await writeAlone(ctx, claim) : together
   if ("error" in written) throw written.error
   return "row" in written ? written.row : undefined
@@ -81,7 +85,7 @@ async function writeAlone(ctx: Context, claim: NewClaim): Promise<Written> {
 
 /**
  * Whether a single claim can be the cause: its row exists, another transaction holds it, or the database refuses its
- * values. A database that is down would refuse each claim alone too, after as long a wait for each.
+ * values. A database that is down would refuse each claim alone too, and only after an equally long wait for each.
  */
 function isOfOne(error: unknown): boolean {
   const codeOf = (of: unknown) => `${(of as { code?: unknown } | undefined)?.code ?? ""}`
@@ -89,13 +93,13 @@ function isOfOne(error: unknown): boolean {
   return error === forestalled || cause === LOCK_NOT_AVAILABLE || /^(22|23|40P01$|P0001$)/.test(codeOf(error))
 }
 
-/** Postgres: `lock_timeout` ended the wait for a lock. */
+/** The Postgres error code when `lock_timeout` ended the wait for a lock. */
 const LOCK_NOT_AVAILABLE = "55P03"
 
 /**
- * The write order of relays and of claims, by the unique keys that each table's rows wait for. Two processes that write
- * claims with the same nonces or identifiers then don't deadlock. A transaction that waits for an identifier already
- * holds all of its nonces.
+ * The order in which relays and claims are written: by the unique keys for which each table's rows wait. So two
+ * processes that write claims with the same nonces or identifiers don't deadlock. A transaction that waits for an
+ * identifier already holds all of its nonces.
  */
 const relayOrder = ({ settlement: { chain_id, token, payer, nonce } }: NewClaim): string =>
   [chain_id, token, payer, nonce].join(" ")
@@ -104,7 +108,7 @@ const claimOrder = (claim: NewClaim): string => `${claim.settlement.identifier ?
 const ordered = (claims: readonly NewClaim[], by: (claim: NewClaim) => string): NewClaim[] =>
   [...claims].sort((a, b) => (by(a) < by(b) ? -1 : 1))
 
-/** The relay was written but its claim was not, so neither may stay. */
+/** Thrown if the relay was written but its claim was not, so that neither stays. */
 const forestalled = new Error("another request was quicker")
 
 async function writeAll(ctx: TxContext, claims: readonly NewClaim[]): Promise<Map<NewClaim, Written>> {
@@ -124,7 +128,7 @@ async function writeAll(ctx: TxContext, claims: readonly NewClaim[]): Promise<Ma
   )
 }
 
-/** SQL: the height up to which a network is scanned at the insert; 0 before the first scan. */
+/** SQL: the height up to which a network is scanned at the time of the insert; 0 before the first scan. */
 export const scannedOf = (chainId: RawBuilder<unknown>) =>
   sql<bigint>`coalesce((select block_number from cursors where chain_id = ${chainId}), 0)`
 
@@ -133,7 +137,7 @@ const COLUMNS = `id text, merchant_id text, chain_id integer, token text, payer 
   claim_id uuid, caller text, created_at timestamptz, updated_at timestamptz`
 const NAMES = COLUMNS.replace(/ \w+(,|$)/g, "$1")
 
-/** Inserts claims in this order. Returns the rows that did not exist before. */
+/** Inserts claims in the given order. Returns the rows that did not exist before. */
 async function insertClaims(ctx: TxContext, claims: readonly NewClaim[]): Promise<Row<"settlements">[]> {
   const rows = claims.map(({ settlement }, n) => ({
     ...settlement,

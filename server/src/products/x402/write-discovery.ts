@@ -1,7 +1,7 @@
 /**
- * `/.well-known/x402`: this installation's offers for agents that merchants chose to list. No specification is final.
- * The document has what its readers expect: `resources` (x402scan), and `items` in the form of the facilitators'
- * discovery API.
+ * `/.well-known/x402`: those of this installation's offers for agents that merchants chose to list. No specification
+ * is final yet. The document has the fields that its readers expect: `resources` (x402scan), and `items` in the form
+ * of the facilitators' discovery API.
  */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -10,8 +10,8 @@ import type { Context } from "../../platform/context.ts"
 import { requirementsV2 } from "./protocol.ts"
 
 /**
- * The most offers of each kind, newest first, because readers load the whole document. Merchants take turns. Otherwise,
- * one with ten thousand routes would displace all others.
+ * The most offers of each kind, newest first, because readers load the whole document. Merchants take turns.
+ * Otherwise, a merchant with ten thousand routes would displace all others.
  */
 const MOST = 500
 
@@ -24,7 +24,7 @@ interface Listed {
   updated_at: Date
 }
 
-/** The document, with current prices. */
+/** Builds the document, with current prices. */
 export async function discoveryDocument(ctx: Context) {
   const { baseUrl } = ctx.settings
   const items = [...(await listedPaywalls(ctx)), ...(await listedRoutes(ctx))].map(row => {
@@ -51,7 +51,7 @@ async function listedPaywalls(ctx: Context): Promise<Listed[]> {
     .where("paywall_versions.until_at", "is", null)
     .where("paywalls.active", "=", true)
     .where("paywalls.listed", "=", true)
-    // A paywall without a slug is bought by a POST, which known readers can't read from the document.
+    // A paywall without a slug is bought by a POST, which known readers can't learn from the document.
     .where("paywalls.slug", "is not", null)
     .orderBy(sql`row_number() over (partition by paywalls.merchant_id order by paywalls.updated_at desc)`)
     .orderBy("paywalls.updated_at", "desc")
@@ -64,7 +64,7 @@ async function listedPaywalls(ctx: Context): Promise<Listed[]> {
   }))
 }
 
-/** The priced routes that any client can call unchanged: GET, without path parameters. */
+/** The priced routes that any client can call as they are: GET, without path parameters. */
 async function listedRoutes(ctx: Context): Promise<Listed[]> {
   const rows = await ctx.db
     .selectFrom("bundles")
