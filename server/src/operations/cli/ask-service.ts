@@ -1,17 +1,18 @@
-/** Asks the running service what only an operator may: HTTP over the socket in its data folder. */
-// I/O: the socket of the service.
+/** Sends the running service requests that only an operator may make: HTTP over the socket in its data folder. */
+// I/O: the service's socket.
 import { request } from "node:http"
 import { readDataDir } from "../../platform/config/data-dir.ts"
 import { socketPath } from "../operator/socket.ts"
 import { operatorName } from "./operator-name.ts"
 import { Failure } from "./run-command.ts"
 
-/** The exit code where no service answers on the socket. */
+/** The exit code if no service answers on the socket. */
 const UNREACHABLE = 3
 
 /**
- * Sends a request to the service and returns its answer, whatever its status; undefined fields are left out. With a body it is a
- * POST, by the operator who runs this. Rejects with a {@link Failure} where no service answers.
+ * Sends a request to the service and returns its answer, whatever its status. Undefined fields are left out. With a
+ * body, the request is a POST in the name of the operator who runs the command. Rejects with a {@link Failure} if no
+ * service answers.
  */
 export async function askService(
   path: string,
@@ -23,7 +24,10 @@ export async function askService(
   return { status, answer: JSON.parse(text) }
 }
 
-/** A contract's reason for a failure can be any text. It must not move the cursor, or colour other output. */
+/**
+ * Replaces control characters. A contract's reason for a failure can be any text, which must not move the cursor or
+ * colour other output.
+ */
 export const plain = (text: string): string => text.replace(/(?!\n)\p{C}/gu, "\ufffd")
 
 function exchange(socketPath: string, path: string, body?: string): Promise<{ status: number; text: string }> {

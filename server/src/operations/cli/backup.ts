@@ -1,6 +1,7 @@
 /**
- * `sluice backup`: a consistent copy of the database in one file, while the service runs. `pg_dump` dumps a Postgres.
- * The embedded database serves one process, so the running service makes its copy, or this command if no service runs.
+ * `sluice backup`: writes a consistent copy of the database to one file, while the service runs. A Postgres database
+ * is dumped with `pg_dump`. The embedded database serves one process, so the running service makes its copy, or this
+ * command if no service runs.
  */
 import { spawn } from "node:child_process"
 import { createWriteStream, existsSync, renameSync, rmSync } from "node:fs"
@@ -39,10 +40,10 @@ const STDOUT = "-"
 
 const openFile = (file: string) => (file === STDOUT ? process.stdout : createWriteStream(file))
 
-/** No service listens on the socket of the data folder. */
+/** Thrown if no service listens on the socket of the data folder. */
 class NoService extends Error {}
 
-/** Makes the backup that the arguments name, and reports it. If it throws a sentence, it leaves no file. */
+/** Makes the backup that the arguments name, and reports it. If it throws a sentence, no file is left. */
 async function main(args: string[]): Promise<string | undefined> {
   const { positionals, values } = parseCommandLine(args, {
     allowPositionals: true,
@@ -72,14 +73,17 @@ async function main(args: string[]): Promise<string | undefined> {
   return say(`Wrote ${file}.\nIt is a copy of ${nameOf(databaseUrl, dataDir)}.`)
 }
 
-/** The database in words, without its password: settings that were not given would name another one than its operator means. */
+/**
+ * Names the database in words, without its password. If settings were not given, the backup may be of another
+ * database than the operator meant.
+ */
 function nameOf(databaseUrl: string | undefined, dataDir: string): string {
   if (databaseUrl === undefined) return `the embedded database in ${resolve(dataDir)}`
   const at = /^postgres(?:ql)?:\/\/(?:[^/?#]*@)?([^?#]*)/.exec(databaseUrl)?.[1]
   return at ? `the Postgres database ${at}` : "the Postgres database of DATABASE_URL"
 }
 
-/** Notes a backup by another tool. It started at an unknown time before now. */
+/** Records a backup that another tool made. It started at an unknown earlier time, so the current time is recorded. */
 async function noteDone(file: string | undefined): Promise<string> {
   if (file !== undefined) throw new UsageError("With --done, name no file.")
   const { databaseUrl } = readDatabaseSettings()
@@ -99,10 +103,10 @@ async function withClient<T>(databaseUrl: string, work: (client: pg.Client) => P
 const timeOf = async (client: pg.Client): Promise<string> =>
   (await client.query<{ now: Date }>("select clock_timestamp() as now")).rows[0]?.now.toISOString() ?? ""
 
-/** The standard output may be the backup itself. */
+/** Reports go to the standard error, because the standard output may be the backup itself. */
 const say = (line: string): undefined => void process.stderr.write(`${line}\n`)
 
-/** Dumps the database, and notes when the dump started. A dump that can't be noted is still a backup. */
+/** Dumps the database, and records when the dump started. If that can't be recorded, the dump is still a backup. */
 async function dump(databaseUrl: string, file: string): Promise<void> {
   const begunAt = await withClient(databaseUrl, timeOf)
   await runDump(databaseUrl, file)
@@ -111,9 +115,9 @@ async function dump(databaseUrl: string, file: string): Promise<void> {
   )
 }
 
-/** Runs `pg_dump`. The password is not among its arguments, which other users of the machine can read. */
+/** Runs `pg_dump`. The password is not among its arguments, because other users of the machine can read those. */
 async function runDump(databaseUrl: string, file: string): Promise<void> {
-  // Parsed as text: `URL` does not support a list of hosts, `pg_dump` does.
+  // Parsed as text, because `URL` does not support a list of hosts, but `pg_dump` does.
   const [, start = "", password = "", rest = ""] = /^([^:]+:\/\/[^/?#:@]*):([^/?#@]*)(@.*)$/.exec(databaseUrl) ?? []
   const PGPASSWORD = decodeURIComponent(password)
   const address = password === "" ? databaseUrl : start + rest
@@ -131,7 +135,7 @@ async function runDump(databaseUrl: string, file: string): Promise<void> {
   if (code !== 0) throw new Error("pg_dump failed; its message is above.")
 }
 
-/** Copies the embedded database: through the service that uses the folder, or directly if none does. */
+/** Copies the embedded database: through the service that uses the folder, or directly if no service does. */
 async function copyOf(dataDir: string, file: string): Promise<void> {
   if (!existsSync(join(dataDir, "db")))
     throw new Error(`There is no database in ${dataDir}. Check DATA_DIR and DATABASE_URL.`)
@@ -167,5 +171,8 @@ async function sync(path: string): Promise<void> {
   await entry.sync().finally(() => entry.close())
 }
 
-/** Runs the command with the arguments of the process, and ends it: an open embedded database keeps it alive. */
+/**
+ * Runs the command with the arguments of the process, then exits, because an open embedded database would keep the
+ * process alive.
+ */
 export const run = (): Promise<void> => runCommand("backup", main, { failed: "No backup was made.", exits: true })

@@ -1,13 +1,14 @@
 /**
- * Checks that the contract that pulls refunds from merchants' wallets is this version's, with this escrow and operator.
+ * Checks the contract that pulls refunds from merchants' wallets: it must have this version's code, this escrow and
+ * this operator.
  */
 import { ask, type Endpoint, hostOf } from "../../platform/chain/endpoints.ts"
 import { type Address, checksummed } from "../../platform/chain/hex.ts"
 import { isRefundCollector } from "../../platform/chain/refund-collector.ts"
 
 /**
- * Asks every endpoint for the contract's code. Throws an Error with a sentence if one reports another code, escrow or
- * operator, or if none answers.
+ * Queries every endpoint for the contract's code. Throws an Error with a sentence if one reports another code, escrow
+ * or operator, or if none answers.
  */
 export async function checkRefundCollector(
   endpoints: readonly Endpoint[],

@@ -1,7 +1,7 @@
 /**
- * Deploys a contract by a transaction that is the same for everybody: the canonical CREATE2 deployer gives it the same
- * address on every network. The signed bytes are written to a file before they are sent, so that an interrupted run can
- * be continued from any point.
+ * Deploys a contract by a transaction that is the same for everybody: the canonical CREATE2 deployer gives the
+ * contract the same address on every network. The signed bytes are written to a file before they are sent, so that an
+ * interrupted run can be continued from any point.
  */
 import { rmSync } from "node:fs"
 import { setTimeout as sleep } from "node:timers/promises"
@@ -15,22 +15,22 @@ import { type Signer, signTransaction } from "../../platform/chain/signer.ts"
 import { dataParts, readWalletState } from "../../platform/chain/wallet-state.ts"
 import { readJsonIfThere, writeFileAtomic } from "../../platform/config/data-dir.ts"
 
-/** One deployment on one network. */
+/** The deployment of one contract on one network. */
 export interface Deployment {
   network: { name: NetworkName; chainId: number }
   endpoints: readonly Endpoint[]
   /** The kind of contract, in words such as "factory". */
   noun: string
-  /** Pays for the deployment, and has no influence on the contract. */
+  /** Signs and pays for the deployment, but has no influence on the contract. */
   signer: Signer
-  /** The transaction, and the address that the contract will have. */
+  /** The transaction's recipient and data, and the address that the contract will have. */
   to: Address
   data: Hex
   address: Address
   operator: Address
   /** Compares the deployed code with this version's; throws a sentence if they differ. */
   check: () => Promise<void>
-  /** Facts about the contract, shown before the cost. */
+  /** Facts about the contract that are shown before the cost. */
   facts: string[]
   /** The highest price for a unit of gas, in wei. */
   cap: bigint
@@ -54,10 +54,12 @@ interface Kept extends Fees {
 const POLL_MS = 1_000
 /** The sender for the gas estimate. Nodes refuse an estimate for an account that can't pay, and anyone may deploy. */
 const NOBODY = "0x000000000000000000000000000000000000dead"
-/** Extra gas beyond the estimate, because the state may change before the block. */
+/** How much gas is added to the estimate, because the state may change before the transaction is in a block. */
 const GAS_PARTS = { more: 6n, of: 5n }
 
-/** Deploys the contract unless it is deployed, waits until it is final, and compares its code with this version's. */
+/**
+ * Deploys the contract unless it already exists, waits until it is final, and compares its code with this version's.
+ */
 export async function deployContract(d: Deployment): Promise<void> {
   await checkChain(d)
   do {
@@ -69,7 +71,7 @@ export async function deployContract(d: Deployment): Promise<void> {
   d.say("It is final, and its code is this version's.")
 }
 
-/** Checks that every endpoint that answers serves this chain. A deployment on another chain would waste money. */
+/** Checks that every endpoint that answers serves the right chain. A deployment on another chain would waste money. */
 async function checkChain({ network, endpoints, to }: Deployment): Promise<void> {
   const calls = [
     { method: "eth_chainId", params: [] },
@@ -89,7 +91,10 @@ async function checkChain({ network, endpoints, to }: Deployment): Promise<void>
   }
 }
 
-/** The transaction of an earlier run, sent again; undefined if there is none, or it can't be mined any more. */
+/**
+ * Sends the transaction of an earlier run again, or its replacement, and returns it. Undefined if there is none, or
+ * if it can no longer be mined.
+ */
 async function resume(d: Deployment): Promise<Kept | undefined> {
   const kept = readKept(d)
   if (!kept) return undefined
@@ -104,7 +109,7 @@ async function resume(d: Deployment): Promise<Kept | undefined> {
   }
   d.say(`Continuing with the transaction ${hash} of an earlier run.`)
   const { market } = await payerNow(d)
-  // This key can't replace another account's transaction, only send it again.
+  // This key can only resend another account's transaction, not replace it.
   const isBelow = market.baseFee > kept.maxFee && kept.from === d.signer.address
   if (receipt !== null || !isBelow) return await broadcast(d, kept)
   const fees = raisedFees(kept, market, d.cap)
@@ -116,7 +121,7 @@ async function resume(d: Deployment): Promise<Kept | undefined> {
 const tooDear = ({ baseFee, tip }: Market, cap: bigint): string =>
   `Gas costs ${formatGwei(baseFee + tip)} gwei now, and --max-fee is ${formatGwei(cap)}. Wait, or raise it.`
 
-/** Simulates the deployment, shows its cost, asks for a confirmation, signs and sends. */
+/** Simulates the deployment, shows its cost, asks for confirmation, signs and sends. */
 async function begin(d: Deployment): Promise<Kept> {
   const { signer, to, data, address, cap, noun } = d
   const call = { from: signer.address, to, data }
@@ -152,7 +157,7 @@ async function begin(d: Deployment): Promise<Kept> {
   )
 }
 
-/** Signs and stores the transaction. Whenever this process ends, a stored transaction can be sent again. */
+/** Signs the transaction and stores it. Whenever this process ends, a stored transaction can be sent again. */
 async function sign(d: Deployment, transaction: Omit<Kept, "raw">): Promise<Kept> {
   const { nonce, gas, maxFee, tip, from, address } = transaction
   const unsigned = {
@@ -177,7 +182,10 @@ function readKept({ keptFile, address }: Deployment): Kept | undefined {
   return { ...kept, gas: BigInt(kept.gas), maxFee: BigInt(kept.maxFee), tip: BigInt(kept.tip) }
 }
 
-/** Sends it to every endpoint. An endpoint that refuses it as already known counts as one that accepts it. */
+/**
+ * Sends the transaction to every endpoint. An endpoint that refuses the transaction because it already knows it
+ * counts as one that accepts it.
+ */
 async function broadcast(d: Deployment, kept: Kept): Promise<Kept> {
   const call = { method: "eth_sendRawTransaction", params: [kept.raw] }
   const answers = await Promise.all(d.endpoints.map(each => batch(each, [call]).catch((error: Error) => error)))
@@ -189,7 +197,7 @@ async function broadcast(d: Deployment, kept: Kept): Promise<Kept> {
   return kept
 }
 
-/** Resolves when the contract is deployed, by this transaction or anyone else's. */
+/** Resolves when the contract is deployed, whether by this transaction or by someone else's. */
 async function untilMined(d: Deployment, { raw }: Kept): Promise<void> {
   const hash = keccak256(raw)
   for (const until = performance.now() + d.patienceMs; ; await sleep(POLL_MS)) {
@@ -204,7 +212,7 @@ async function untilMined(d: Deployment, { raw }: Kept): Promise<void> {
   }
 }
 
-/** Resolves with true when a final block has the contract, and with false if a reorg removed it. */
+/** Resolves with true when the contract is in a final block, and with false if a reorg removed it. */
 async function untilFinal(d: Deployment): Promise<boolean> {
   for (let i = 0; !(await hasCode(d, "finalized")); i++) {
     if (i === 0) d.say("Waiting until it is final, up to half an hour. You can stop this command and run it again.")
@@ -220,7 +228,7 @@ async function untilFinal(d: Deployment): Promise<boolean> {
 const hasCode = async (d: Deployment, at: "latest" | "finalized"): Promise<boolean> =>
   (await read(d, [{ method: "eth_getCode", params: [d.address, at] }]))[0] !== "0x"
 
-/** The payer's balance and the price of gas. Throws if fewer endpoints report them than must agree. */
+/** The payer's balance, and the price of gas. Throws if too few endpoints report these values. */
 async function payerNow(d: Deployment) {
   const { market, balance, pending, latest, dataFee } = await readWalletState(
     d,
@@ -236,7 +244,7 @@ async function payerNow(d: Deployment) {
 }
 
 /**
- * Asks the first endpoint that answers, and returns the values. If the answer is an error, it throws a sentence with
+ * Queries the first endpoint that answers, and returns the values. If the answer is an error, throws a sentence with
  * the node's own message.
  */
 async function read(d: Pick<Deployment, "endpoints" | "network">, calls: RpcCall[]): Promise<unknown[]> {

@@ -1,6 +1,6 @@
 /**
  * `sluice deploy`: deploys the deposit factory, the refund collector or a shared contract on a network. If a setting
- * must name the contract, it prints that setting.
+ * must name the contract, the command prints that setting.
  */
 import { mkdirSync, readFileSync, statSync } from "node:fs"
 import { join } from "node:path"
@@ -69,12 +69,15 @@ const options = {
 export interface Surroundings {
   env?: Record<string, string | undefined>
   say: (line: string) => void
-  /** Undefined if there is nobody to ask. */
+  /** Asks a question; undefined if there is nobody to ask. */
   ask: ((question: string) => Promise<string>) | undefined
   patienceMs: number
 }
 
-/** Deploys, and returns the text for the standard output. Throws a {@link UsageError} or an Error with a sentence. */
+/**
+ * Deploys a contract, and returns the text for the standard output. Throws a {@link UsageError} or an Error with a
+ * sentence.
+ */
 export async function deploy(args: string[], { env, say, ask, patienceMs }: Surroundings): Promise<string> {
   const { values: flags } = parseCommandLine(args, { options })
   if (flags.help) return usage.trimEnd()
@@ -128,10 +131,10 @@ function contractOf(flags: Flags, site: Site): Contract {
   )
 }
 
-/** The facts that are the same on every network and for everybody, by the contract's name on the command line. */
+/** A contract that is the same on every network and for everybody. */
 interface SharedContract extends Pick<Contract, "to" | "data" | "address" | "noun"> {
   name: string
-  /** The wallet that calls it. */
+  /** The wallet of the service that calls the contract. */
   wallet: "payoutWallet" | "relayWallet"
   isThere: (endpoints: Deployment["endpoints"]) => Promise<boolean>
 }
@@ -164,8 +167,8 @@ function sharedContract(
   return {
     ...deployment,
     setting: undefined,
-    // The service's wallet that calls it must not pay for it: the service halts a wallet that sends what it did not
-    // sign.
+    // The wallet that calls the contract must not pay for it, because the service halts a wallet that sends a
+    // transaction the service did not sign.
     operator: settings[wallet] ?? address,
     check: async () => {
       if (!(await isThere(endpoints))) throw new Error(`No endpoint returns the code of the ${noun}.`)
@@ -250,7 +253,7 @@ function guardianOf(text: string | undefined, operator: Address): Address {
   return guardian
 }
 
-/** The key never appears in a message. */
+/** Reads the key that pays. The key never appears in a message. */
 function signerIn(path: string | undefined): Signer {
   if (path === undefined) throw new UsageError("--key-file is missing: the file with the key of the account that pays.")
   const text = keyText(path)
@@ -275,7 +278,7 @@ function keyText(path: string): string {
   }
 }
 
-/** How long a transaction may stay unmined: every network here makes a block every two seconds. */
+/** How long a transaction may stay unmined, in milliseconds. Every network here produces a block every two seconds. */
 const PATIENCE_MS = 120_000
 
 async function ask(question: string): Promise<string> {
@@ -283,7 +286,7 @@ async function ask(question: string): Promise<string> {
   return await terminal.question(question).finally(() => terminal.close())
 }
 
-/** Runs the command with the arguments of the process, and ends it. */
+/** Runs the command with the arguments of the process, then exits. */
 export const run = (): Promise<void> => runCommand("deploy", args => deploy(args, ofTheProcess()), { exits: true })
 
 const ofTheProcess = (): Surroundings => ({

@@ -1,4 +1,7 @@
-/** `sluice doctor`: checks every setting and every part of an installation, and says what to do. It changes nothing. */
+/**
+ * `sluice doctor`: checks every setting and every part of an installation, and says what to do. The command changes
+ * nothing.
+ */
 import type pg from "pg"
 import { examineSettings } from "../../platform/config/read-settings.ts"
 import { isRole, type Role } from "../../platform/config/role-needs.ts"
@@ -31,7 +34,7 @@ const CONNECT_MS = 5_000
 const STATEMENT_MS = 5_000
 const WIDTH = 100
 
-/** Runs all checks with these environment variables; by default with those of the process. */
+/** Runs all checks with these environment variables, by default with those of the process. */
 export async function examine(env?: Record<string, string | undefined>, role: Role = "all"): Promise<Finding[]> {
   const { settings, ...wrong } = examineSettings(env)
   const database = databaseOf(settings)
@@ -44,8 +47,8 @@ export async function examine(env?: Record<string, string | undefined>, role: Ro
 }
 
 /**
- * Opens one connection, at the first statement. The service's own way to open a database is not used, because it would
- * migrate it.
+ * Opens one connection when the first statement runs. The database is not opened as the service opens it, because
+ * that would migrate the database.
  */
 function databaseOf({ databaseUrl }: Settings): { query: Query; close: () => Promise<void> } | undefined {
   if (databaseUrl === undefined) return undefined
@@ -79,5 +82,8 @@ async function main(args: string[]): Promise<string> {
     : findingsText(findings, { width: Math.min(columns ?? WIDTH, WIDTH), coloured: isTTY === true })
 }
 
-/** Runs the command with the arguments of the process, and ends it: open connections to nodes are not worth waiting for. */
+/**
+ * Runs the command with the arguments of the process, then exits, because open connections to nodes are not worth
+ * waiting for.
+ */
 export const run = (): Promise<void> => runCommand("doctor", main, { exits: true })

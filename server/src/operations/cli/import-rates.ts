@@ -1,4 +1,7 @@
-/** `sluice rates import`: stores rates from a file of the European Central Bank, if the service can't fetch it. */
+/**
+ * `sluice rates import`: stores rates from a file of the European Central Bank, for a service that can't fetch the
+ * file.
+ */
 import { readFile } from "node:fs/promises"
 import { parseEcb } from "../../ledger/rates/ecb.ts"
 import { storeEcb } from "../../ledger/rates/store-rates.ts"

@@ -1,6 +1,6 @@
 /**
- * `sluice invite SUBJECT [ISSUER]`: lets a subject become a merchant if sign-up is by invitation. It is a separate
- * program that uses the environment of the service.
+ * `sluice invite SUBJECT [ISSUER]`: lets a subject become a merchant if sign-up is by invitation. The command is a
+ * separate program that uses the environment of the service.
  */
 import { type Address, checksummed, NOT_AN_ADDRESS, parseAddress } from "../../platform/chain/hex.ts"
 import { noOwnerOf } from "../../platform/chain/known-contracts.ts"
@@ -27,7 +27,7 @@ It needs the environment of the service. The embedded database serves one proces
 Exits with 0 when the subject is invited, 1 when it is not, 2 for a wrong command line.
 `
 
-/** Invites a subject, who can then create one merchant; does nothing if already invited. Returns a sentence. */
+/** Invites a subject, who can then create one merchant; no-op if the subject is already invited. Returns a sentence. */
 export async function invite(db: Db, { iss, sub }: Subject, now: Date): Promise<string> {
   const member = await db
     .selectFrom("persons")
@@ -80,13 +80,13 @@ function issuerOf(given: string | undefined, { oidcIssuer, baseUrl }: Settings):
   if (given === undefined && oidcIssuer === "")
     throw new UsageError("OIDC_ISSUER is not set: name the issuer after the subject.")
   const iss = given === undefined ? oidcIssuer : parsedValue("The issuer", given, issuerUrl)
-  // BASE_URL is read without a trailing slash, and tokens have none either.
+  // BASE_URL is stored without a trailing slash, and tokens have none either.
   return iss !== oidcIssuer && iss.replace(/\/+$/, "") === baseUrl ? baseUrl : iss
 }
 
 /**
- * The subject of a wallet's tokens, with the checksum that they have. Throws a {@link UsageError} for a subject that no
- * token can have here. In live mode it also throws for one whose token everybody can get.
+ * The subject of a wallet's tokens, with the checksum that they contain. Throws a {@link UsageError} for a subject
+ * that no token can have here. In live mode, also throws for a subject whose token anybody can get.
  */
 export function walletSubject(
   text: string,

@@ -1,4 +1,7 @@
-/** `sluice merchant limit`: the requests a minute of one merchant's API keys, replacing the settings. */
+/**
+ * `sluice merchant limit`: sets how many requests a minute one merchant's API keys may make, instead of the limit in
+ * the settings.
+ */
 import { withActor } from "../../platform/actor.ts"
 import { readSettings } from "../../platform/config/read-settings.ts"
 import { assertInstallation } from "../../platform/db/claim-installation.ts"
@@ -25,7 +28,8 @@ Exits with 0 when the limit is set, 1 when it is not, 2 for a wrong command line
 `
 
 /**
- * Sets a merchant's limit in a bucket; undefined removes it. Returns a sentence; throws one for an unknown merchant.
+ * Sets a merchant's limit in a bucket; undefined removes that limit. Returns a sentence; throws one if there is no
+ * such merchant.
  */
 export async function limitMerchant(
   db: Db,

@@ -1,6 +1,6 @@
 /**
- * `sluice migrate`: brings the database to this version's schema and ends. So a deployment of several processes can
- * migrate once, before any of them starts. It needs no keys and no network.
+ * `sluice migrate`: migrates the database to this version's schema, then ends. So a deployment of several processes
+ * can migrate once, before any of them starts. The command needs no keys and no network.
  */
 import { existsSync } from "node:fs"
 import { join } from "node:path"
@@ -19,13 +19,13 @@ continue meanwhile; stop older ones. A failed migration changes nothing.
 Exits with 0 when the database has this version's schema, 1 when it does not, 2 for a wrong command line.
 `
 
-/** Applies the missing migrations and reports each. Throws a sentence for the operator if that fails. */
+/** Applies the missing migrations and reports each. Throws a sentence for the operator if a migration fails. */
 async function main(args: string[]): Promise<string> {
   const { values } = parseCommandLine(args, {})
   if (values.help) return usage.trimEnd()
   const settings = readDatabaseSettings()
   const { databaseUrl, dataDir } = settings
-  // A mistyped folder must not create a database that nobody serves.
+  // A mistyped folder must not create a database that no service uses.
   if (databaseUrl === undefined && !existsSync(join(dataDir, "db")))
     throw new Error(`There is no database in ${dataDir}. Check DATA_DIR and DATABASE_URL.`)
   const unlock = databaseUrl === undefined ? lockDataDir(dataDir) : () => {}

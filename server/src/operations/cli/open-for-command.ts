@@ -5,10 +5,10 @@ import { lockDataDir } from "../../platform/config/data-dir.ts"
 import type { Settings } from "../../platform/config/settings.ts"
 import { type Db, openDatabase } from "../../platform/db/open.ts"
 
-/** The service's database, for a command. Throws a sentence if there is none, or the service is using it. */
+/** Opens the service's database for a command. Throws a sentence if there is none, or if the service is using it. */
 export async function openForCommand(settings: Settings): Promise<{ db: Db; close: () => Promise<void> }> {
   const { databaseUrl, dataDir } = settings
-  // A mistyped folder must not create a database that nobody serves.
+  // A mistyped folder must not create a database that no service uses.
   if (databaseUrl === undefined && !existsSync(join(dataDir, "db")))
     throw new Error(`There is no database in ${dataDir}. Start the service once, or check DATA_DIR and DATABASE_URL.`)
   const unlock = databaseUrl === undefined ? lockForUs(dataDir) : () => {}

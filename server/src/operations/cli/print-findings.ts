@@ -2,7 +2,7 @@
 import { wrapped } from "../../platform/config/wrapped-text.ts"
 import { type Finding, isBad, type Level } from "../doctor/finding.ts"
 
-/** The layout of the text: its width in columns, and whether levels are coloured. */
+/** The layout of the text: the width in columns, and whether levels are coloured. */
 export interface Layout {
   width: number
   coloured: boolean
@@ -12,7 +12,7 @@ const colours: Record<Level, number> = { ok: 32, note: 36, alarm: 33, fault: 31 
 const LEVEL_WIDTH = 7
 const order: Level[] = ["fault", "alarm", "note", "ok"]
 
-/** Formats the findings by part, worst first in each part, and a sentence with their totals. */
+/** Formats the findings by part, the worst first, followed by a sentence with their totals. */
 export function findingsText(findings: readonly Finding[], layout: Layout): string {
   const parts = [...Map.groupBy(findings, each => each.part)].map(([part, found]) => {
     const sorted = [...found].sort((a, b) => order.indexOf(a.level) - order.indexOf(b.level))
@@ -31,7 +31,7 @@ function linesOf({ level, message, todo }: Finding, { width, coloured }: Layout)
   return [`  ${label}${first}`, ...[...rest, ...advice].map(line => indent + line)]
 }
 
-/** A sentence about whether the service can run, and how many findings need a person. */
+/** A sentence that says whether the service can run, and how many findings need a person. */
 function sumOf(findings: readonly Finding[]): string {
   const count = (level: Level) => findings.filter(each => each.level === level).length
   const many = (n: number, word: string) => `${n} ${word}${n === 1 ? "" : "s"}`

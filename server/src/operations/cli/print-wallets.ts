@@ -7,7 +7,7 @@ type Wallet = Awaited<ReturnType<typeof showWallets>>[number]
 type Held = Awaited<ReturnType<typeof heldPayouts>>[number]
 type Logged = Awaited<ReturnType<typeof actionLog>>[number]
 
-/** Each wallet, with its problems first. */
+/** Formats wallets, each with its problems first. */
 export const walletsText = (wallets: Wallet[]): string =>
   wallets.length === 0 ? "No wallet has been used yet." : wallets.map(walletText).join("\n\n")
 
@@ -48,7 +48,7 @@ const flying = (rows: Wallet["inFlight"]): string[] =>
     ]),
   )
 
-/** Held payouts, one paragraph each: their details are too long for a table. */
+/** Formats held payouts, with a paragraph for each, because their details are too long for a table. */
 export const heldText = (rows: Held[]): string =>
   rows.length === 0 ? "Nothing is held." : rows.map(heldLines).join("\n\n")
 
@@ -63,7 +63,7 @@ function heldLines(row: Held): string {
   ].join("\n")
 }
 
-/** Manual actions, newest first. */
+/** Formats the log of manual actions, newest first. */
 export const logText = (rows: Logged[]): string =>
   rows.length === 0
     ? "There were no manual actions."
@@ -78,7 +78,7 @@ export const logText = (rows: Logged[]): string =>
         )
         .join("\n\n")
 
-/** Aligns columns; each is as wide as its widest cell. */
+/** Aligns columns, each as wide as its widest cell. */
 function table(head: string[], rows: string[][]): string[] {
   const all = [head, ...rows]
   const widths = head.map((_, i) => Math.max(...all.map(row => row[i]?.length ?? 0)))

@@ -1,4 +1,7 @@
-/** `sluice receipts`: what 0G's storage of receipts costs, waiting until it has all of them, and a new key that signs. */
+/**
+ * `sluice receipts`: shows what storing receipts on 0G costs, waits until 0G has all of them, or makes a new signing
+ * key.
+ */
 import { setTimeout as sleep } from "node:timers/promises"
 import type { showStorage } from "../operator/show-storage.ts"
 import { askService, plain } from "./ask-service.ts"
@@ -22,14 +25,14 @@ Exits with 0 when it was done, 1 when it was refused, 2 for a wrong command line
 
 type Shown = Awaited<ReturnType<typeof showStorage>>
 
-/** The options of each command, but for --json. */
+/** The options of each command, except --json. */
 const commands = new Map([
   ["cost", [] as string[]],
   ["migrate", ["to"]],
   ["rotate-key", ["network", "reason"]],
 ])
 
-/** How often the service is asked while files wait. */
+/** The interval between requests to the service while files wait. */
 const EVERY_MS = 2_000
 
 async function main(args: string[]): Promise<string> {
@@ -72,7 +75,7 @@ async function ask(): Promise<Shown> {
   return answer.data
 }
 
-/** Returns what the service says once 0G has every file; prints each change meanwhile. */
+/** Returns the service's figures once 0G has every file, and prints each change until then. */
 async function migrated(): Promise<Shown> {
   for (let before = ""; ; await sleep(EVERY_MS)) {
     const shown = await ask()

@@ -1,6 +1,7 @@
 /**
- * `sluice recover`: sends the money at receiving addresses to their owners after the recovery time. It needs the
- * addresses' terms, a node, and any account with a little gas, but not the service, its database or its keys.
+ * `sluice recover`: sends the money at receiving addresses to their owners after the recovery time. The command needs
+ * the addresses' terms, a node, and any account with a little gas. It does not need the service, its database or its
+ * keys.
  */
 import { readFileSync } from "node:fs"
 import { decodeFunctionResult, encodeFunctionData, erc20Abi, formatUnits, type Hex } from "viem"
@@ -47,11 +48,11 @@ const OPTIONS = {
   "dry-run": { type: "boolean" },
 } as const
 
-/** The terms that identify one deposit without a file. */
+/** The terms that identify one deposit if no file is given. */
 const TERMS = ["factory", "salt", "owner", "approver", "payees-hash", "open-after"] as const
 
 interface RecoverableDeposit extends RecoveryTerms {
-  /** Undefined for the node's own network. */
+  /** The deposit's network; undefined for the node's own network. */
   chainId: number | undefined
 }
 
@@ -69,11 +70,11 @@ interface Task {
   node: Node
   all: RecoverableDeposit[]
   named: Address[]
-  /** Undefined if nothing is sent. */
+  /** The key that sends; undefined if nothing is sent. */
   key: Hex | undefined
 }
 
-/** Reads the arguments and the files that they name; throws a {@link UsageError}. */
+/** Reads the arguments, and the files that they name; throws a {@link UsageError}. */
 function taskOf(values: Flags): Task {
   if (!values.rpc) throw new UsageError("--rpc is missing: the URL of a node.")
   const named = (values.address ?? []).map(text => read("--address", text, parseAddress))
@@ -86,8 +87,8 @@ function taskOf(values: Flags): Task {
 }
 
 /**
- * Executes the arguments, or returns the usage if they ask for it. Throws a {@link UsageError}, or a sentence if a
- * named deposit can't be recovered.
+ * Carries out what the arguments ask for, or returns the usage. Throws a {@link UsageError}, or a sentence if a named
+ * deposit can't be recovered.
  */
 export async function recoverDeposits(args: string[], surroundings: Surroundings): Promise<string | undefined> {
   const { say } = surroundings
@@ -127,13 +128,16 @@ export async function recoverDeposits(args: string[], surroundings: Surroundings
 interface Sending {
   node: Node
   chainId: number
-  /** Undefined if nothing is sent. */
+  /** The key that sends; undefined if nothing is sent. */
   key: Hex | undefined
   money: (token: Address, amount: bigint) => string
   surroundings: Surroundings
 }
 
-/** Sends the money at these addresses, one after another. Throws a sentence if it could not send from one of them. */
+/**
+ * Sends the money at these addresses, one after another. Throws a sentence if the money at one of them could not be
+ * sent.
+ */
 async function sendAll(
   open: { terms: RecoverableDeposit; held: bigint }[],
   { node, chainId, key, money, surroundings }: Sending,
@@ -175,7 +179,8 @@ function read<T>(name: string, text: string | undefined, parse: (text: string) =
 const parseSeconds = (text: string): bigint | undefined => (/^\d{1,20}$/.test(text) ? BigInt(text) : undefined)
 
 /**
- * The terms of one deposit, from flags or from a line of the file. Its address is computed, never taken from the input.
+ * Reads the terms of one deposit, from flags or from a line of the file. The deposit's address is computed, never
+ * taken from the input.
  */
 function termsOf(texts: Record<string, unknown>, where = ""): RecoverableDeposit {
   const text = (name: string) => texts[name] as string | undefined
@@ -245,7 +250,7 @@ async function balancesOf(node: Node, terms: readonly RecoverableDeposit[]): Pro
   })
 }
 
-/** Formats amounts for people; in base units if the token does not report its decimals. */
+/** Returns a function that formats amounts for people; in base units if the token does not report its decimals. */
 async function moneyText(node: Node, tokens: Address[]): Promise<(token: Address, amount: bigint) => string> {
   const calls = tokens.flatMap(token =>
     (["symbol", "decimals"] as const).map(functionName =>
@@ -271,10 +276,10 @@ async function moneyText(node: Node, tokens: Address[]): Promise<(token: Address
 export const run = (): Promise<void> =>
   runCommand("recover", args => recoverDeposits(args, { say: printed, patienceMs: PATIENCE_MS }), { clean })
 
-/** How long a transaction may stay unmined: every network here makes a block every two seconds. */
+/** How long a transaction may stay unmined, in milliseconds. Every network here produces a block every two seconds. */
 const PATIENCE_MS = 120_000
 
 const printed = (line: string): void => void process.stdout.write(`${clean(line)}\n`)
 
-/** Without control characters, because a token's symbol can be any text. */
+/** Replaces control characters, because a token's symbol can be any text. */
 const clean = (text: string): string => text.replace(/(?!\n)\p{C}/gu, "\ufffd")

@@ -35,7 +35,7 @@ async function main(args: string[]): Promise<string> {
   const { databaseUrl, dataDir, secretKeys, mode } = settings
   if (secretKeys.length === 0)
     throw new Error("SECRET_KEY is not set: a sandbox has its own key, which is not changed.")
-  // A mistyped folder must not create a database that nobody serves.
+  // A mistyped folder must not create a database that no service uses.
   if (databaseUrl === undefined && !existsSync(join(dataDir, "db")))
     throw new Error(`There is no database in ${dataDir}. Check DATA_DIR and DATABASE_URL.`)
   const unlock = databaseUrl === undefined ? lockDataDir(dataDir) : () => {}

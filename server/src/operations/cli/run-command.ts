@@ -1,14 +1,15 @@
 /**
- * How every command of `sluice` reads its command line and ends. A wrong command line prints one sentence and where to
- * read more, with exit code 2. A failure prints its sentence, with exit code 1. `--help` has exit code 0.
+ * How every command of `sluice` reads its command line and ends. For a wrong command line, one sentence is printed,
+ * with where to read more, and the exit code is 2. For a failure, its sentence is printed, and the exit code is 1.
+ * `--help` has the exit code 0.
  */
 import { type ParseArgsConfig, parseArgs } from "node:util"
 import { loadEnvFile } from "../../platform/config/env-file.ts"
 
-/** The command line, or a file that it names, is wrong. The message is one sentence, and nothing was done. */
+/** Thrown if the command line, or a file that it names, is wrong. The message is one sentence, and nothing was done. */
 export class UsageError extends Error {}
 
-/** A failure with an exit code of its own. */
+/** A failure that has its own exit code. */
 export class Failure extends Error {
   readonly exitCode: number
   constructor(message: string, exitCode: number) {
@@ -17,13 +18,13 @@ export class Failure extends Error {
   }
 }
 
-/** How the end of a command differs from the others. */
+/** What is different about how a command ends. */
 interface Ending {
-  /** The start of each failure, such as "Nobody was invited." */
+  /** The sentence that precedes each failure, such as "Nobody was invited." */
   failed?: string
-  /** Ends the process immediately, because connections that are not worth waiting for may be open. */
+  /** Whether the process exits immediately, because connections that are not worth waiting for may be open. */
   exits?: boolean
-  /** Changes everything that is printed. */
+  /** Applied to everything that is printed. */
   clean?: (text: string) => string
 }
 
@@ -35,8 +36,9 @@ const ENV_FILE = "env-file"
 type WithHelp<T extends ParseArgsConfig> = T & { options: T["options"] & { help: typeof help } }
 
 /**
- * Parses the arguments by these options, `--help` and `--env-file`; throws a {@link UsageError} if they don't match. It
- * adds the files' variables to the environment, which wins over them; the first of several files wins.
+ * Parses the arguments by these options, `--help` and `--env-file`; throws a {@link UsageError} if they don't match.
+ * Adds the variables of each file to the environment. Variables that the environment already has win over the files,
+ * and earlier files win over later ones.
  */
 export function parseCommandLine<const T extends ParseArgsConfig>(
   args: string[],
@@ -56,7 +58,10 @@ export function parseCommandLine<const T extends ParseArgsConfig>(
   }
 }
 
-/** Node's messages are several sentences, some of them about a rare use of `--`. */
+/**
+ * Turns an error of Node's parser into one sentence. Node's messages have several, some of them about a rare use of
+ * `--`.
+ */
 function sentenceOf({ code, message }: Error & { code?: string }): string {
   const [, name = ""] = /'(?:-\w, )?(--?[^\s'=]+|[^']*)/.exec(message) ?? []
   if (code === "ERR_PARSE_ARGS_UNKNOWN_OPTION") return `There is no option ${name}.`
@@ -66,7 +71,7 @@ function sentenceOf({ code, message }: Error & { code?: string }): string {
   return message
 }
 
-/** Runs `work` of the command `name` with the arguments of the process, and prints the text that it returns. */
+/** Runs `work`, which is the command `name`, with the arguments of the process, and prints the text that it returns. */
 export async function runCommand(
   name: string,
   work: (args: string[]) => Promise<string | undefined>,
@@ -87,7 +92,7 @@ export async function runCommand(
   if (exits) process.exit()
 }
 
-/** Parses a value of the command line; throws a {@link UsageError} that starts with its name. */
+/** Parses a value from the command line; throws a {@link UsageError} that starts with the value's name. */
 export function parsedValue<T>(name: string, text: string, parse: (text: string) => T): T {
   try {
     return parse(text)

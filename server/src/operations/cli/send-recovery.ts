@@ -1,4 +1,7 @@
-/** Sends the money at one receiving address to its owner with the factory's `recover`, and waits until it is mined. */
+/**
+ * Sends the money at one receiving address to its owner with the factory's `recover`, and waits until the transaction
+ * is mined.
+ */
 import { setTimeout as sleep } from "node:timers/promises"
 import { createWalletClient, encodeFunctionData, type Hex, http } from "viem"
 import { privateKeyToAccount } from "viem/accounts"
@@ -8,7 +11,7 @@ import { type Address, checksummed, type Hash, ZERO_ADDRESS } from "../../platfo
 import { batch, type RpcCall, RpcError, type RpcResult } from "../../platform/chain/rpc.ts"
 import { type Receipt, readReceipt, receiptCall } from "../../platform/chain/transfers.ts"
 
-/** The node for all reads and transactions. */
+/** The node that is used for all reads and transactions. */
 export interface Node {
   url: string
   network: string
@@ -19,14 +22,14 @@ export interface RecoveryTerms extends TermsArgument {
   address: Address
   factory: Address
   salt: Hash
-  /** Zero for ether. */
+  /** The zero address for ether. */
   token: Address
 }
 
 interface Recovery {
   node: Node
   chainId: number
-  /** The key of any account with a little gas. */
+  /** The private key of any account with a little gas. */
   key: Hex
   terms: RecoveryTerms
   /** The amount that the address held a moment ago. */
@@ -36,13 +39,13 @@ interface Recovery {
   patienceMs: number
 }
 
-/** A transaction was sent, but is not in a block. */
+/** Thrown if a transaction was sent but is not in a block yet. */
 export class Unmined extends Error {}
 
 const POLL_MS = 500
 const PROGRESS_MS = 10_000
 
-/** Asks the node; throws a sentence if it can't be asked, or answers with an error. */
+/** Queries the node; throws a sentence if the node can't be reached or responds with an error. */
 export async function askNode(node: Node, calls: RpcCall[]): Promise<unknown[]> {
   const results = await batch(node, calls).catch((error: Error) => {
     throw new Error(`The node at ${node.url} can't be reached: ${error.message}.`, { cause: error })
@@ -50,18 +53,18 @@ export async function askNode(node: Node, calls: RpcCall[]): Promise<unknown[]> 
   return results.map(answerOf)
 }
 
-/** The value of a node's answer; throws its error. */
+/** The value in a node's answer; throws if the answer is an error. */
 export function answerOf(result: RpcResult | undefined): unknown {
   if (!result?.ok) throw new RpcError(`The node answers: ${result?.error ?? "nothing"}`)
   return result.value
 }
 
-/** The first line of an error, because the library's errors have many. */
+/** The first line of an error's message, because the library's errors have many. */
 export const firstLine = (error: unknown): string => `${(error as Error).message}`.split("\n")[0] ?? ""
 
 /**
- * Simulates the recovery, sends it, and waits for its receipt; returns the amount moved. Throws {@link Unmined} if it
- * is not mined in time, and an Error with a sentence if nothing moved.
+ * Simulates the recovery, sends it, and waits for its receipt; returns the amount moved. Throws {@link Unmined} if
+ * the transaction is not mined in time, and an Error with a sentence if nothing moved.
  */
 export async function sendRecovery(recovery: Recovery): Promise<{ hash: Hash; moved: bigint }> {
   const { node, chainId, key, terms, held, say } = recovery
@@ -87,7 +90,10 @@ export async function sendRecovery(recovery: Recovery): Promise<{ hash: Hash; mo
   return { hash, moved: moved.value }
 }
 
-/** Waits for a receipt, and reports that every ten seconds. A node that fails meanwhile is asked again. */
+/**
+ * Waits for a receipt, and reports every ten seconds that it is still waiting. A node that fails in the meantime is
+ * queried again.
+ */
 async function receiptOf(hash: Hash, { node, say, patienceMs }: Recovery): Promise<Receipt> {
   const begin = performance.now()
   let shownMs = 0

@@ -1,6 +1,6 @@
 /**
- * `sluice signer KEY`: prints the wallet of a key in a KMS or behind a Web3Signer, as PAYOUT_SIGNER and RELAY_SIGNER
- * name it.
+ * `sluice signer KEY`: prints the wallet of a key in a KMS or behind a Web3Signer, in the form that PAYOUT_SIGNER and
+ * RELAY_SIGNER need.
  */
 import { checksummed } from "../../platform/chain/hex.ts"
 import { SignerError } from "../../platform/chain/signer.ts"
@@ -25,7 +25,7 @@ A KMS signs a sentence twice, which shows its wallet, so the permission to sign 
 Exits with 0 when it printed a wallet, 1 when the signer names none, 2 for a wrong command line.
 `
 
-/** The settings for a key, one for each wallet that it may be. Throws a sentence if there is none. */
+/** The settings for a key, one for each wallet to which the name may refer. Throws a sentence if there is none. */
 export async function settingsOf(key: RemoteKey, endpoint: string | undefined, signal: AbortSignal): Promise<string[]> {
   const name = `${key.kind}:${key.name}`
   try {

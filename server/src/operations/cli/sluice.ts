@@ -1,10 +1,10 @@
 /**
  * `sluice`: one program for everything that an operator does and, with the command line of `cli/`, everything that a
- * merchant does. Each command is a module that is loaded when it is named.
+ * merchant does. Each command is a module that is loaded only when the command is named.
  */
 interface Command {
   does: string
-  /** Subcommands of merchants, who have a command of the same name. */
+  /** Subcommands that belong to the merchants' command of the same name. */
   merchants?: readonly string[]
   load: () => Promise<{ run: () => Promise<void> }>
 }
@@ -55,12 +55,14 @@ ${ofMerchants.join(" ")}
 `
 
 /**
- * Runs the command that the first argument names, with the other arguments. An unknown command ends the process with 2.
+ * Runs the command that the first argument names, with the other arguments. For an unknown command, the process ends
+ * with exit code 2.
  */
 export async function run(): Promise<void> {
   const [name = "--help"] = process.argv.splice(2, 1)
   const found = Object.hasOwn(commands, name) ? commands[name] : undefined
-  // Their subcommand comes first: any later word may be the value of an option, such as a reason.
+  // Only the next word can be a merchants' subcommand: any later word may be the value of an option, such as a
+  // reason.
   const command = found?.merchants?.includes(process.argv[2] ?? "") ? undefined : found
   if (!command) {
     const { commandTable } = await import("../../../../cli/src/commands.ts")

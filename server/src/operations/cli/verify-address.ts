@@ -1,6 +1,6 @@
 /**
- * `sluice verify-address`: computes a receiving address from its terms and compares the two. It works offline, so
- * neither the service nor a node has to be trusted.
+ * `sluice verify-address`: computes a receiving address from its terms, and compares it with the given one. The
+ * command works offline, so neither the service nor a node has to be trusted.
  */
 import { readFileSync } from "node:fs"
 import { factoryDeployment } from "../../ledger/deposits/factory-deployment.ts"
@@ -57,7 +57,7 @@ interface AddressTerms {
   openAfter: bigint
 }
 
-/** Returns the command's output, and whether the address matches the terms. Throws a {@link UsageError}. */
+/** Returns the output of the command, and whether the address matches the terms. Throws a {@link UsageError}. */
 export function verifyAddress(args: string[], fileText: (path: string) => string): { text: string; ok: boolean } {
   const { values, positionals } = parseCommandLine(args, { options, allowPositionals: true })
   if (values.help) return { text: usage.trimEnd(), ok: true }
@@ -88,7 +88,7 @@ export function verifyAddress(args: string[], fileText: (path: string) => string
   return { text: [belongs, ...whatFollows(terms), ...(ours ? [] : [doubt])].join("\n"), ok: true }
 }
 
-/** Whether this version's code and these parties give this factory; undefined if no parties are given. */
+/** Whether this version's code with these parties results in this factory; undefined if no parties are given. */
 function isOurFactory(
   factory: Address,
   guardian: string | undefined,
@@ -102,7 +102,7 @@ function isOurFactory(
   return factoryDeployment(parties).address === factory
 }
 
-/** Sentences about who can ever get the money at an address. */
+/** Sentences that say who can ever get the money at an address. */
 function whatFollows({ factory, owner, approver, payees, openAfter }: AddressTerms): string[] {
   const opens = new Date(Number.parseInt(openAfter.toString(), 10) * 1_000)
   const date = Number.isNaN(opens.getTime()) ? `Unix second ${openAfter}` : opens.toISOString()
@@ -158,7 +158,7 @@ function termsOf(
   }
 }
 
-/** The terms in the file's line with this address. The address in the line only serves to find it. */
+/** Reads the terms in the file's line for this address. The address in the line serves only to find the line. */
 function termsIn(file: string, text: string, address: Address): AddressTerms {
   const [head = "", ...lines] = text.trim().split(/\r?\n/)
   const names = head.split(",")

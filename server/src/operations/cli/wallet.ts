@@ -1,4 +1,7 @@
-/** `sluice wallet`: shows an operator the service's wallets and acts on them, by requests to the running service. */
+/**
+ * `sluice wallet`: shows the service's wallets to an operator and acts on them, through requests to the running
+ * service.
+ */
 import { gweiForm, hashForm, nonceForm, payoutIdForm } from "../operator/argument-forms.ts"
 import { askService, plain } from "./ask-service.ts"
 import { heldText, logText, walletsText } from "./print-wallets.ts"
@@ -49,7 +52,7 @@ const options = {
 
 type Flags = ReturnType<typeof parseCommandLine<{ options: typeof options }>>["values"]
 
-/** The required form of some arguments and flags. */
+/** The form that some arguments and flags must have. */
 const forms: Record<string, { pattern: string; words: string }> = {
   PAYOUT: payoutIdForm,
   HASH: hashForm,
@@ -58,12 +61,12 @@ const forms: Record<string, { pattern: string; words: string }> = {
   "--max-fee": gweiForm,
 }
 
-/** A command: the names of its arguments, its flags, whether one is a reason, and its request. */
+/** A command: the names of its arguments, its flags, whether it needs a reason, and its request. */
 interface Command {
   takes: string[]
   flags: (keyof Flags)[]
   needsReason?: boolean
-  /** The command's form with --all. */
+  /** What the command becomes with --all. */
   all?: Command
   ask: (given: string[], flags: Flags) => { path: string; body?: object }
   // biome-ignore lint/suspicious/noExplicitAny: what the service answers, which prints itself.
@@ -160,7 +163,9 @@ async function main(args: string[]): Promise<string> {
   return command.print ? command.print(answer.data) : String(answer.said)
 }
 
-/** Throws a {@link UsageError} if a reason is missing, or an argument has a form that the service does not take. */
+/**
+ * Throws a {@link UsageError} if a reason is missing, or if an argument has a form that the service does not accept.
+ */
 function checkForms({ takes, needsReason }: Command, given: string[], flags: Flags): void {
   if (flags.foreign && flags.payout !== undefined)
     throw new UsageError("--payout can't be given with --foreign: a foreign transaction belongs to no payout.")
@@ -178,8 +183,8 @@ function checkForms({ takes, needsReason }: Command, given: string[], flags: Fla
 }
 
 /**
- * Sends a request to the service and returns its JSON answer; undefined fields are left out. If the service refuses, it
- * throws an Error with the service's message, or a {@link UsageError} if that is about an argument.
+ * Sends a request to the service and returns its JSON answer. Undefined fields are left out. If the service refuses,
+ * throws an Error with the service's message, or a {@link UsageError} if that message is about an argument.
  */
 async function call(command: Command, path: string, body: object | undefined): Promise<Record<string, unknown>> {
   const { status, answer } = await askService(path, body)
@@ -189,7 +194,7 @@ async function call(command: Command, path: string, body: object | undefined): P
   throw new UsageError(details.map(fault => asArgument(fault, command)).join("\n"))
 }
 
-/** The sentence about a field of a request, using the field's name on the command line. */
+/** The sentence about a field of a request, in which the field has its name on the command line. */
 function asArgument({ path, message }: { path: string; message: string }, { takes }: Command): string {
   const positional = path.toUpperCase()
   const flag = path === "maxFeeGwei" ? "--max-fee" : `--${path}`

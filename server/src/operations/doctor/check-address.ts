@@ -1,23 +1,23 @@
-/** Checks the other services that must be reachable: BASE_URL and the identity provider. */
-// I/O: makes requests, also before the service starts, when there is no context.
+/** Checks that other services can be reached: whatever answers at BASE_URL, and the identity provider. */
+// I/O: makes requests, including before the service starts, when there is no context.
 import { tokenIssuer } from "../../account/identity/tokens.ts"
 import type { Settings } from "../../platform/config/settings.ts"
 import { boundedText } from "../../platform/net/bounded-body.ts"
 import { type Finding, fine } from "./finding.ts"
 
 const TIMEOUT_MS = 5_000
-/** The limit of an answer of `/healthz`; a page of another program may be larger. */
+/** The most bytes that are read of an answer to `/healthz`, because another program's page may be larger. */
 const MAX_BYTES = 64 * 1024
 
 const part = "address"
 
-/** Whether BASE_URL leads to a running Sluice. */
+/** Checks that BASE_URL leads to a running Sluice. */
 export async function checkBaseUrl({ baseUrl }: Settings, signal: AbortSignal): Promise<Finding> {
   const bad = (message: string, todo: string): Finding => ({ part, check: "base_url", level: "alarm", message, todo })
   try {
     const response = await fetch(`${baseUrl}/healthz`, {
       redirect: "manual",
-      // The other side may be closing a kept connection right now, which would look like an outage.
+      // The other side may be closing a connection that was kept alive, which would look like an outage.
       headers: { connection: "close" },
       signal: AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]),
     })
@@ -43,7 +43,7 @@ function isHealth(text: string): boolean {
   }
 }
 
-/** The reason as the code of the cause, because a message may repeat an address. */
+/** The code of the error's cause, because a message may repeat an address. */
 function reasonOf(error: unknown): string {
   if ((error as Error).name === "TimeoutError") return "no answer in five seconds"
   const { cause } = error as { cause?: { code?: unknown } }
@@ -51,7 +51,8 @@ function reasonOf(error: unknown): string {
 }
 
 /**
- * Checks that the issuer of console tokens answers. If merchants sign in only with wallets, there is nothing to ask.
+ * Checks that the issuer of console tokens answers. If merchants sign in only with wallets, there is no issuer to
+ * query.
  */
 export async function checkIssuer({ oidcIssuer, oidcAudience, baseUrl }: Settings): Promise<Finding[]> {
   if (oidcIssuer === "" || oidcIssuer === baseUrl)

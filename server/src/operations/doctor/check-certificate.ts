@@ -1,12 +1,15 @@
 /** Checks how long the certificate of BASE_URL is still valid. It belongs to the proxy in front of Sluice. */
-// I/O: makes a connection, also before the service starts, when there is no context.
+// I/O: makes a connection, including before the service starts, when there is no context.
 import { connect } from "node:tls"
 import type { Settings } from "../../platform/config/settings.ts"
 import { type Finding, fine } from "./finding.ts"
 
 const TIMEOUT_MS = 5_000
 const DAY_MS = 86_400_000
-/** Renewal tools act long before this, usually with a third of the time left. */
+/**
+ * Below this share of its validity, the certificate should have been renewed. Renewal tools act long before, usually
+ * with a third of the time left.
+ */
 const LEFT_SHARE = 0.2
 const MAX_LEFT_MS = 14 * DAY_MS
 
@@ -14,8 +17,9 @@ const part = "address"
 const check = "certificate"
 
 /**
- * Finds a certificate with less than a fifth of its time left, and less than two weeks. No findings if BASE_URL has
- * none or does not answer. The check of BASE_URL reports that, and also an invalid certificate.
+ * Reports a certificate that has less than a fifth of its validity left and less than two weeks. No findings if
+ * BASE_URL has no certificate or does not answer. The check of BASE_URL reports that, and also an invalid
+ * certificate.
  */
 export async function checkCertificate(
   { baseUrl }: Settings,
@@ -40,7 +44,7 @@ export async function checkCertificate(
 /** The start and end of the validity of a server's certificate. */
 async function validity(host: string, port: number, signal: AbortSignal): Promise<{ from: Date; to: Date }> {
   const { promise, resolve, reject } = Promise.withResolvers<{ from: Date; to: Date }>()
-  // The request to BASE_URL checks whether it can be trusted.
+  // The request to BASE_URL checks whether the certificate can be trusted.
   const socket = connect({ host, port, servername: /[a-z]/i.test(host) ? host : "", rejectUnauthorized: false })
   const stop = () => socket.destroy(new Error("stopped"))
   signal.addEventListener("abort", stop, { once: true })

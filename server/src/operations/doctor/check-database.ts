@@ -1,8 +1,8 @@
 /**
- * Checks the database: that it is reachable, writable, durable and of this version. Also checks that its indexes have
- * the system's sort order, and that its clock agrees with ours.
+ * Checks that the database can be reached and written, is durable, and has this version's schema. Also checks that
+ * the indexes have the system's sort order, and that the database's clock agrees with ours.
  */
-// I/O: asks the database through a function, because the command has no pool and no context.
+// I/O: queries the database through a function, because the command has no pool and no context.
 import { UNSERVED } from "../../ledger/payouts/find-payout-alarms.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import { networkSetting } from "../../platform/chain/network-facts.ts"
@@ -11,10 +11,10 @@ import { schemaState } from "../../platform/db/migrate.ts"
 import { isTrialTooLarge, TRY_WRITE, whyUnwritable } from "../../platform/db/try-write.ts"
 import { type Finding, fine } from "./finding.ts"
 
-/** Runs one statement; undefined if the database is embedded, because that serves only one process. */
+/** Runs one statement. The function is undefined if the database is embedded, because that serves only one process. */
 export type Query = (text: string) => Promise<Record<string, unknown>[]>
 
-/** With a larger difference, leases and expiries differ between processes. */
+/** The largest difference between clocks. With a larger one, leases and expiries differ between processes. */
 const CLOCK_MS = 2_000
 
 const part = "database"
@@ -70,7 +70,10 @@ const embedded = ({ mode }: Settings): Finding =>
         todo: "Set DATABASE_URL to use Postgres. docs/operators/operations.md says how to back up either.",
       }
 
-/** The reason by the error's code if there is one: a message may repeat the address, which may contain a password. */
+/**
+ * The reason, taken from the error's code if it has one. A message may repeat the address, which may contain a
+ * password.
+ */
 function reasonOf(error: unknown): string {
   const { code, message, errors } = error as { code?: unknown; message?: string; errors?: { code?: unknown }[] }
   const codes: Record<string, string> = {
@@ -116,7 +119,7 @@ async function writes(query: Query): Promise<Finding> {
   }
 }
 
-/** Answers to callers, and the nonce of a signed payout, must survive a server crash. */
+/** Checks durability: answers to callers, and the nonce of a signed payout, must survive a crash of the server. */
 async function durability(query: Query): Promise<Finding[]> {
   const names = ["fsync", "synchronous_commit"]
   const [row] = await query(`select ${names.map(name => `current_setting('${name}') as ${name}`).join(", ")}`)
@@ -133,7 +136,9 @@ async function durability(query: Query): Promise<Finding[]> {
 
 const MAX_USED = 0.9
 
-/** Finds the connection limit that is reached first: the server's, the database's or the role's. */
+/**
+ * Checks the connection limits of the server, the database and the role, and reports the one that is nearly reached.
+ */
 async function connections(query: Query): Promise<Finding> {
   const check = "connections"
   const limits = await query(`select * from (values
@@ -153,13 +158,13 @@ async function connections(query: Query): Promise<Finding> {
   )
 }
 
-/** The first version that records the collation version of its indexes. */
+/** The first version of Postgres that records the collation version of its indexes. */
 const RECORDS_COLLATIONS = 150_000
 
 /**
- * Ids and keys are text. An upgrade of the system's library may change the sort order of text. An index then misses
- * rows that it has, and rows that must be unique would be recorded twice. Bytes ("C") always have the same order.
- * https://www.postgresql.org/docs/current/sql-altercollation.html
+ * Checks the sort order of text, because ids and keys are text. An upgrade of the system's library may change that
+ * order. An index then misses rows that it contains, and rows that must be unique could be recorded twice. Bytes
+ * ("C") always have the same order. https://www.postgresql.org/docs/current/sql-altercollation.html
  */
 async function collation(query: Query): Promise<Finding> {
   const check = "collation"
@@ -203,7 +208,7 @@ async function clock(query: Query, now: () => Date): Promise<Finding> {
   const [row] = await query("select (extract(epoch from clock_timestamp()) * 1000)::float8 as ms")
   const after = now().getTime()
   const aheadMs = (before + after) / 2 - Number(row?.ms)
-  // The server read its clock at some moment between the two.
+  // The server read its clock at some moment between the two readings of ours.
   if (Math.abs(aheadMs) <= CLOCK_MS + (after - before) / 2)
     return fine(part, "clock", "the clocks of this machine and of Postgres agree")
   const seconds = Math.round(Math.abs(aheadMs) / 1_000)
@@ -214,7 +219,7 @@ async function clock(query: Query, now: () => Date): Promise<Finding> {
   )
 }
 
-/** Reads the state of the schema, without migrating anything. */
+/** Checks the state of the schema, without migrating anything. */
 async function schema({ mode }: Settings, query: Query): Promise<Finding[]> {
   const [there] = await query(
     "select to_regclass('migrations') is not null as migrated, to_regclass('installation') is not null as installed",
@@ -254,8 +259,8 @@ async function schema({ mode }: Settings, query: Query): Promise<Finding[]> {
 const HOUR_MS = 3_600_000
 
 /**
- * Finds payouts that wait for a process with the settings of another factory. Skipped if the schema is not this
- * version's.
+ * Reports payouts that wait for a process whose settings name another factory. Skipped if the table does not exist
+ * yet.
  */
 async function waiting({ networks }: Settings, query: Query, now: () => Date): Promise<Finding[]> {
   const [there] = await query("select to_regclass('payouts') is not null as payouts")

@@ -1,5 +1,5 @@
-/** Checks the escrow of a network: that its contracts exist, and that only our operator can pull refunds. */
-// I/O: asks the endpoints, also before the service starts, when there is no context.
+/** Checks the escrow of a network: whether its contracts exist, and whether only our operator can pull refunds. */
+// I/O: queries the endpoints, including before the service starts, when there is no context.
 import { pad } from "viem"
 import { refundCollectorRuntime } from "../../platform/chain/abi.ts"
 import { askAny, newEndpoint } from "../../platform/chain/endpoints.ts"
@@ -10,7 +10,7 @@ import type { RpcResult } from "../../platform/chain/rpc.ts"
 import type { NetworkCheck } from "./check-network.ts"
 import { type Finding, fine } from "./finding.ts"
 
-/** Finds what is wrong with the escrow and its collectors; no findings if the network has no escrow. */
+/** Reports what is wrong with the escrow and its collectors. No findings if the network has no escrow. */
 export async function checkEscrow({ network, settings, signal, faulty }: NetworkCheck): Promise<Finding[]> {
   const { name: part, escrow } = network
   const setting = (name: "RPC" | "ESCROW" | "REFUND_COLLECTOR") => networkSetting(name, part)
@@ -34,7 +34,7 @@ export async function checkEscrow({ network, settings, signal, faulty }: Network
   const [escrowCode, collectorCode, refundCode] = codes.map(code =>
     code.ok ? String(code.value).toLowerCase() : undefined,
   )
-  // The findings about the endpoints say why.
+  // The findings about the endpoints give the reason.
   if (escrowCode === undefined || collectorCode === undefined) return []
   if (escrowCode === "0x" || collectorCode === "0x")
     return [

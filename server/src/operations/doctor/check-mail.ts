@@ -1,5 +1,5 @@
-/** Checks whether the mail server accepts the service's login. It sends nothing. */
-// I/O: makes requests, also before the service starts, when there is no context.
+/** Checks whether the mail server accepts the service's login. No mail is sent. */
+// I/O: makes requests, including before the service starts, when there is no context.
 import nodemailer from "nodemailer"
 import type { Settings } from "../../platform/config/settings.ts"
 import { type Finding, fine } from "./finding.ts"
@@ -8,7 +8,7 @@ const TIMEOUT_MS = 5_000
 const part = "address"
 const check = "mail"
 
-/** Whether the mail server of SMTP_URL, if it is set, answers and accepts the login. */
+/** Checks that the mail server of SMTP_URL, if one is set, answers and accepts the login. */
 export async function checkMail({ mail }: Pick<Settings, "mail">): Promise<Finding[]> {
   if (mail === undefined) return []
   const timeouts = { connectionTimeout: TIMEOUT_MS, greetingTimeout: TIMEOUT_MS, socketTimeout: TIMEOUT_MS }

@@ -1,5 +1,5 @@
-/** Checks a network by its settings: its endpoints, its clock, its token, its factory, and the wallets' gas. */
-// I/O: asks the endpoints, also before the service starts, when there is no context.
+/** Checks a network by its settings: the endpoints, the clock, the token, the factory, and the wallets' gas. */
+// I/O: queries the endpoints, including before the service starts, when there is no context.
 import { formatEther } from "viem"
 import { checkFactory } from "../../ledger/deposits/check-factory.ts"
 import { NO_KEY } from "../../ledger/payouts/find-payout-alarms.ts"
@@ -17,18 +17,20 @@ import { readGas } from "../../platform/chain/wallet-state.ts"
 import type { Settings } from "../../platform/config/settings.ts"
 import { type Finding, fine } from "./finding.ts"
 
-/** If the newest block is further ahead than this, our clock is behind. */
+/** If the newest block is further in the future than this, our clock is behind. */
 const AHEAD_MS = 15_000
-/** If the newest block is older than this, something is wrong: every network here makes a block every two seconds. */
+/**
+ * If the newest block is older than this, something is wrong: every network here produces a block every two seconds.
+ */
 const OLD_MS = 120_000
 
-/** The input of a network's checks; `now` is the clock of this process. */
+/** What the checks of a network need; `now` is the clock of this process. */
 export interface NetworkCheck {
   settings: Settings
   network: NetworkSettings
   now: () => Date
   signal: AbortSignal
-  /** Names of settings with a fault. Checks that depend on one are skipped. */
+  /** The names of settings with a fault. Checks that depend on one of them are skipped. */
   faulty: ReadonlySet<string>
 }
 
@@ -40,7 +42,7 @@ export async function checkNetworkState(check: NetworkCheck): Promise<Finding[]>
   const serving = answers.some(each => each.finding.level === "ok")
   const endpoints = serving
     ? answers.map(each => each.finding)
-    : // Rounds note nothing about endpoints if none answers, so nothing else raises these alarms.
+    : // If no endpoint answers, the rounds record nothing about them, so nothing else raises these alarms.
       answers.map(({ finding }) => ({ ...finding, level: "fault" as const, isWatched: false }))
   return [
     ...endpoints,
@@ -51,7 +53,7 @@ export async function checkNetworkState(check: NetworkCheck): Promise<Finding[]>
   ]
 }
 
-/** The checks that a start makes too: the token, the chain, and the deposit factory. */
+/** The checks that are also made at a start: the token, the chain, and the deposit factory. */
 export async function checkContracts({ network, settings, signal, faulty }: NetworkCheck): Promise<Finding[]> {
   const part = network.name
   const setting = (name: "RPC" | "TOKEN" | "DEPOSIT_FACTORY") => networkSetting(name, network.name)
@@ -71,7 +73,7 @@ export async function checkContracts({ network, settings, signal, faulty }: Netw
   return [token, factory]
 }
 
-/** Runs a check that throws a sentence. A mismatch is a fault, and so is an unreachable chain. */
+/** Runs a check that throws a sentence if it fails. A mismatch is a fault, and so is an unreachable chain. */
 async function attempt(part: string, check: string, todo: string, work: () => Promise<string>): Promise<Finding> {
   try {
     return fine(part, check, await work())
@@ -128,7 +130,7 @@ async function askEndpoint(network: NetworkSettings, url: string, signal: AbortS
 
 const errorOf = (result: RpcResult | undefined): string => (result?.ok === false ? result.error : "nothing usable")
 
-/** Endpoints with the same host count as one, because a provider that lies or is down does so at all of them. */
+/** Endpoints with the same host count as one: if a provider lies or is down, that affects all of its endpoints. */
 function enoughEndpoints({ name, rpcUrls }: NetworkSettings): Finding[] {
   const hosts = new Set(rpcUrls.map(url => hostOf({ url })))
   if (hosts.size > 1) return []
@@ -140,7 +142,10 @@ function enoughEndpoints({ name, rpcUrls }: NetworkSettings): Finding[] {
   return [{ part: name, check: "endpoints", level: "alarm", message, todo }]
 }
 
-/** Compares the newest block of all endpoints with our clock. The rounds notice a single endpoint that has stopped. */
+/**
+ * Compares the newest block of all endpoints with our clock. A single endpoint that has stopped is noticed by the
+ * rounds.
+ */
 function clock({ name }: NetworkSettings, answers: readonly Answer[], now: () => Date): Finding[] {
   const times = answers.map(each => each.blockMs).filter(ms => ms !== undefined)
   if (times.length === 0) return []
@@ -168,7 +173,7 @@ function noKey({ network: { name } }: NetworkCheck): Finding[] {
   return [{ part: name, check: "payout_key", level: "alarm", message: NO_KEY, todo }]
 }
 
-/** Whether agents' payments that are due together share a transaction on this network. */
+/** Checks whether agents' payments that are due together can share a transaction on this network. */
 async function batchContract(name: NetworkName, endpoints: readonly Endpoint[]): Promise<Finding> {
   const check = "authorization_batch"
   if (await hasBatch(endpoints)) return fine(name, check, "agents' payments that are due together share a transaction")

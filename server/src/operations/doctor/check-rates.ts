@@ -1,15 +1,18 @@
-/** Checks that currency rates arrive. Without them, values in lists and reports are empty. */
-// I/O: asks the database through a function, because the command has no pool and no context.
+/** Checks that currency rates arrive. Without rates, lists and reports have no values in a currency. */
+// I/O: queries the database through a function, because the command has no pool and no context.
 import type { Settings } from "../../platform/config/settings.ts"
 import type { Query } from "./check-database.ts"
 import { type Finding, fine } from "./finding.ts"
 
 const part = "database"
 const check = "rates"
-/** At Easter the ECB publishes nothing for up to five days, but its file can be read all that time. */
+/**
+ * How old the rates may be since they were last fetched. At Easter the ECB publishes nothing for up to five days, but
+ * its file can be fetched during that time.
+ */
 const MAX_AGE_S = 86_400
 
-/** Finds rates that are older than a day; no findings if RATES is not set, or the database can't be asked. */
+/** Reports rates that are older than a day. No findings if RATES is not set, or if the database can't be queried. */
 export async function checkRates({ rates, ratesUrl }: Settings, query: Query | undefined): Promise<Finding[]> {
   if (rates === undefined || !query) return []
   try {
@@ -26,7 +29,7 @@ export async function checkRates({ rates, ratesUrl }: Settings, query: Query | u
     const todo = `Can a worker reach ${ratesUrl}? If not, import the file each working day: \`sluice rates import FILE\`.`
     return [{ part, check, level: "alarm", message, todo }]
   } catch {
-    // Another finding reports that the database can't be asked.
+    // Another finding reports that the database can't be queried.
     return []
   }
 }

@@ -1,5 +1,5 @@
-/** Checks that receipts are made: nothing else notices, as no payment waits for them. */
-// I/O: asks the database and the endpoints, also before the service starts, when there is no context.
+/** Checks that receipts are made. Nothing else would notice if they were not, because no payment waits for them. */
+// I/O: queries the database and the endpoints, including before the service starts, when there is no context.
 import { askAny, newEndpoint } from "../../platform/chain/endpoints.ts"
 import { networkSetting } from "../../platform/chain/network-facts.ts"
 import { anchorDeployment } from "../../platform/chain/receipt-anchor.ts"
@@ -9,26 +9,29 @@ import type { Query } from "./check-database.ts"
 import type { NetworkCheck } from "./check-network.ts"
 import { type Finding, fine } from "./finding.ts"
 
-/** Longer than a key needs to be final on any network. */
+/** How long a receipt may wait: longer than a key needs to become final on any network. */
 const WAIT_S = 3_600
 
 const part = "database"
 
-/** Finds receipts, and their files, that have waited for more than an hour; no findings where the database can't be asked. */
+/**
+ * Reports receipts and receipt files that have waited for more than an hour. No findings if the database can't be
+ * queried.
+ */
 export async function checkReceipts({ receipts }: Pick<Settings, "receipts">, query: Query): Promise<Finding[]> {
   try {
     const [there] = await query("select to_regclass('receipts') is not null as installed")
     if (!there?.installed) return []
     return [await waitingReceipts(query), ...(receipts.zerog ? [await waitingFiles(query)] : [])]
   } catch {
-    // That the database can't be asked is a finding of its own.
+    // Another finding reports that the database can't be queried.
     return []
   }
 }
 
 async function waitingReceipts(query: Query): Promise<Finding> {
   const check = "receipts"
-  // By `receipts_waiting`. Beyond a thousand it is all the same.
+  // Uses the index `receipts_waiting`. Above a thousand, the exact number does not matter.
   const [row] = await query(`select count(*)::int as n from (select from receipts
     where root is null and settled_at < now() - make_interval(secs => ${WAIT_S}) limit 1000) late`)
   if (Number(row?.n) === 0) return fine(part, check, "receipts are made")
@@ -40,7 +43,7 @@ async function waitingReceipts(query: Query): Promise<Finding> {
 
 async function waitingFiles(query: Query): Promise<Finding> {
   const check = "receipt_files"
-  // By `receipt_batches_not_uploaded`.
+  // Uses the index `receipt_batches_not_uploaded`.
   const [row] = await query(`select count(*)::int as n from (select from receipt_batches
     where uploaded_at is null and created_at < now() - make_interval(secs => ${WAIT_S}) limit 1000) late`)
   if (Number(row?.n) === 0) return fine(part, check, "0G has the files of receipts")
@@ -49,7 +52,7 @@ async function waitingFiles(query: Query): Promise<Finding> {
   return { part, check, level: "alarm", message, todo }
 }
 
-/** Finds a network without the contract that receipts are written to; no findings with RECEIPT_ANCHOR=off. */
+/** Reports a network without the contract to which receipts are written. No findings with RECEIPT_ANCHOR=off. */
 export async function checkReceiptAnchor({ network, settings, signal, faulty }: NetworkCheck): Promise<Finding[]> {
   const { name: part, rpcUrls } = network
   const check = "receipt_anchor"
@@ -57,7 +60,7 @@ export async function checkReceiptAnchor({ network, settings, signal, faulty }: 
   const calls = [{ method: "eth_getCode", params: [anchorDeployment.address, "finalized"] }]
   const endpoints = rpcUrls.map(url => newEndpoint(part, url))
   const [code] = await askAny(endpoints, calls, signal).catch((): RpcResult[] => [])
-  // The findings about the endpoints say why.
+  // The findings about the endpoints give the reason.
   if (!code?.ok) return []
   if (code.value !== "0x") return [fine(part, check, "the contract that receipts are written to is there")]
   const message = "there is no contract that receipts are written to, so they wait: nobody could verify who signed them"

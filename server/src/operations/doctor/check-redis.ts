@@ -1,8 +1,9 @@
 /**
- * Checks whether the limits can be shared through Redis, by running their commands on separate keys. A Redis that
- * answers PING can still refuse all of them: a replica, a full one, or a user without the rights.
+ * Checks whether the limits can be shared through Redis, by running the commands of the limits on separate keys. A
+ * Redis that answers PING can still refuse all of them: a replica, a Redis that is full, or a user without the
+ * rights.
  */
-// I/O: makes requests, also before the service starts, when there is no context.
+// I/O: makes requests, including before the service starts, when there is no context.
 import { randomUUID } from "node:crypto"
 import { setTimeout as sleep } from "node:timers/promises"
 import type { Redis } from "ioredis"
@@ -13,12 +14,12 @@ import { databaseFault } from "../../platform/limits/redis-database.ts"
 import { primariesOf, type RedisClient, redisConnection, sharedLog } from "../../platform/limits/shared-log.ts"
 import { type Finding, fine, type Level } from "./finding.ts"
 
-/** The rights that the user of Redis needs, in the syntax of `ACL SETUSER`. */
+/** The rights that the Redis user needs, in the syntax of `ACL SETUSER`. */
 export const REDIS_RIGHTS =
   "~sluice:* +evalsha +eval +time +lindex +lpush +ltrim +unlink +pexpire +zadd +zremrangebyscore +zcard +zrem +ping +info"
 
 const TIMEOUT_MS = 5_000
-/** The prefix of keys that no installation uses. */
+/** A prefix for keys that no installation uses. */
 const PREFIX = "sluice:doctor:"
 const part = "address"
 const check = "redis"
@@ -31,7 +32,7 @@ const finding = (level: Level, message: string, todo: string): Finding => ({
   isWatched: true,
 })
 
-/** Checks whether the limits can be shared through Redis, if it is set. On a cluster, it checks each primary. */
+/** Checks whether the limits can be shared through Redis, if Redis is set. In a cluster, each primary is checked. */
 export async function checkRedis({ redisUrl }: Settings): Promise<Finding[]> {
   if (redisUrl === undefined) return []
   const redis = redisConnection(redisUrl)
@@ -42,14 +43,14 @@ export async function checkRedis({ redisUrl }: Settings): Promise<Finding[]> {
   try {
     return await Promise.race([examine(redis, redisUrl), late()])
   } catch (error) {
-    // If Redis refused the connection, the failed call itself only reports that it can't write.
+    // If Redis refused the connection, the call that failed reports only that it can't write.
     return [explained([error as Error, refusal].find(each => each?.name === "ReplyError") ?? (error as Error))]
   } finally {
     redis.disconnect()
   }
 }
 
-/** If no sentinel answers, the connection keeps trying until one does. */
+/** Rejects after a while, because the connection keeps trying until a sentinel answers. */
 const late = async (): Promise<never> => {
   await sleep(TIMEOUT_MS, undefined, { ref: false })
   throw new Error("no answer")
@@ -79,7 +80,7 @@ async function examine(redis: RedisClient, url: string): Promise<Finding[]> {
   return [fine(part, check, "Redis answers, and processes can share the limits through it")]
 }
 
-/** Runs each command of the limits' scripts on this primary. It leaves nothing there. */
+/** Runs each command that the limits' scripts use on this primary, and leaves nothing there. */
 async function useAsLimits(redis: RedisClient, primary: Redis): Promise<void> {
   const id = await idOn(primary)
   const instances = `${PREFIX}instances:{${id}}`
@@ -88,17 +89,18 @@ async function useAsLimits(redis: RedisClient, primary: Redis): Promise<void> {
     await primary.ping()
     await redis.sluiceBeat(instances, id, TIMEOUT_MS)
     await redis.zrem(instances, id)
-    // Uses its own clock: the first entry leaves the window while the second stays. Then all leave it.
+    // Uses a clock of its own, with which the first entry leaves the window while the second stays; then all leave
+    // it.
     for (const clock of [1, 1.5, 2.25]) await sharedLog(redis, PREFIX, () => clock * WINDOW_MS).admit(counts)
     await sharedLog(redis, PREFIX).admit(counts)
-    // A Redis that already knows the scripts was not sent them, so `eval` is tried too.
+    // A Redis that already knows the scripts did not receive them again, so `eval` is tried too.
     await primary.eval("return 0", 0)
   } finally {
     await redis.unlink(`${PREFIX}{${id}}`).catch(() => undefined)
   }
 }
 
-/** Returns an id whose keys this primary stores; other primaries of a cluster refuse them. */
+/** Returns an id whose keys belong to this primary; other primaries of a cluster refuse those keys. */
 async function idOn(primary: Redis): Promise<string> {
   for (;;) {
     const id = `doctor ${randomUUID()}`

@@ -1,5 +1,7 @@
-/** Checks the replica for reads: that it is reachable, a replica of the database in use, and up to date. */
-// I/O: connects to both, also before the service starts, when there is no context.
+/**
+ * Checks the replica that serves reads: it must be reachable, be a replica of the database in use, and be up to date.
+ */
+// I/O: connects to both databases, including before the service starts, when there is no context.
 import type { Settings } from "../../platform/config/settings.ts"
 import { replicaFault } from "../../platform/db/open-replica.ts"
 import type { Query } from "./check-database.ts"
@@ -7,7 +9,7 @@ import { type Finding, fine } from "./finding.ts"
 
 const part = "database"
 
-/** Whether the replica, if one is set, can serve reads. `query` asks the primary. */
+/** Checks whether the replica, if one is set, can serve reads. `query` queries the primary. */
 export async function checkReplica({ replica }: Settings, query: Query | undefined): Promise<Finding[]> {
   if (!replica || !query) return []
   try {
@@ -18,7 +20,7 @@ export async function checkReplica({ replica }: Settings, query: Query | undefin
       "Check DATABASE_REPLICA_URL, and check in the primary's pg_stat_replication whether it follows. Until then the primary serves all reads."
     return [{ part, check: "replica", level: "alarm", message, todo, isWatched: true }]
   } catch {
-    // Another finding reports that the primary can't be asked.
+    // Another finding reports that the primary can't be queried.
     return []
   }
 }

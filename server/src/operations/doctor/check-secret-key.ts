@@ -1,5 +1,5 @@
-/** Checks that SECRET_KEY is the one that the installation's secrets are encrypted with. */
-// I/O: asks the database through a function, because the command has no pool and no context.
+/** Checks that SECRET_KEY is the key with which the installation's secrets are encrypted. */
+// I/O: queries the database through a function, because the command has no pool and no context.
 import type { Settings } from "../../platform/config/settings.ts"
 import { fitOf, KEY_FAULTS, READ_SECRET_KEY } from "../../platform/db/claim-secret-key.ts"
 import type { Query } from "./check-database.ts"
@@ -9,8 +9,8 @@ const part = "secrets"
 const check = "secret_key"
 
 /**
- * The finding; none if the database is embedded or can't be asked, which other findings report. `isRunning`: this
- * process already serves, and its key was right when it started.
+ * Returns the finding. There is none if the database is embedded or can't be queried, which other findings report.
+ * `isRunning`: this process already serves, and its key was right when it started.
  */
 export async function checkSecretKey(
   { secretKeys }: Pick<Settings, "secretKeys">,

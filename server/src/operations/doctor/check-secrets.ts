@@ -1,5 +1,6 @@
-/** Checks secrets: publicly known keys, keys of a sandbox, and files that other users can read. */
-// I/O: reads the modes of files, and a sandbox's keys. It also runs before the service starts, so it needs no context.
+/** Checks secrets for publicly known keys, keys of a sandbox, and files that other users can read. */
+// I/O: reads the modes of files, and a sandbox's keys. The checks also run before the service starts, so they need no
+// context.
 import { statSync } from "node:fs"
 import { join } from "node:path"
 import { privateKeyToAddress } from "viem/accounts"
@@ -8,7 +9,7 @@ import { isDevelopmentWallet } from "../../platform/config/live-mode.ts"
 import type { SecretFile, Settings } from "../../platform/config/settings.ts"
 import { type Finding, fine } from "./finding.ts"
 
-/** Bits of a file's mode that give access to users other than its owner. */
+/** The bits of a file's mode that give access to users other than the owner. */
 const OTHERS = 0o077
 const ALL_BUT_GROUP = 0o007
 /** Files in DATA_DIR that only their owner may read. */
@@ -28,7 +29,7 @@ const walletsOf = ({ payoutWallet, relayWallet }: Settings) =>
     { lane: "relay", wallet: relayWallet },
   ] as const
 
-/** Only test mode is checked: live mode itself refuses such keys. */
+/** Reports publicly known keys in test mode. Live mode itself refuses such keys. */
 const knownKeys = (settings: Settings): Finding[] =>
   walletsOf(settings)
     .filter(({ wallet }) => settings.mode === "test" && wallet !== undefined && isDevelopmentWallet(wallet))
@@ -46,7 +47,7 @@ interface SandboxKeys {
   relay?: `0x${string}`
 }
 
-/** A sandbox stores its keys next to its data, and gives a token to anyone. */
+/** Reports keys of a sandbox, which stores its keys next to its data and gives a token to anyone. */
 function sandboxKeys(settings: Settings): Finding[] {
   if (settings.mode === "sandbox") return []
   const keys = keysOfSandbox(settings.dataDir)
@@ -75,7 +76,7 @@ function keysOfSandbox(dir: string): SandboxKeys | undefined {
   try {
     return readJsonIfThere(join(dir, "keys.json")) as SandboxKeys | undefined
   } catch {
-    // The file is damaged or another program's, so it holds no keys of our sandbox.
+    // The file is damaged or belongs to another program, so it contains no keys of a sandbox.
     return undefined
   }
 }
@@ -97,7 +98,10 @@ function openFiles({ secretFiles, dataDir }: Settings): Finding[] {
   })
 }
 
-/** Undefined if there is no such file. If the settings need the file, they have already refused that. */
+/**
+ * The mode of a file; undefined if there is no such file. If the settings need the file, they have already been
+ * refused for that.
+ */
 function modeOf(path: string): number | undefined {
   try {
     return statSync(path).mode & 0o777

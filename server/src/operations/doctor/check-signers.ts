@@ -1,11 +1,11 @@
-/** Checks the remote signers: that they answer, may sign, and sign for the configured wallets. */
-// I/O: has each signer sign a sentence, also before the service starts, when there is no context.
+/** Checks the remote signers: they must answer, be allowed to sign, and sign for the configured wallets. */
+// I/O: has each signer sign a test message, including before the service starts, when there is no context.
 import { SignerError } from "../../platform/chain/signer.ts"
 import { trySigner } from "../../platform/chain/signers/remote-signer.ts"
 import type { Settings } from "../../platform/config/settings.ts"
 import { type Finding, fine } from "./finding.ts"
 
-/** The findings about each remote signer; none about a key in this process. */
+/** The findings about each remote signer; there are none about a key in this process. */
 export async function checkSigners(
   { payoutSigner, relaySigner, storageSigner }: Pick<Settings, "payoutSigner" | "relaySigner" | "storageSigner">,
   signal: AbortSignal,

@@ -1,6 +1,6 @@
 /**
- * The alarms that need a person, as `/readyz` of any process reports them: the scan of the networks, endpoints,
- * payouts, and subscriptions.
+ * Lists the alarms that need a person, as `/readyz` of any process reports them: about the scan of the networks,
+ * endpoints, payouts, and subscriptions.
  */
 import { setTimeout as sleep } from "node:timers/promises"
 import { scanAlarms } from "../../ledger/scanner/watch-scan-lag.ts"
@@ -23,7 +23,7 @@ function replicaMessages({ replica }: Context): string[] {
   return trouble === undefined ? [] : [`replica: left out, so the primary serves all reads: ${trouble}`]
 }
 
-/** Queries only the database. `standing` are the alarms of this process's own checks. */
+/** Lists the current alarms; queries only the database. `standing` are the alarms from this process's own checks. */
 export async function alarmsNow(ctx: Context, standing: readonly string[] = []): Promise<string[]> {
   const [scan, payouts, endpoints, subscriptions, changes] = await Promise.all([
     scanAlarms(ctx),
@@ -33,18 +33,18 @@ export async function alarmsNow(ctx: Context, standing: readonly string[] = []):
     heldChanges(ctx),
   ])
   const here = [...replicaMessages(ctx), ...limitMessages(ctx)]
-  // A set, because the rounds and the checks can report the same problem, such as a wallet without gas, in the same
-  // words.
+  // A set, because the rounds and the checks can report the same problem in the same words, such as a wallet without
+  // gas.
   return [...new Set([...standing, ...here, ...scan, ...payouts, ...endpoints, ...subscriptions, ...changes])]
 }
 
 /**
- * Checks the scans repeatedly until the context's signal aborts, so that the metrics of every process show a stopped
- * scan. An API process may be the only one running, and nobody may ask its `/readyz`.
+ * Checks the scans repeatedly until the context's signal aborts, so that the metrics of every process show a scan
+ * that has stopped. The only running process may be an API process whose `/readyz` nobody requests.
  */
 export async function watchScans(ctx: Context): Promise<void> {
   while (!ctx.signal.aborted) {
-    // If the database is gone, other faults say so.
+    // If the database is gone, other alarms report it.
     await scanAlarms(ctx).catch(() => undefined)
     await sleep(WATCH_MS, undefined, { signal: ctx.signal }).catch(() => undefined)
   }

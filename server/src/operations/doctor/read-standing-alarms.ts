@@ -1,6 +1,6 @@
 /**
- * Repeats the checks while a service runs. A finding that needs a person is an alarm in `/readyz` of this process until
- * it is fixed. It is logged once when it starts and once when it ends.
+ * Repeats the checks while a service runs. A finding that needs a person is an alarm in this process's `/readyz`
+ * until it is fixed. Each alarm is logged once when it starts and once when it ends.
  */
 import { setTimeout as sleep } from "node:timers/promises"
 import { sql } from "kysely"
@@ -13,22 +13,25 @@ import { alarmText, type Finding, isBad } from "./finding.ts"
 import { checkAgain } from "./run-checks.ts"
 
 const AGAIN_MS = 60_000
-/** A problem that was just fixed should not stay in `/readyz` for a minute. */
+/**
+ * The interval while there are alarms, because a problem that was just fixed should not stay in `/readyz` for a
+ * minute.
+ */
 const AGAIN_WHILE_BAD_MS = 15_000
 
 export interface StandingAlarms {
-  /** Checks once. Never rejects. */
+  /** Runs the checks once. Never rejects. */
   check(): Promise<void>
-  /** Checks until the context's signal aborts. */
+  /** Repeats the checks until the context's signal aborts. */
   watch(): Promise<void>
   /** The sentences of the current alarms. */
   alarms(): string[]
 }
 
-/** The alarms about this process's settings and environment. `isServing`: it answers requests at BASE_URL. */
+/** The alarms about this process's settings and environment. `isServing`: whether it answers requests at BASE_URL. */
 export function standingAlarms(ctx: Context, isServing: boolean): StandingAlarms {
   const { settings, signal } = ctx
-  // The service's time is the database's, but this checks this machine's clock.
+  // The service uses the database's time, but this check is about the machine's own clock.
   const now = ctx.clock ? () => new Date() : ctx.now
   const ask = async (text: string) => (await sql.raw<Record<string, unknown>>(text).execute(ctx.db)).rows
   const query = settings.databaseUrl === undefined ? undefined : ask
@@ -36,7 +39,7 @@ export function standingAlarms(ctx: Context, isServing: boolean): StandingAlarms
   const check = async () => {
     const found = [
       ...(await checkAgain({ settings, query, now, signal }, isServing)),
-      // Checked for an embedded database too, which only its own service can ask.
+      // These are checked for an embedded database too, which only its own service can query.
       ...(await checkBackup(settings, ask)),
       ...(await checkRates(settings, ask)),
       ...(await checkReceipts(settings, ask)),
@@ -69,5 +72,5 @@ export function standingAlarms(ctx: Context, isServing: boolean): StandingAlarms
   }
 }
 
-/** Without digits, so that a drifting clock is one alarm, whatever the number of seconds. */
+/** The digits are removed, so that a drifting clock stays one alarm whatever the number of seconds. */
 const keyOf = ({ part, check, message }: Finding): string => `${part} ${check} ${message.replace(/\d+/g, "")}`

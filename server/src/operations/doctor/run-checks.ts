@@ -1,8 +1,8 @@
 /**
- * All checks of an installation, in order. `sluice doctor` runs all of them, and a running service repeats those whose
- * results change.
+ * Runs all checks of an installation, in order. `sluice doctor` runs all of them. A running service repeats those
+ * whose results can change.
  */
-// I/O: passes its arguments to the checks, also before the service starts, when there is no context.
+// I/O: passes its arguments to the checks, including before the service starts, when there is no context.
 import { liveWarnings } from "../../platform/config/live-mode.ts"
 import type { Examined } from "../../platform/config/read-settings.ts"
 import { type Role, roleFaults } from "../../platform/config/role-needs.ts"
@@ -32,7 +32,7 @@ export interface Installation {
   signal: AbortSignal
 }
 
-/** Runs all checks for a process with this role; nothing is changed. Skips checks that need a faulty setting. */
+/** Runs all checks for a process with this role, and changes nothing. Checks that need a faulty setting are skipped. */
 export async function checkAll(
   installation: Installation,
   { faults, unknown }: Pick<Examined, "faults" | "unknown">,
@@ -41,7 +41,7 @@ export async function checkAll(
   const { settings, query, now, signal } = installation
   const faulty = new Set(faults.map(fault => fault.split(" ", 1)[0] ?? ""))
   const of = [checkSettings(settings, faults, role), strangers(unknown), checkSecrets(settings)]
-  // The sandbox creates everything around it when it starts.
+  // At its start, the sandbox creates everything else that it needs.
   if (settings.mode === "sandbox") return [...of.flat(), ...(await checkDatabase(settings, query, now))]
   const parts = await Promise.all([
     ...of,
@@ -65,7 +65,7 @@ export async function checkAll(
   return parts.flat()
 }
 
-/** Runs the checks that a running service repeats. `isServing`: it answers requests at BASE_URL. */
+/** Runs the checks that a running service repeats. `isServing`: whether it answers requests at BASE_URL. */
 export async function checkAgain(installation: Installation, isServing: boolean): Promise<Finding[]> {
   const { settings, query, now, signal } = installation
   if (settings.mode === "sandbox") return []
@@ -109,7 +109,10 @@ function checkSettings(settings: Settings, ofSettings: readonly string[], role: 
   ]
 }
 
-/** An attacker in an API process should find no key. One in a KMS is not there, and both roles may name it. */
+/**
+ * Reports keys that an API process does not need, because an attacker in such a process should find none. A key in a
+ * KMS is not in the process, so both roles may name one.
+ */
 function needlessKeys({ payoutSigner, relaySigner }: Settings): Finding[] {
   const held = [
     { lane: "payout", signer: payoutSigner },
@@ -124,7 +127,7 @@ function needlessKeys({ payoutSigner, relaySigner }: Settings): Finding[] {
   }))
 }
 
-/** How to get a value, for settings whose fault does not explain it. */
+/** How to get a value for a setting, if its fault does not explain that. */
 const steps: [setting: RegExp, step: string][] = [
   [/^SECRET_KEY$/, "Set it to the output of `openssl rand -hex 32`, and keep a copy."],
   [
@@ -139,14 +142,17 @@ const steps: [setting: RegExp, step: string][] = [
   [/^DEPOSIT_FACTORY_/, "`sluice deploy` deploys one and prints this setting."],
 ]
 
-/** The next step after a fault of a setting; undefined if the fault's own words contain one. */
+/** The next step after a fault in a setting; undefined if the fault's own words already contain that step. */
 function stepOf(name: string, fault: string): string | undefined {
   const step = steps.find(([setting]) => setting.test(name))?.[1]
   const [command] = /`[^`]+`/.exec(step ?? "") ?? []
   return command !== undefined && fault.includes(command) ? undefined : step
 }
 
-/** Variables that look like settings but are not. Nobody notices otherwise that a misspelt name has no effect. */
+/**
+ * Reports variables that look like settings but are not. Otherwise nobody would notice that a misspelt name has no
+ * effect.
+ */
 function strangers(names: readonly string[]): Finding[] {
   return names.map(name => ({
     part: "settings",

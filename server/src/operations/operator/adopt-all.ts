@@ -1,7 +1,8 @@
 /**
- * Adopts everything that a wallet sent and the database does not know, for example after a restored backup. It finds
- * the blocks of the missing nonces by the wallet's transaction counts. If no endpoint has the state for that, it finds
- * the wallet's releases by their logs. Each transaction is then adopted as by `adopt`.
+ * Adopts everything that a wallet sent and that the database does not know, for example after a backup was restored.
+ * The blocks of the missing nonces are found through the wallet's transaction counts. If no endpoint has the state
+ * for that, the wallet's releases are found through their logs. Each transaction is then adopted in the same way as
+ * by `adopt`.
  */
 import { sql } from "kysely"
 import { USED_BEFORE } from "../../ledger/txmanager/lock-wallet.ts"
@@ -21,7 +22,7 @@ import { chainToAsk, findWallet, networkAt, refused, type WalletNamed } from "./
 import type { OperatorOrder } from "./log-actions.ts"
 import { listed, observeWallet, unknownNonces } from "./observe-wallet.ts"
 
-/** Adopts everything that it can. Reports its actions, and the remaining transactions with reasons. */
+/** Adopts everything that can be adopted. Reports what was done, and lists the remaining transactions with reasons. */
 export async function adoptAll(ctx: Context, asked: WalletNamed & OperatorOrder): Promise<{ said: string }> {
   const wallet = await findWallet(ctx, asked)
   if (wallet.status !== "halted")
@@ -78,7 +79,7 @@ const firstUnknown = async (
 
 /**
  * The first nonce that this database should know. It is 0 for a wallet that was used before the database existed,
- * because any of its transactions may have paid a pending payout.
+ * because any of the wallet's transactions may have paid a pending payout.
  */
 async function firstNonce(ctx: Context, wallet: Row<"wallets">): Promise<bigint> {
   if (wallet.halted_reason === USED_BEFORE) return 0n
@@ -93,7 +94,8 @@ async function firstNonce(ctx: Context, wallet: Row<"wallets">): Promise<bigint>
 }
 
 /**
- * The first block after which a wallet has used a nonce; undefined if no endpoint has the state of the blocks between.
+ * The first block at whose end a wallet has used a nonce; undefined if no endpoint has the state of the blocks in
+ * between.
  */
 async function blockOfNonce(
   ctx: Context,
@@ -117,9 +119,9 @@ async function blockOfNonce(
 
 /**
  * The transactions that moved money out of deposits since the last payout before an unknown nonce, in order, without
- * the known ones. Later payouts may be known, because they were planned again and adopted earlier. Nodes keep logs
- * longer than the state by which nonces are found. It does not find transactions without logs, such as an empty
- * transfer.
+ * those that are known. Later payouts may be known, because they were planned again and adopted earlier. Nodes keep
+ * logs longer than the state with which nonces are found. Transactions without logs, such as an empty transfer, are
+ * not found.
  */
 async function releasesSince(
   ctx: Context,
@@ -155,10 +157,10 @@ async function releasesSince(
   return [...hashes]
 }
 
-/** Strangers decide how many receiving addresses there are, so they are never all in memory. */
+/** How many receiving addresses are in memory at once. Strangers decide how many there are in total. */
 const ADDRESSES_AT_ONCE = 5_000
 
-/** The next receiving addresses in the order of their text, including those of checkouts that were put away. */
+/** The next receiving addresses, ordered by their text, including those of checkouts that were put away. */
 async function addressesAfter(ctx: Context, chainId: number, after: Address): Promise<Address[]> {
   const { rows } = await sql<{ address: Address }>`
     (select address::text as address from deposits where chain_id = ${chainId} and address > ${after} order by address
@@ -174,7 +176,7 @@ const TOO_OLD =
   "No endpoint reports the wallet's transactions at old blocks, or all logs since then: nodes keep the state of recent blocks " +
   "only. Try again, add an archive node to the settings, or adopt each transaction by its hash."
 
-/** The transfers out of these addresses, by the first endpoint that has all logs. */
+/** The transfers out of these addresses, from the first endpoint that has all logs. */
 async function leftFrom(
   ctx: Context,
   chain: ReachableChain,
@@ -182,7 +184,7 @@ async function leftFrom(
   fromBlock: bigint,
   { finalized }: Quorum,
 ): Promise<Transfer[]> {
-  // Nothing is paid on 0G's chain, so no log shows what was sent there.
+  // No payments are made on 0G's chain, so no log shows what was sent there.
   const token = networkAt(ctx, chain.chainId)?.token.address
   if (token === undefined) throw refused(TOO_OLD)
   const query = { token, side: "from", addresses, has: { number: finalized } } as const
@@ -199,7 +201,7 @@ async function leftFrom(
   throw refused(TOO_OLD)
 }
 
-/** The number of transactions of a wallet at the end of a block, according to the first endpoint that answers. */
+/** The number of a wallet's transactions at the end of a block, according to the first endpoint that answers. */
 async function countAt(
   ctx: Context,
   chain: ReachableChain,
@@ -215,7 +217,10 @@ async function countAt(
   return undefined
 }
 
-/** The transactions of a wallet in a block, in order. Each one's signature is checked when it is adopted. */
+/**
+ * The transactions of a wallet in a block, in order. The signature of each is checked when the transaction is
+ * adopted.
+ */
 async function sentIn(
   ctx: Context,
   chain: ReachableChain,

@@ -1,7 +1,8 @@
 /**
  * Adopts a wallet's transaction that is on the chain but unknown to the database, for example after an old backup was
- * restored. It becomes an attempt of the payout that it pays, and the engine continues from there. Or it is recorded as
- * foreign, so that its nonce is explained. Only final transactions can be adopted, and only while the wallet is halted.
+ * restored. The transaction becomes an attempt of the payout that it pays, and the engine continues from there. Or it
+ * is recorded as foreign, so that its nonce is explained. Only final transactions can be adopted, and only while the
+ * wallet is halted.
  */
 import { sql } from "kysely"
 import type { Hex } from "viem"
@@ -31,9 +32,9 @@ type Wanted = OperatorOrder & {
   hash: Hash
   /** The payout that the transaction pays, if several match. */
   payout?: string | undefined
-  /** Whether to take the oldest of several payouts that pay the same. */
+  /** Whether to take the oldest if several payouts have the same recipient and amount. */
   any?: boolean | undefined
-  /** Whether it pays nothing of this service; `reason` then says what it is. */
+  /** Whether the transaction pays nothing of this service; `reason` then says what it is. */
   foreign?: boolean | undefined
 }
 
@@ -42,9 +43,9 @@ interface Found {
   transaction: SignedTransaction
   wallet: Row<"wallets">
   receipt: Receipt
-  /** Its call of an escrow, if it made one. */
+  /** The escrow call that the transaction made, if any. */
   lost: LostCall | undefined
-  /** The file of receipts that it paid 0G for, if it paid for one. */
+  /** The file of receipts for which the transaction paid 0G, if any. */
   store: LostStore | undefined
 }
 
@@ -58,7 +59,7 @@ export async function adopt(ctx: Context, wanted: Wanted): Promise<{ said: strin
   if (known) throw refused(`The transaction is already known: it is an attempt to send the payout ${known.payout_id}.`)
   const found = await findOnChain(ctx, wanted.hash)
   const done = await byHand(ctx, wanted, async ctx => {
-    // The escrow is locked first: nothing may wait for an escrow's lock while it holds a wallet's.
+    // The escrow is locked first, because nobody who holds a wallet's lock may wait for an escrow's lock.
     if (found.lost?.sessionId) await lockEscrow(ctx, found.lost.sessionId)
     const wallet = await lockWallet(ctx, found.wallet.id)
     if (wallet.status !== "halted")
@@ -95,7 +96,7 @@ async function findOnChain(ctx: Context, hash: Hash): Promise<Found> {
   throw refused(`No endpoint knows a transaction with this hash whose signature can be checked, on: ${names}.`)
 }
 
-/** The transaction's receipt in a final block, confirmed by as many endpoints as a repeated payment needs. */
+/** The transaction's receipt in a final block. As many endpoints must confirm it as are needed to repeat a payment. */
 async function finalReceiptOf(ctx: Context, chain: ReachableChain, hash: Hash): Promise<Receipt> {
   const quorum = await openQuorum(chain, 0n, ctx.signal)
   await quorum.learn([], [hash])
@@ -161,7 +162,7 @@ async function adoptPayout(
       max_fee: maxFee,
       tip,
       empty,
-      // It is on chain already and need not be sent.
+      // The transaction is already on chain and need not be sent.
       sent_at: sql<Date>`clock_timestamp()`,
     })
     .execute()
@@ -178,15 +179,16 @@ async function adoptPayout(
   }
 }
 
-/** Gives a payout the nonce of the transaction that paid it, which this database did not know. */
+/** Gives a payout the nonce of the transaction that paid it. This database did not know that nonce. */
 async function giveNonce(ctx: TxContext, wallet: Row<"wallets">, row: Row<"payouts">, nonce: bigint): Promise<void> {
-  // No outgoing book counts a relay, which brings money in, nor what the service writes of receipts.
+  // Only money that leaves a deposit counts in the outgoing books. A relay brings money in, and writing receipts
+  // moves no deposit's money.
   const isInBook = kindOf(row).moneyOf === "deposit"
-  // The money has left the deposit whatever the books say.
+  // The money has left the deposit, whatever the books say.
   if (isInBook && !row.reserved) await coverShortfall(ctx, row)
   await sql`select set_config('sluice.adopting', 'on', true)`.execute(ctx.db)
   const given = { wallet: wallet.address, nonce, updated_at: ctx.now() }
-  // The comparison with the chain had taken our own transaction for somebody else's.
+  // The comparison with the chain had taken our own transaction for someone else's.
   if (row.state === "final")
     return void (await ctx.db.updateTable("payouts").set(given).where("id", "=", row.id).execute())
   await ctx.db
@@ -203,8 +205,8 @@ async function giveNonce(ctx: TxContext, wallet: Row<"wallets">, row: Row<"payou
 }
 
 /**
- * Deletes the outflow that the comparison with the chain recorded before it knew the payout. From now on the books show
- * the money as this payout.
+ * Deletes the outflow that the comparison with the chain recorded before the payout was known. From now on the books
+ * show the money as this payout.
  */
 async function forgetOutflow(ctx: TxContext, row: Row<"payouts">, hash: Hash): Promise<void> {
   await ctx.db
@@ -219,8 +221,8 @@ async function forgetOutflow(ctx: TxContext, row: Row<"payouts">, hash: Hash): P
 }
 
 /**
- * Adopts a transaction that pays nothing of this service. Its nonce is then explained. A payout that had this nonce is
- * marked reverted and created again.
+ * Adopts a transaction that pays nothing of this service. Its nonce is then explained. A payout that had this nonce
+ * is marked as reverted and created again.
  */
 async function adoptForeign(
   ctx: TxContext,
@@ -229,7 +231,7 @@ async function adoptForeign(
 ): Promise<Done & { said: string }> {
   const { nonce, hash } = transaction
   const sitting = await sittingAt(ctx, wallet, nonce)
-  // If its nonce belongs to another payout, the call can't get a row.
+  // Otherwise the nonce belongs to another payout, and the call can't get a row.
   if (lost?.sessionId && !sitting)
     throw refused(
       `The transaction is not foreign: it is a ${lost.call.kind} of the checkout ${lost.sessionId}. Adopt it without --foreign.`,
@@ -290,13 +292,13 @@ const sittingAt = (ctx: TxContext, wallet: Row<"wallets">, nonce: bigint): Promi
     .where("nonce", "=", nonce)
     .executeTakeFirst()
 
-/** Whether a transaction is one that `unstick` creates. */
+/** Whether `unstick` created the transaction. */
 const isEmpty = ({ to, data, value }: SignedTransaction, wallet: Row<"wallets">): boolean =>
   to === wallet.address && data === "0x" && value === 0n
 
 /**
- * The payout that a transaction pays: by the id in its calldata, else the only one with the same release, or the named
- * one. For an escrow call that the database lost, it is a new one.
+ * Returns the payout that a transaction pays: the one whose id is in the calldata, or else the only one with the same
+ * release, or the one that was named. For an escrow call that the database lost, a new payout is created.
  */
 async function payoutOf(
   ctx: TxContext,
@@ -314,8 +316,8 @@ async function payoutOf(
     if (!sitting) return await writeLostStore(ctx, store, transaction)
     if (paysTheSame(transaction, sitting)) return sitting
   }
-  // A payout that was cancelled after an old backup was restored stays cancelled; the transaction on chain gets a new
-  // one.
+  // A payout that was cancelled after an old backup was restored stays cancelled, and the transaction on chain gets a
+  // new one.
   if (itself && !(itself.state === "cancelled" && lost?.sessionId)) {
     if (named !== undefined && named !== id)
       throw refused(`By its calldata, the transaction belongs to the payout ${id}.`)
@@ -345,8 +347,8 @@ async function payoutOf(
 }
 
 /**
- * Creates a payout for a transaction that no waiting payout matches. This works only for a call of an escrow, whose
- * terms show what it is for.
+ * Creates a payout for a transaction that matches no waiting payout. This is possible only for a call of an escrow,
+ * whose terms show what the call is for.
  */
 async function unplanned(
   ctx: TxContext,
@@ -373,7 +375,7 @@ const paysTheSame = ({ to, data, value }: SignedTransaction, row: Row<"payouts">
 /** The id at the end of a release's calldata; undefined if the calldata is too short. */
 const idIn = (data: Hex): string | undefined => (withoutId(data) === "0x" ? undefined : payoutIdIn(data))
 
-/** Moves the next nonce past all explained nonces, and returns it. */
+/** Moves the wallet's next nonce past all explained nonces, and returns it. */
 async function advance(ctx: TxContext, wallet: Row<"wallets">): Promise<bigint> {
   let { next_nonce: next } = wallet
   const known = async (nonce: bigint) =>

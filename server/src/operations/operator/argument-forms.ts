@@ -1,9 +1,9 @@
 /**
- * The forms of the things that an operator names, as a pattern and in words that complete "must be …". The service
- * checks them, and so does the command before it asks.
+ * The forms of what an operator names, each as a pattern and in words that complete "must be …". The service checks
+ * these forms, and the command checks them before it sends the request.
  */
 
-/** A pattern for text in lower case, and its description. */
+/** A pattern for text in lower case, and a description of it. */
 interface Form {
   pattern: string
   words: string

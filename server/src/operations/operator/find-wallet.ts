@@ -1,6 +1,6 @@
 /**
- * Looks up what an operator names (networks, wallets with their signers, payouts), and defines the errors if these do
- * not exist.
+ * Looks up what an operator names (networks, wallets with their signers, payouts), and defines the errors for what
+ * does not exist.
  */
 
 import { storageOf } from "../../ledger/receipts/zerog/storage.ts"
@@ -12,7 +12,7 @@ import type { LaneName } from "../../platform/db/payout-kinds.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { ApiError, invalid } from "../../platform/errors.ts"
 
-/** A wallet as an operator names it: its address or its lane, and the network if there are several of them. */
+/** A wallet as an operator names it: by its address or its lane, and by its network if several wallets match. */
 export interface WalletNamed {
   wallet: string
   network?: string | undefined
@@ -23,43 +23,43 @@ export const refused = (words: string): ApiError => new ApiError("INVALID_OPERAT
 
 const notFound = (words: string): ApiError => new ApiError("NOT_FOUND", undefined, words)
 
-/** A chain's name; `chain <id>` where the settings no longer have it. */
+/** A chain's name; `chain <id>` if the settings no longer have the chain. */
 export const networkNamed = ({ chain, settings }: TxContext, chainId: number): string =>
   chain.networks.find(each => each.chainId === chainId)?.name ??
   (chainId === settings.receipts.zerog?.chainId ? "0g" : `chain ${chainId}`)
 
-/** The network where payments are made that a chain is; undefined for another, such as 0G's. */
+/** The network with this chain id on which payments are made; undefined for any other chain, such as 0G's. */
 export const networkAt = ({ chain }: Context, chainId: number): Network | undefined =>
   chain.networks.find(each => each.chainId === chainId)
 
-/** All chains where a wallet of ours may have sent something, with their endpoints. */
+/** All chains on which a wallet of ours may have sent something, with their endpoints. */
 export function askedChains({ chain, settings: { receipts } }: Pick<Context, "chain" | "settings">): ReachableChain[] {
   return [...chain.networks, ...(receipts.zerog ? [storageOf(receipts.zerog).chain] : [])]
 }
 
-/** The chain of a wallet or a payout; undefined where the settings no longer have it. */
+/** The chain of a wallet or a payout; undefined if the settings no longer have the chain. */
 export const servedChain = (ctx: Context, chainId: number): ReachableChain | undefined =>
   askedChains(ctx).find(chain => chain.chainId === chainId)
 
-/** The same; throws where the settings no longer have it. */
+/** The chain of a wallet or a payout; throws if the settings no longer have the chain. */
 export function chainToAsk(ctx: Context, chainId: number): ReachableChain {
   const chain = servedChain(ctx, chainId)
   if (!chain) throw refused(`The settings name no endpoint of ${networkNamed(ctx, chainId)}, so it can't be queried.`)
   return chain
 }
 
-/** The lane that a wallet signs for, by the settings; null where they don't name it. */
+/** The lane for which a wallet signs, according to the settings; null if they don't name the wallet. */
 export function laneOf(
   { settings }: Context,
   { address, lane }: Pick<Row<"wallets">, "address" | "lane">,
 ): LaneName | null {
-  // One key may be both the storage wallet on 0G's chain and another elsewhere.
+  // One key may belong to the storage wallet on 0G's chain and to another wallet elsewhere.
   if (lane === "storage") return address === settings.storageSigner?.address ? "storage" : null
   if (address === settings.payoutWallet || address === settings.payoutSigner?.address) return "payout"
   return address === settings.relayWallet ? "relay" : null
 }
 
-/** The signer of a wallet; throws if this process does not have its key. */
+/** The signer of a wallet; throws if this process does not have the wallet's key. */
 export function signerOf({ settings }: Context, { address }: Row<"wallets">): Signer {
   const signers = [settings.payoutSigner, settings.relaySigner, settings.storageSigner]
   const signer = signers.find(each => each?.address === address)
@@ -67,7 +67,7 @@ export function signerOf({ settings }: Context, { address }: Row<"wallets">): Si
   return signer
 }
 
-/** The one wallet that matches; throws a 404 that lists all wallets. */
+/** The only wallet that matches; throws an error that lists the wallets if none or several match. */
 export async function findWallet(ctx: Context, named: WalletNamed): Promise<Row<"wallets">> {
   const rows = await ctx.db.selectFrom("wallets").selectAll().orderBy("id").execute()
   const text = named.wallet.toLowerCase()

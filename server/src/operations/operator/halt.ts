@@ -6,7 +6,10 @@ import { chainToAsk, findWallet, networkNamed, refused, type WalletNamed } from 
 import { byHand, type OperatorOrder } from "./log-actions.ts"
 import { listed, observeWallet, unexplained, unknownNonces } from "./observe-wallet.ts"
 
-/** Stops signing and sending for a wallet now. Transactions already sent may still be mined, and are followed. */
+/**
+ * Stops signing and sending for a wallet immediately. Transactions that were already sent may still be mined, and are
+ * followed.
+ */
 export async function halt(
   ctx: Context,
   asked: WalletNamed & OperatorOrder & { reason: string },
@@ -30,7 +33,7 @@ export async function halt(
   }
 }
 
-/** The statements that an operator confirms, and is responsible for, when resuming a wallet. */
+/** The statements that an operator confirms, and for which the operator is responsible, when resuming a wallet. */
 interface Statements {
   /**
    * The operator has manually compared everything that has left the deposits so far. The comparison continues from the
@@ -38,14 +41,15 @@ interface Statements {
    */
   booksCompared?: boolean | undefined
   /**
-   * Apart from adopted transactions, nothing that the wallet sent before this database knew it paid a payout that is
+   * Of what the wallet sent before this database knew it, nothing except adopted transactions paid a payout that is
    * pending here.
    */
   nothingPaid?: boolean | undefined
 }
 
 /**
- * Lets a halted wallet sign and send again. Refuses, and says what to do, while anything on the chain is unexplained.
+ * Lets a halted wallet sign and send again. Refuses, and says what to do, as long as anything on the chain is
+ * unexplained.
  */
 export async function resume(
   ctx: Context,
@@ -74,7 +78,7 @@ export async function resume(
       throw refused("The wallet has just changed. Check it again with `sluice wallet show`.")
     const checked_number = asked.booksCompared ? observed.quorum.finalized : wallet.checked_number
     const after = { status: "active", halted_reason: null, suspect_at: null, check_at: null, checked_number } as const
-    // A comparison that had started covers blocks that the operator has compared.
+    // A comparison in progress is dropped, because it covers blocks that the operator has already compared.
     const begun = asked.booksCompared ? { checked_to: null, checked_position: null } : {}
     await ctx.db
       .updateTable("wallets")
@@ -94,6 +98,6 @@ export async function resume(
     ? ` The books are compared from block ${observed.quorum.finalized + 1n} on.`
     : " The books are compared again from where the comparison stopped, and the wallet is halted again if they still don't match."
   const said = `The wallet ${checksummed(wallet)} on ${networkNamed(ctx, seen.chain_id)} is resumed.`
-  // What it pays 0G for is in no deposit's books.
+  // The storage wallet pays 0G, and no deposit's books show that.
   return { said: seen.lane === "storage" ? said : `${said}${books}` }
 }

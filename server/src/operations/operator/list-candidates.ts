@@ -5,7 +5,7 @@ import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import type { SignedTransaction } from "./read-transaction.ts"
 
-/** Payouts without a nonce that a transaction would pay, ignoring the id in its calldata; oldest first. */
+/** Payouts without a nonce that a transaction would pay if the id in its calldata is ignored; oldest first. */
 export async function candidates(
   ctx: TxContext,
   wallet: Row<"wallets">,

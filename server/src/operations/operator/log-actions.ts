@@ -1,22 +1,22 @@
 /**
- * The record of manual actions, written in the transaction of the action itself, so that neither exists without the
- * other.
+ * The log of manual actions. Each entry is written in the transaction of the action itself, so that neither exists
+ * without the other.
  */
 import { checksummed } from "../../platform/chain/hex.ts"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
 import type { OperatorAction, Row } from "../../platform/db/schema.ts"
 import { networkNamed } from "./find-wallet.ts"
 
-/** Who asks for an action and why, as given to the command. */
+/** Who asks for an action, and why, as given to the command. */
 export interface OperatorOrder {
-  /** The Unix user's name. */
+  /** The name of the Unix user. */
   by: string
   reason?: string | undefined
 }
 
 type Facts = Record<string, unknown>
 
-/** The effect of an action: the values that it changed, before and after. Amounts and nonces are stored as text. */
+/** What an action did: the values that it changed, before and after. Amounts and nonces are stored as text. */
 export interface Done {
   action: OperatorAction
   chainId: number
@@ -26,7 +26,7 @@ export interface Done {
   after: Facts
 }
 
-/** Runs a manual action in one transaction and records it there. If `work` throws, nothing is written. */
+/** Runs a manual action in one transaction, which also records the action. If `work` throws, nothing is written. */
 export async function byHand<T extends Done>(
   ctx: Context,
   asked: OperatorOrder,
@@ -56,7 +56,7 @@ export async function byHand<T extends Done>(
   return done
 }
 
-/** JSON has no bigint. */
+/** Writes bigints as text, because JSON has none. */
 const asJson = (facts: Facts): string =>
   JSON.stringify(facts, (_key, value) => (typeof value === "bigint" ? value.toString() : value))
 

@@ -1,6 +1,6 @@
 /**
- * Finds a wallet's transactions on chain that the database can't explain. While there are any, nothing may be signed
- * for the wallet.
+ * Finds a wallet's transactions on chain that the database can't explain. As long as there are any, nothing may be
+ * signed for the wallet.
  */
 import { sql } from "kysely"
 import type { Hash } from "../../platform/chain/hex.ts"
@@ -30,8 +30,8 @@ export async function observeWallet(
 }
 
 /**
- * Everything unexplained, one sentence each with what to do about it; empty if everything is explained. A nonce is
- * explained by an attempt, or a foreign transaction, in a canonical block.
+ * Everything that is unexplained, each in a sentence that says what to do; empty if everything is explained. A nonce
+ * is explained by an attempt or a foreign transaction in a canonical block.
  */
 export async function unexplained(
   ctx: Context,
@@ -73,11 +73,11 @@ export async function unexplained(
 
 const MAX_LISTED = 10
 
-/** Formats nonces for a sentence; "…" if there may be more of them. */
+/** Formats nonces for a sentence, with "…" if there may be more of them. */
 export const listed = (nonces: readonly bigint[]): string =>
   nonces.join(", ") + (nonces.length === MAX_LISTED ? " …" : "")
 
-/** The unexplained nonces in a range, without its end; at most ten. */
+/** The unexplained nonces from `from` up to, but not including, `to`; at most ten. */
 export async function unknownNonces(ctx: Context, wallet: Row<"wallets">, from: bigint, to: bigint): Promise<bigint[]> {
   const { rows } = await sql<{ nonce: bigint }>`
     select n as nonce from generate_series(${from}::bigint, ${to - 1n}::bigint) n where not ${isKnown(wallet, sql`n`)}
@@ -85,7 +85,7 @@ export async function unknownNonces(ctx: Context, wallet: Row<"wallets">, from: 
   return rows.map(row => row.nonce)
 }
 
-/** Whether a payout or a foreign transaction has this nonce of a wallet. */
+/** SQL: whether a payout or a foreign transaction of the wallet has this nonce. */
 export const isKnown = (wallet: Row<"wallets">, nonce: ReturnType<typeof sql>) => sql<boolean>`(
   exists (select from payouts i where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address}
     and i.nonce = ${nonce})

@@ -1,6 +1,6 @@
 /**
- * The operator's interface of a running service: HTTP over a Unix socket (`socket.ts`), never on a port. Anyone who can
- * open the socket is the operator; there are no tokens and no limits here.
+ * The operator's interface to a running service: HTTP over a Unix socket (`socket.ts`), never on a port. Anyone who
+ * can open the socket is the operator; there are no tokens and no limits here.
  */
 import { Readable } from "node:stream"
 import type { TypeBoxTypeProvider } from "@fastify/type-provider-typebox"
@@ -44,7 +44,7 @@ const Named = { wallet: Type.String({ minLength: 1, maxLength: 42 }), network: T
 const Flag = Type.Optional(Type.Boolean())
 const Count = Type.Object({ limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 100 }) })
 
-/** Opens the server, without an address. `copy` makes a backup of the embedded database. */
+/** Creates the server, which does not listen yet. `copy` makes a backup of the embedded database. */
 export function openAdmin(ctx: Context, copy?: () => Promise<Blob>): Server {
   const options = {
     logger: false,
@@ -148,7 +148,7 @@ function actionRoutes(app: Server, ctx: Context): void {
   )
 }
 
-/** If too few endpoints agree, the network is at fault and not the service. */
+/** If too few endpoints agree, the network is at fault, not the service. */
 const unasked = (error: Error): Error =>
   error instanceof RpcError
     ? new ApiError("CHAIN_UNAVAILABLE", undefined, `${error.message}. Nothing was changed: try again.`, error)

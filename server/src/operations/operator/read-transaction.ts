@@ -14,7 +14,7 @@ export interface SignedTransaction {
   from: Address
   chainId: number
   nonce: bigint
-  /** Null if it created a contract. */
+  /** Null if the transaction created a contract. */
   to: Address | null
   data: Hex
   value: bigint
@@ -25,16 +25,16 @@ export interface SignedTransaction {
 }
 
 /**
- * Reads the transaction of this hash from the answer to `eth_getTransactionByHash`; undefined if the answer is not a
- * transaction, or has another hash. The result needs no trust in the node. It reads only types 0, 1 and 2, because our
- * wallets send no others.
+ * Reads the transaction with this hash from the answer to `eth_getTransactionByHash`; undefined if the answer is not
+ * a transaction or has another hash. The node need not be trusted for the result. Only types 0, 1 and 2 are read,
+ * because our wallets send no others.
  */
 async function readTransaction(answer: unknown, hash: Hash): Promise<SignedTransaction | undefined> {
   if (typeof answer !== "object" || answer === null) return undefined
   try {
     const raw = serialized(answer as Record<string, string>)
     if (keccak256(raw) !== hash) return undefined
-    // Read from the bytes, whose hash is verified, instead of from the answer.
+    // Read from the bytes, whose hash is verified, and not from the answer.
     const { chainId, nonce, to, data, value, gas, ...fees } = parseTransaction(raw)
     const maxFee = fees.maxFeePerGas ?? fees.gasPrice ?? 0n
     return {
@@ -76,7 +76,7 @@ function serialized(answered: Record<string, string>): Hex {
   const chainId = answered.chainId === undefined ? undefined : Number.parseInt(number("chainId").toString(), 10)
   const v = number("v")
   if (type === "legacy") {
-    // Before EIP-155 a signature did not name its chain.
+    // Before EIP-155, a signature did not name its chain.
     const named = v >= 35n && chainId !== undefined ? { chainId } : {}
     return serializeTransaction({ type, ...common, ...named, gasPrice: number("gasPrice") } as never, { r, s, v })
   }
@@ -89,7 +89,10 @@ function serialized(answered: Record<string, string>): Hex {
   return serializeTransaction({ type, ...listed, ...fees } as never, { r, s, yParity })
 }
 
-/** Returns a transaction that one of our networks' endpoints knows, checked by its signature; undefined if none does. */
+/**
+ * Returns a transaction that one of the chain's endpoints knows, checked by its signature; undefined if none knows
+ * it.
+ */
 export async function fetchTransaction(
   ctx: Context,
   { endpoints }: Pick<ReachableChain, "endpoints">,

@@ -1,4 +1,4 @@
-/** Manual actions on payouts without a nonce: list held payouts with the reason, retry, cancel. */
+/** Manual actions on payouts without a nonce: listing those that are held with the reason, retrying, cancelling. */
 import { sql } from "kysely"
 import { makePayouts } from "../../ledger/payouts/make-payouts.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
@@ -10,7 +10,7 @@ import { byHand, type OperatorOrder } from "./log-actions.ts"
 
 const waiting: readonly Row<"payouts">["state"][] = ["queued", "held"]
 
-/** The held payouts, oldest first, with the evidence for those held because of sanctions. */
+/** The held payouts, oldest first. Those that are held because of sanctions include the evidence. */
 export async function heldPayouts(ctx: Context, limit: number) {
   const { rows } = await sql<Row<"payouts"> & { source: string | null; screened_at: Date | null }>`
     select i.*, s.source, s.screened_at from payouts i left join lateral (
@@ -35,7 +35,10 @@ export async function heldPayouts(ctx: Context, limit: number) {
   }))
 }
 
-/** The amount in whole tokens; in base units for another token, or if its network is no longer in the settings. */
+/**
+ * The amount in whole tokens; in base units for a token other than the settlement token, or if the settings no longer
+ * have the network.
+ */
 function amountOf(ctx: Context, { chain_id: chainId, token, amount }: Row<"payouts">): string {
   const network = ctx.chain.networks.find(each => each.chainId === chainId)
   if (network?.token.address === token) return formatAmount(amount, network.token.decimals)
@@ -43,8 +46,9 @@ function amountOf(ctx: Context, { chain_id: chainId, token, amount }: Row<"payou
 }
 
 /**
- * Retries a payout without a nonce now, and restarts its waits. It passes every check as usual: a recipient on a
- * sanctions list stays held. A share that the engine gave up after too many reverts is created once more.
+ * Retries a payout without a nonce now, and restarts its waits. All checks apply as usual, so the payout stays held
+ * if its recipient is on a sanctions list. A share that the engine gave up after too many reverts is created once
+ * more.
  */
 export async function retryPayout(ctx: Context, asked: OperatorOrder & { payout: string }): Promise<{ said: string }> {
   const seen = await findPayout(ctx, asked.payout)
@@ -70,7 +74,7 @@ export async function retryPayout(ctx: Context, asked: OperatorOrder & { payout:
   return { said: `The payout ${asked.payout} is retried now. ${how}` }
 }
 
-/** Retries all held payouts now, or only those held for one reason. Writes one record for each network. */
+/** Retries all held payouts now, or only those that are held for one reason. One record is written for each network. */
 export async function retryAll(
   ctx: Context,
   asked: OperatorOrder & { held?: HeldReason | undefined },
@@ -97,7 +101,8 @@ export async function retryAll(
 }
 
 /**
- * Creates a reverted share again, as the engine does. Refuses if that was already done, or nothing is owed any more.
+ * Creates a reverted share again, as the engine does. Refuses if that was already done, or if nothing is owed any
+ * more.
  */
 async function makeAgain(
   ctx: Context,
@@ -107,7 +112,7 @@ async function makeAgain(
   const { id } = await byHand(ctx, asked, async ctx => {
     const successors = () =>
       ctx.db.selectFrom("payouts").select(["id", "chain_id"]).where("replaces", "=", asked.payout).execute()
-    // Locks the payment before its payouts, as settlement does.
+    // The payment is locked before its payouts, as in settlement.
     await ctx.db.selectFrom("payments").select("id").where("id", "=", paymentId).forNoKeyUpdate().execute()
     const before = await successors()
     await makePayouts(ctx, paymentId, { reason: "reverted" })
@@ -128,7 +133,7 @@ async function makeAgain(
   }
 }
 
-/** Lets another call store the receipts of one that a person cancelled. */
+/** Lets another call store the receipts whose call a person cancelled. */
 async function storeAgain(ctx: Context, asked: OperatorOrder & { payout: string }): Promise<{ said: string }> {
   await byHand(ctx, asked, async ctx => {
     const row = await ctx.db
@@ -157,11 +162,11 @@ export async function cancel(
 ): Promise<{ said: string }> {
   const { payment_id: paymentId } = await findPayout(ctx, asked.payout)
   const { kind } = await byHand(ctx, asked, async ctx => {
-    // Locks the payment before its payouts and books, as settlement does.
+    // The payment is locked before its payouts and books, as in settlement.
     if (paymentId !== null)
       await ctx.db.selectFrom("payments").select("id").where("id", "=", paymentId).forNoKeyUpdate().execute()
     const row = await lockWaiting(ctx, asked.payout)
-    // The reason for holding the relay is cleared, because its payer sees why it ended.
+    // The reason for which the relay was held is cleared, because its payer sees why it ended.
     const after = {
       state: "cancelled",
       stopped: true,
@@ -182,12 +187,12 @@ export async function cancel(
       kind: row.kind,
     }
   })
-  // Settlement that waits for a payment's shares no longer needs to wait for this one.
+  // Settlement that waits for a payment's shares need not wait for this one any more.
   await ctx.wakes.wake("payments")
   return { said: `The payout ${asked.payout} is cancelled. ${moneyWords[kind] ?? moneyWords.share}` }
 }
 
-/** What happens to the money, by the kind of payout. */
+/** What happens to the money after a cancellation, by the kind of payout. */
 const moneyWords: Partial<Record<Row<"payouts">["kind"], string>> = {
   share:
     "Its money stays in its deposit and is paid to nobody automatically; the merchant's console shows the share as cancelled.",
@@ -207,7 +212,10 @@ const moneyWords: Partial<Record<Row<"payouts">["kind"], string>> = {
     "Nothing was paid. Its receipts stay in DATA_DIR/receipts, and are not stored on 0G until you run `sluice wallet retry` for it.",
 }
 
-/** Locks the payout's row in the same way as the assignment of nonces, so that only one of the two gets it. */
+/**
+ * Locks the payout's row with the same lock that the assignment of nonces takes, so that only one of the two gets the
+ * row.
+ */
 async function lockWaiting(ctx: TxContext, id: string): Promise<Row<"payouts">> {
   const row = await ctx.db
     .selectFrom("payouts")

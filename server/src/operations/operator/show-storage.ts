@@ -1,4 +1,4 @@
-/** What 0G's storage of receipts has, what that cost, and what the rest takes. Read-only. */
+/** Shows what of the receipts 0G stores, what that cost, and what the rest will cost. Read-only. */
 import { sql } from "kysely"
 import { leavesOf } from "../../../../verify/src/merkle.ts"
 import { readPrice } from "../../ledger/receipts/zerog/read-price.ts"
@@ -6,7 +6,10 @@ import { storageOf } from "../../ledger/receipts/zerog/storage.ts"
 import type { Context } from "../../platform/context.ts"
 import { ether } from "./unstick.ts"
 
-/** The files and their cost in money of 0G's chain; `price` and what follows from it are null where its nodes can't be asked. */
+/**
+ * The files and their cost in the money of 0G's chain. `price`, and what follows from it, are null if 0G's nodes
+ * can't be queried.
+ */
 export async function showStorage(ctx: Context) {
   const { zerog } = ctx.settings.receipts
   const { rows } = await sql<{ files: number; receipts: number; stored: number; stored_receipts: number }>`
@@ -32,7 +35,7 @@ export async function showStorage(ctx: Context) {
     fees: ether(fees),
     gas: ether(gas),
     each: stored_receipts === 0 ? null : ether((fees + gas) / BigInt(stored_receipts)),
-    /** Of 256 bytes. */
+    /** The price for 256 bytes. */
     price: price === undefined ? null : ether(price),
     unpaid: due.files,
     unpaidFees: price === undefined ? null : ether(price * due.chunks),
@@ -40,7 +43,7 @@ export async function showStorage(ctx: Context) {
   }
 }
 
-/** Files that no call has paid for yet, and the chunks that 0G counts of them. */
+/** The files for which no call has paid yet, and how many chunks 0G counts for them. */
 async function unpaid(ctx: Context): Promise<{ files: number; chunks: bigint }> {
   const { rows } = await sql<{ chunks: number; n: number }>`
     select ceil(b.size / 256.0)::int as chunks, count(*)::int as n from receipt_batches b left join payouts i on i.id = b.storage_id
@@ -51,7 +54,7 @@ async function unpaid(ctx: Context): Promise<{ files: number; chunks: bigint }> 
   }
 }
 
-/** Why calls are held, and how many. */
+/** The reasons why calls are held, with the number of calls. */
 async function held(ctx: Context): Promise<Record<string, number>> {
   const { rows } = await sql<{ reason: string; n: number }>`
     select held_reason as reason, count(*)::int as n from payouts where kind = 'store' and state = 'held' group by 1`.execute(

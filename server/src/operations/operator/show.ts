@@ -1,4 +1,4 @@
-/** The state of each wallet, from the database and from its chain. Read-only. */
+/** Shows the state of each wallet, from the database and from its chain. Read-only. */
 import { sql } from "kysely"
 import { type Address, checksummed, type Hash } from "../../platform/chain/hex.ts"
 import type { Context } from "../../platform/context.ts"
@@ -7,7 +7,7 @@ import { laneOf, networkNamed, servedChain } from "./find-wallet.ts"
 import { observeWallet, unexplained, type WalletObservation } from "./observe-wallet.ts"
 import { ether, gwei } from "./unstick.ts"
 
-/** All wallets, or those of a network. The chain's values are null if it can't be asked. */
+/** All wallets, or those of a network. The values from the chain are null if it can't be queried. */
 export async function showWallets(ctx: Context, network: string | undefined) {
   const rows = await ctx.db.selectFrom("wallets").selectAll().orderBy("chain_id").orderBy("id").execute()
   const asked = rows.filter(row => network === undefined || networkNamed(ctx, row.chain_id) === network)
@@ -37,12 +37,15 @@ async function showWallet(ctx: Context, wallet: Row<"wallets">) {
     /** Everything that must be explained before the wallet may sign. */
     unexplained: observed ? await unexplained(ctx, wallet, observed) : [],
     inFlight: await inFlight(ctx, wallet),
-    /** The payouts of its lane without a nonce. */
+    /** How many payouts without a nonce the wallet's lane has, by state. */
     waiting: await counts(ctx, wallet),
   }
 }
 
-/** Reads the chain if it can be asked. Otherwise the operator still gets the database's values. */
+/**
+ * Reads the wallet's state from the chain if that can be queried. Otherwise the operator still gets the database's
+ * values.
+ */
 async function observeOrNone(ctx: Context, wallet: Row<"wallets">): Promise<WalletObservation | undefined> {
   const chain = servedChain(ctx, wallet.chain_id)
   if (!chain) return undefined
@@ -59,7 +62,7 @@ interface AttemptInFlight {
   nonce: bigint
   recipient: Address
   n: number
-  /** Null until it is signed. */
+  /** Null until the attempt is signed. */
   hash: Hash | null
   max_fee: bigint
   tip: bigint
@@ -69,7 +72,7 @@ interface AttemptInFlight {
   last_result: string | null
 }
 
-/** Everything that has a nonce and is not final, one entry for each attempt; the lowest nonce first. */
+/** Everything that has a nonce and is not final: one entry for each attempt, the lowest nonce first. */
 async function inFlight(ctx: Context, wallet: Row<"wallets">) {
   const { rows } = await sql<AttemptInFlight>`
     select i.id, i.kind, i.state, i.nonce, i.recipient, a.n, a.hash, a.max_fee, a.tip, a.empty, a.sends, a.last_result,

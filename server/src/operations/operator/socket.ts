@@ -1,6 +1,6 @@
 /**
- * The Unix socket of the admin server: `admin.sock` in the data folder, accessible only to its owner (0600). If that
- * path is too long for a socket, the socket is in a separate folder (0700), whose path is in `admin.path`.
+ * The Unix socket of the admin server: `admin.sock` in the data folder, which only its owner can access (0600). If
+ * that path is too long for a socket, the socket is in a separate folder (0700), whose path is in `admin.path`.
  */
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, statSync } from "node:fs"
 import { connect } from "node:net"
@@ -11,25 +11,25 @@ import { writeFileAtomic } from "../../platform/config/data-dir.ts"
 import type { Server } from "../../platform/http/server.ts"
 
 /**
- * A socket's path has at most 108 bytes on Linux and 104 on macOS, including its terminator; longer ones are truncated
- * silently.
+ * The longest path for a socket. A path can have at most 108 bytes on Linux and 104 on macOS, including its
+ * terminator. Longer paths are silently truncated.
  */
 const LONGEST = 100
 const NAME = "admin.sock"
 const ELSEWHERE = "admin.path"
-/** The prefix of the name while a socket is being created. */
+/** The prefix of the folder in which a socket is created. */
 const MAKING = ".admin-"
 
-/** The path of a data folder's socket, whether it exists or not. */
+/** The path of a data folder's socket, whether the socket exists or not. */
 export function socketPath(dataDir: string): string {
   const elsewhere = join(dataDir, ELSEWHERE)
   return existsSync(elsewhere) ? readFileSync(elsewhere, "utf8").trim() : join(dataDir, NAME)
 }
 
 /**
- * Serves `app` on the socket of a data folder, which is created if it is absent. The returned function stops that. It
- * replaces a socket that a killed process left behind, but not a running process's. Problems are logged and do not
- * prevent the start, because the service works without the socket.
+ * Serves `app` on the socket of a data folder, which is created if necessary. The returned function stops serving. A
+ * socket that a killed process left behind is replaced, but not one of a running process. Problems are logged and do
+ * not prevent the start, because the service works without the socket.
  */
 export async function serveOnSocket(app: Server, dataDir: string, log: Logger): Promise<() => Promise<void>> {
   const stop = () => app.close()
@@ -43,7 +43,7 @@ export async function serveOnSocket(app: Server, dataDir: string, log: Logger): 
     const inode = await listenAt(app, path)
     return async () => {
       await stop()
-      // Removed only if no other process has replaced it.
+      // The socket is removed only if no other process has replaced it.
       if (inodeOf(path) === inode) rmSync(path, { force: true })
     }
   } catch (error) {
@@ -52,7 +52,10 @@ export async function serveOnSocket(app: Server, dataDir: string, log: Logger): 
   }
 }
 
-/** The path, ready for use. A path that is too long is replaced by a short one, if possible the same as last time. */
+/**
+ * Prepares the path for the socket and returns it. If the usual path is too long, a short one is used, if possible
+ * the same as last time.
+ */
 async function placeFor(dataDir: string): Promise<string> {
   const usual = join(dataDir, NAME)
   const elsewhere = join(dataDir, ELSEWHERE)
@@ -67,7 +70,10 @@ async function placeFor(dataDir: string): Promise<string> {
   return path
 }
 
-/** Whether a folder exists, is ours, and is closed to other users, who could have created it in a shared folder. */
+/**
+ * Whether a folder exists, is ours, and is closed to other users. In a shared folder, another user could have created
+ * it.
+ */
 function isOurs(dir: string): boolean {
   const found = statSync(dir, { throwIfNoEntry: false })
   return found?.isDirectory() === true && found.uid === process.getuid?.() && (found.mode & 0o077) === 0
@@ -85,8 +91,8 @@ const answers = (path: string): Promise<boolean> =>
   })
 
 /**
- * Listens, and returns the socket's inode. The socket is created inside a folder that only we can enter, and moved to
- * its place once its permissions are right. So no other user can open it at any moment.
+ * Listens, and returns the socket's inode. The socket is created inside a folder that only we can enter, and is moved
+ * to its final path once its permissions are right. So other users can't open it at any time.
  */
 async function listenAt(app: Server, path: string): Promise<number | undefined> {
   await app.ready()

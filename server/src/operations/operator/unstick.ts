@@ -1,7 +1,7 @@
 /**
- * Uses up a nonce that can't be mined, by one more attempt: a transfer of zero from the wallet to itself. One of the
- * attempts is mined. If it is the payment, nothing else is needed. If it is the empty one, a share, sweep or return is
- * created again once its block is final. A buyer's relay or an escrow call has then failed.
+ * Uses up a nonce that can't be mined, with one more attempt: a transfer of zero from the wallet to itself. One of
+ * the attempts is mined. If that is the payment, nothing else is needed. If it is the empty one, a share, sweep or
+ * return is created again once the block is final. A buyer's relay or an escrow call has failed in that case.
  */
 import { sql } from "kysely"
 import { lockWallet } from "../../ledger/txmanager/lock-wallet.ts"
@@ -15,16 +15,16 @@ import type { Row } from "../../platform/db/schema.ts"
 import { chainToAsk, findWallet, refused, signerOf, type WalletNamed } from "./find-wallet.ts"
 import { byHand, type OperatorOrder } from "./log-actions.ts"
 
-/** The newest attempt of a nonce, and the attempt that will replace it. */
+/** The newest attempt with a nonce, and the attempt that will replace it. */
 interface Replacement {
   last: Row<"transaction_attempts"> & Pick<Row<"payouts">, "kind">
   again: UnsignedRow
 }
 
 /**
- * Signs and writes the empty replacement of the lowest unmined nonce; the engine sends it. `maxFee` in wei may exceed
- * `PAYOUT_MAX_FEE`. It is signed before it is written, because the engine signs no stored row above that setting,
- * whoever wrote it. Nothing changes if the wallet's signer does not sign.
+ * Signs and writes the empty replacement for the lowest unmined nonce; the engine sends it. `maxFee` is in wei, and
+ * may exceed `PAYOUT_MAX_FEE`. The replacement is signed before it is written, because the engine signs no stored row
+ * above that setting, whoever wrote the row. Nothing changes if the wallet's signer does not sign.
  */
 export async function unstick(
   ctx: Context,
@@ -36,7 +36,7 @@ export async function unstick(
   const state = await readWalletState(chain, named.address, ctx.signal)
   const most = { nonce: asked.nonce, cap: asked.maxFee ?? ctx.settings.payoutMaxFee }
   const { again } = await replacement(ctx, named, state, most)
-  // It calls nothing, so it needs no payout.
+  // The transaction makes no call, so it needs no payout.
   const call = { to_address: named.address, data: "0x" as const, value: 0n }
   const signed = await signTransaction(signer, transactionOf(again, call), ctx.signal).catch(error => {
     if (!(error instanceof SignerError)) throw error
@@ -69,7 +69,7 @@ export async function unstick(
 }
 
 /**
- * Plans the empty transfer that replaces a nonce, at no more than `cap` wei for a unit of gas. Refuses if that is
+ * Plans the empty transfer that replaces a nonce, at no more than `cap` wei per unit of gas. Refuses if that is
  * impossible or not needed.
  */
 async function replacement(
@@ -105,7 +105,7 @@ const RELAYED =
 const CALLED =
   "the call has failed: an automatic capture, or a due void, is repeated, and the merchant can request any other call again."
 
-/** What follows if the empty transfer is mined, by the kind of payout. */
+/** What follows, by the kind of payout, if the empty transfer is mined. */
 const consequences: Record<Row<"payouts">["kind"], string> = {
   share: AGAIN,
   sweep: AGAIN,

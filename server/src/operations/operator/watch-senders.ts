@@ -7,7 +7,8 @@ import type { Context } from "../../platform/context.ts"
 
 /**
  * Puts the addresses that a transaction emptied back into the scan, which finds the earlier transfers to them. In a
- * restored database they may rest, or be put away. A balance of zero says nothing about transfers since the backup.
+ * restored database, these addresses may have left the scan or be put away. A balance of zero says nothing about
+ * transfers since the backup.
  */
 export async function watchSenders(ctx: Context, network: Network, { transfers }: Receipt): Promise<void> {
   const senders = transfers.flatMap(({ token, from }) => (token === network.token.address ? [from] : []))

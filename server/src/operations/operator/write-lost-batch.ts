@@ -1,6 +1,6 @@
 /**
- * Batches that are on chain but not in the database, because an older backup was restored. The calldata contains the
- * ids of their calls, so the batch is written again for the calls that wait here.
+ * Handles batches that are on chain but not in the database, because an older backup was restored. A batch's calldata
+ * contains the ids of its calls, so the batch is written again for those calls that wait here.
  */
 import { sql } from "kysely"
 import { writeBatch } from "../../ledger/txmanager/write-batches.ts"
@@ -11,7 +11,7 @@ import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import type { SignedTransaction } from "./read-transaction.ts"
 
-/** Returns the payouts without a nonce that a transaction of the relay wallet executes in a batch. */
+/** Returns the payouts without a nonce that a transaction of the relay wallet executes as a batch. */
 export async function waitingIn(
   ctx: TxContext,
   wallet: Row<"wallets">,
@@ -34,8 +34,8 @@ export async function waitingIn(
 }
 
 /**
- * Writes a batch again, with those of its calls that wait here; returns it, queued, or undefined if none waits. Call it
- * under the wallet's lock.
+ * Writes a batch again, with those of its calls that wait here, and returns it in the state `queued`; undefined if
+ * none waits. Must be called under the wallet's lock.
  */
 export async function writeLostBatch(
   ctx: TxContext,

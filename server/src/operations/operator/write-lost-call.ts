@@ -1,7 +1,7 @@
 /**
- * Calls of escrows that are on chain but not in the database, because an older backup was restored. The calldata
- * contains all terms of the payment, which identify the session. So the call's row is written again, and the session
- * continues from the state on chain.
+ * Handles escrow calls that are on chain but not in the database, because an older backup was restored. The calldata
+ * contains all terms of the payment, which identify the session. So the row of the call is written again, and the
+ * session continues from the state on chain.
  */
 import { randomUUID } from "node:crypto"
 import { type Hex, hashTypedData } from "viem"
@@ -27,13 +27,13 @@ import { insertCall } from "../../products/escrow/make-calls.ts"
 import { refused } from "./find-wallet.ts"
 import type { SignedTransaction } from "./read-transaction.ts"
 
-/** A call of an escrow by its operator, and the transfers that it made. */
+/** A call to an escrow by its operator, and the transfers that it made. */
 export interface LostCall {
   call: EscrowCall
   network: NetworkInfo
-  /** Null if no session here has these terms, because it was created after the backup. */
+  /** The session with these terms; null if there is none here, because it was created after the backup. */
   sessionId: string | null
-  /** The payout's id at the end of the calldata. */
+  /** The id of the payout at the end of the calldata. */
   id: string | undefined
   transaction: SignedTransaction
   receipt: Receipt
@@ -43,7 +43,7 @@ const SELECTOR_CHARS = 10
 const WORD_CHARS = 64
 const ID_CHARS = 32
 
-/** The escrow call that a wallet's transaction made as the escrow's operator; undefined if it made none. */
+/** The escrow call that a wallet made in a transaction as the escrow's operator; undefined if there is none. */
 export async function lostCallOf(
   ctx: TxContext,
   wallet: Row<"wallets">,
@@ -51,7 +51,7 @@ export async function lostCallOf(
   receipt: Receipt,
 ): Promise<LostCall | undefined> {
   const { to, data } = transaction
-  // Calldata consists of a selector and whole words. So a remainder of the id's length is our payout id.
+  // Calldata consists of a selector and whole words, so a remainder with the length of an id is the id of our payout.
   const isMarked = (data.length - SELECTOR_CHARS) % WORD_CHARS === ID_CHARS
   const call = readEscrowCall(isMarked ? (data.slice(0, -ID_CHARS) as Hex) : data)
   if (!call || to === null || wallet.lane !== "relay" || call.info.operator !== wallet.address) return undefined
@@ -83,9 +83,9 @@ async function isEscrow(ctx: TxContext, { chainId, escrow }: NetworkInfo, to: Ad
 }
 
 /**
- * Writes the row of a lost call, queued and without a nonce, and returns it. The session of a reservation then waits
- * for it. Call it under the lock of its escrow. Throws `INVALID_OPERATION` if another transaction must be adopted
- * first, or a payout cancelled.
+ * Writes the row of a lost call, queued and without a nonce, and returns it. If the call is a reservation, its
+ * session then waits for it. Must be called under the escrow's lock. Throws `INVALID_OPERATION` if another
+ * transaction must be adopted first, or a payout cancelled.
  */
 export async function writeLostCall(ctx: TxContext, lost: LostCall): Promise<Row<"payouts">> {
   const { call, sessionId } = lost
@@ -98,7 +98,7 @@ export async function writeLostCall(ctx: TxContext, lost: LostCall): Promise<Row
   return await ctx.db.selectFrom("payouts").selectAll().where("id", "=", id).executeTakeFirstOrThrow()
 }
 
-/** The id in the calldata, or a new one if a row cancelled after the restore has that id. */
+/** The id in the calldata, or a new one if a row that was cancelled after the restore has that id. */
 async function freeIdOf(ctx: TxContext, { id }: LostCall): Promise<string> {
   if (id === undefined) return randomUUID()
   const taken = await ctx.db.selectFrom("payouts").select("id").where("id", "=", id).executeTakeFirst()
@@ -153,8 +153,8 @@ async function writeCall(
     throw refused(
       `The transaction is a ${kind} of the checkout ${escrow.session_id}. First adopt the transaction that reserved its payment.`,
     )
-  // A void's calldata does not contain the amount; it is in the transfer back to the payer. A void that failed on chain
-  // returned nothing.
+  // The calldata of a void does not contain the amount, which is in the transfer back to the payer. A void that
+  // failed on chain returned nothing.
   const returned = receipt.transfers.find(({ token, to }) => token === escrow.token && to === info.payer)
   const amount = call.amount ?? returned?.value ?? escrow.max_amount
   await insertCall(ctx, { escrow, session }, { kind, amount, sent: { id, data, gas } })

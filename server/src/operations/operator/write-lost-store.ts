@@ -1,6 +1,7 @@
 /**
- * Calls that paid 0G for a file of receipts and have no row that may take them: an older backup was restored, and theirs was
- * lost, or cancelled. A cancelled row never changes, so such a call gets a new one.
+ * Handles calls that paid 0G for a file of receipts and have no row in which they can be recorded: an older backup
+ * was restored, and their row was lost or has been cancelled. A cancelled row never changes, so such a call gets a
+ * new one.
  */
 import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
@@ -14,14 +15,14 @@ import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import type { SignedTransaction } from "./read-transaction.ts"
 
-/** A transaction that paid for a file, which its calldata proves. */
+/** A transaction that paid for a file, as its calldata proves. */
 export interface LostStore {
   root: Hash
   /** Another call for the same file. */
   like: Row<"payouts">
 }
 
-/** The file that a wallet's transaction paid 0G for; undefined if it paid for none of ours. */
+/** The file for which a wallet's transaction paid 0G; undefined if it paid for none of ours. */
 export async function lostStoreOf(
   ctx: TxContext,
   wallet: Row<"wallets">,
@@ -49,8 +50,9 @@ export async function lostStoreOf(
 }
 
 /**
- * Writes the row of such a transaction, and has it pay for the file in place of calls that wait. It is queued, or final
- * without a nonce where `receipt` is given: another payout has the nonce. Call it under the wallet's lock.
+ * Writes the row of such a transaction, so that it pays for the file instead of the calls that wait. The row is
+ * queued. With `receipt`, it is final and has no nonce, because another payout has the nonce. Must be called under
+ * the wallet's lock.
  */
 export async function writeLostStore(
   ctx: TxContext,

@@ -1,4 +1,4 @@
-/** Anvil's JSON-RPC. A call fails with anvil's own message. */
+/** Anvil's JSON-RPC. A call that fails throws anvil's own message. */
 
 /** A block as anvil reports it, with the hashes of its transactions. */
 export type Block = { number: string; hash: string; timestamp: string; transactions: string[] }
@@ -7,7 +7,7 @@ export type AnvilRpc = ReturnType<typeof anvilRpc>
 
 const RPC_MS = 60_000
 
-/** A client of the anvil at `url`. Each call rejects after a minute, or with anvil's message. */
+/** Creates a client for the anvil at `url`. Each call rejects after a minute, or with anvil's message. */
 export function anvilRpc(url: string) {
   async function post(body: object): Promise<unknown> {
     const response = await fetch(url, {
@@ -39,7 +39,7 @@ export function anvilRpc(url: string) {
   }
 }
 
-/** A number in the form of JSON-RPC: 0x and hexadecimal digits. */
+/** Formats a number for JSON-RPC: 0x and hexadecimal digits. */
 export function quantity(n: number): string {
   return `0x${n.toString(16)}`
 }

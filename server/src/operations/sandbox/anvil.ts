@@ -1,5 +1,5 @@
-// Anvil as a child process that never outlives this one. Files in its folder: chain.pid (the keeper's group), chain.log
-// (anvil's errors).
+// Runs anvil as a child process that never outlives this one. The folder contains chain.pid (the keeper's process
+// group) and chain.log (anvil's errors).
 import { type ChildProcessByStdio, spawn } from "node:child_process"
 import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { createRequire } from "node:module"
@@ -19,15 +19,15 @@ type Keeper = ChildProcessByStdio<Writable, Readable, null>
 export interface Anvil {
   rpcUrl: string
   rpc: AnvilRpc
-  /** Resolves with anvil's own process id once it answers. Throws an Error if it does not start. */
+  /** Resolves with anvil's own process id once anvil answers. Throws an Error if anvil does not start. */
   ready(): Promise<number>
-  /** Resolves when it has ended, for any reason. */
+  /** Resolves when anvil has ended, for any reason. */
   died: Promise<End>
   /** The last lines that anvil wrote. */
   errors(): string
-  /** Ends anvil through its keeper, then kills any remaining processes. */
+  /** Ends anvil through its keeper, then kills any processes that remain. */
   end(): Promise<void>
-  /** Deletes the file that makes a later start wait for this process. Call it once the process has ended. */
+  /** Deletes the file that makes a later start wait for this process. Must be called once the process has ended. */
   forget(): void
 }
 
@@ -35,16 +35,19 @@ const PID_FILE = "chain.pid"
 const LOG_FILE = "chain.log"
 const START_MS = 20_000
 const PORT_MS = 5_000
-/** The keeper gives anvil four seconds, which take longer on a busy machine. */
+/**
+ * How long a later start waits for this group. The keeper gives anvil four seconds, which take longer on a busy
+ * machine.
+ */
 const ORPHAN_MS = 30_000
-/** Longer than the keeper waits before it kills anvil. */
+/** How long anvil may take to end: longer than the keeper waits before it kills anvil. */
 const STOP_MS = 8_000
 
 /**
- * The shell between this process and anvil. Its standard input is a pipe, and only this process has the other end. So
- * the shell ends when this process does, even by SIGKILL, and then the watcher ends anvil. Anvil's pid is printed last:
- * once anybody knows it, anvil is watched. A watcher that has started its work is not killed, so that no `sleep`
- * remains as a zombie of the group.
+ * The shell between this process and anvil. Its standard input is a pipe of which only this process has the other
+ * end. So the shell notices when this process ends, even by SIGKILL, and its watcher then ends anvil. Anvil's pid is
+ * printed last: once anybody knows it, anvil is being watched. A watcher that has started its work is not killed, so
+ * that no `sleep` remains as a zombie of the group.
  */
 const KEEPER = `
 trap '' PIPE
@@ -69,14 +72,14 @@ wait $watcher
 exit $status
 `
 
-/** Starts anvil with these arguments on a port of 127.0.0.1; its keeper's files are in `dir`. */
+/** Starts anvil with these arguments on a port of 127.0.0.1; the keeper's files are in `dir`. */
 export function startAnvil(dir: string, port: number, args: readonly string[]): Anvil {
   const pidFile = join(dir, PID_FILE)
   const logFile = join(dir, LOG_FILE)
   const keeper = spawn(
     "/bin/sh",
     ["-c", KEEPER, "keeper", logFile, anvilPath(), "--quiet", "--host", "127.0.0.1", "--port", `${port}`, ...args],
-    // A separate process group, because otherwise Ctrl-C in the terminal would end anvil before our last dump.
+    // A separate process group, because Ctrl-C in the terminal would otherwise end anvil before our last dump.
     { detached: true, stdio: ["pipe", "pipe", "ignore"] },
   )
   const died = new Promise<End>(resolve => {
@@ -106,7 +109,7 @@ export function anvilPath(platform: string = process.platform, arch: string = pr
     )
   const name = `@foundry-rs/anvil-${platform}-${cpu}`
   try {
-    // It is a dependency of that package, and may be installed where only that package finds it.
+    // The binary is a dependency of that package, and may be installed where only that package finds it.
     return createRequire(import.meta.resolve("@foundry-rs/anvil/package.json")).resolve(`${name}/bin/anvil`)
   } catch {
     throw new Error(
@@ -121,7 +124,7 @@ export async function waitForOrphan(dir: string, port: number): Promise<void> {
   const pidFile = join(dir, PID_FILE)
   const group = existsSync(pidFile) ? Number(readFileSync(pidFile, "utf8")) : 0
   // Checking the port is not enough, because anvil closes it before it writes its last dump. A group that runs longer
-  // than this belongs to another program with the same number.
+  // than this is another program whose id happens to be the same.
   if (group) await until(ORPHAN_MS, async () => !groupAlive(group))
   if (await until(PORT_MS, () => portFree(port))) return
   const text =
@@ -158,7 +161,7 @@ async function end(keeper: Keeper): Promise<void> {
   try {
     process.kill(-group, "SIGKILL")
   } catch {
-    // It has just ended.
+    // The group has just ended.
   }
 }
 
@@ -169,7 +172,7 @@ function groupAlive(group: number): boolean {
     return (error as NodeJS.ErrnoException).code === "EPERM"
   }
   try {
-    // A dead orphan still counts until process 1 reaps it, which some do only every second or two.
+    // A dead orphan still exists until process 1 reaps it, which some do only every second or two.
     return !/\) Z /.test(readFileSync(`/proc/${group}/stat`, "utf8"))
   } catch {
     return true
@@ -195,7 +198,7 @@ async function until(limitMs: number, holds: () => Promise<boolean>): Promise<bo
   }
 }
 
-/** A shell reports a signal as the code 128 + number. */
+/** Reads how the shell ended. A shell reports a signal as the code 128 + number. */
 function endOfShell(code: number | null, signal: string | null): End {
   const name = code !== null && Object.entries(constants.signals).find(([, number]) => number === code - 128)?.[0]
   return name ? { code: null, signal: name } : { code, signal }

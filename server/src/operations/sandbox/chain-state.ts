@@ -1,7 +1,7 @@
-// The state that a restart continues from. Anvil writes its state only if it ends normally, so this file takes a dump
-// after each block with transactions. Files in the chain's folder are chain-state.json (the last dump) and
-// chain-exit.json (anvil's own, written when it is stopped). chain-head.json has the highest block that anybody can
-// have seen, chain-genesis.json the time of block 0.
+// The state from which a restart continues. Anvil writes its state only if it ends normally, so this file takes a
+// dump after each block with transactions. The chain's folder has four files. chain-state.json is the last dump, and
+// chain-exit.json anvil's own, written when it is stopped. chain-head.json has the highest block that anybody can
+// have seen, and chain-genesis.json the time of block 0.
 import { existsSync, readFileSync, rmSync } from "node:fs"
 import { join } from "node:path"
 import { promisify } from "node:util"
@@ -9,7 +9,7 @@ import { gunzip } from "node:zlib"
 import { readJsonIfThere, writeFileAtomic } from "../../platform/config/data-dir.ts"
 import { type AnvilRpc, quantity } from "./anvil-rpc.ts"
 
-/** The log for problems of the chain. */
+/** The log for problems with the chain. */
 export interface Log {
   info(o: object, msg: string): void
   warn(o: object, msg: string): void
@@ -29,11 +29,11 @@ export interface ChainState {
 const unzip = promisify(gunzip)
 
 /**
- * Mined at each start. Anvil loads only the state of the head, so reads at `finalized` (head - 8) fail until these
- * blocks exist.
+ * How many blocks are mined at each start. Anvil loads only the state of the head, so reads at `finalized` (head - 8)
+ * fail until these blocks exist.
  */
 const REVIVAL_BLOCKS = 9
-/** A dump is taken after this many empty blocks: mining them again takes 0.1 s. */
+/** After how many empty blocks a dump is taken. Mining that many again takes 0.1 s. */
 const EMPTY_BLOCKS = 200
 
 const filesOf = (dir: string) => ({
@@ -43,12 +43,12 @@ const filesOf = (dir: string) => ({
   genesis: join(dir, "chain-genesis.json"),
 })
 
-/** Anvil's arguments for continuing from the folder's state, and for writing its own dump there when it ends. */
+/** The arguments with which anvil continues from the folder's state, and writes its own dump there when it ends. */
 export async function stateArguments(dir: string, timeOffsetSeconds: number, log: Log): Promise<string[]> {
   const { state, exit, genesis } = filesOf(dir)
   await adoptExitDump(exit, state, log)
-  // One genesis forever. Each anvil creates its own before it loads the state, and dumps both. If a dump has two, block
-  // 0 after the next start may be either of them (seen in one of four).
+  // The genesis never changes. Each anvil creates its own before it loads the state, and dumps both. If a dump has
+  // two, block 0 after the next start may be either of them (seen in one of four starts).
   const { time } = (readJsonIfThere(genesis) as { time: number } | undefined) ?? {
     time: Math.floor(Date.now() / 1_000) + timeOffsetSeconds,
   }
@@ -56,7 +56,7 @@ export async function stateArguments(dir: string, timeOffsetSeconds: number, log
   return ["--timestamp", `${time}`, "--dump-state", exit, ...(existsSync(state) ? ["--load-state", state] : [])]
 }
 
-/** Uses anvil's own last dump instead of ours if it is complete and not older, then deletes its file. */
+/** Uses anvil's own last dump instead of ours if anvil's is complete and not older, then deletes anvil's file. */
 async function adoptExitDump(exitFile: string, stateFile: string, log: Log): Promise<void> {
   if (!existsSync(exitFile)) return
   const height = (text: string) =>
@@ -71,12 +71,12 @@ async function adoptExitDump(exitFile: string, stateFile: string, log: Log): Pro
   rmSync(exitFile)
 }
 
-/** Restores a loaded chain's clock and height. The state contains neither of them in full. */
+/** Restores the clock and the height of a loaded chain, because the state contains neither in full. */
 export async function resume(rpc: AnvilRpc, dir: string, timeOffsetSeconds: number): Promise<void> {
   const known = readJsonIfThere(filesOf(dir).head) as Head | undefined
   const loaded = await rpc.head()
   const lastTime = Math.max(Number(loaded.timestamp), known?.timestamp ?? 0)
-  // Anvil's clock starts at the genesis, which is in the past by now, and no block may be earlier than the last one.
+  // Anvil's clock starts at the genesis, which is in the past by now. No block may be earlier than the last one.
   const wall = Math.floor(Date.now() / 1_000)
   await rpc.call("evm_setTime", [quantity(Math.max(wall + timeOffsetSeconds, lastTime))])
   const height = Number(loaded.number)
@@ -95,7 +95,7 @@ export function openState(rpc: AnvilRpc, dir: string): ChainState {
   let seen: string | undefined
 
   function save(): Promise<void> {
-    // A save that waits its turn has not read the state yet, so later callers can share it.
+    // A save that is waiting for its turn has not read the state yet, so later callers can share it.
     queued ??= lastSave = lastSave
       .catch(() => {})
       .then(() => {
@@ -106,7 +106,7 @@ export function openState(rpc: AnvilRpc, dir: string): ChainState {
   }
 
   async function dump(): Promise<void> {
-    // Anvil reads accounts and blocks one after the other, so a block in between makes the state inconsistent.
+    // Anvil reads accounts and blocks one after the other, so a block mined in between makes the state inconsistent.
     for (let attempt = 1; ; attempt++) {
       const before = await rpc.head()
       const state = (await rpc.call("anvil_dumpState")) as string
@@ -120,8 +120,8 @@ export function openState(rpc: AnvilRpc, dir: string): ChainState {
   async function follow(): Promise<void> {
     const head = await rpc.head()
     if (head.hash === seen) return
-    // Empty blocks are not dumped. But a client that has read a block must not see it reappear after a restart. So the
-    // next start mines up to this number.
+    // Empty blocks are not dumped. But a client that has read a block must not see a new block with the same number
+    // after a restart. So the next start mines up to this number.
     const known: Head = { number: Number(head.number), timestamp: Number(head.timestamp) }
     await writeFileAtomic(files.head, JSON.stringify(known), 0o600)
     if (await worthSaving(known.number)) await save()

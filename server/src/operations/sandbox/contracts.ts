@@ -22,7 +22,7 @@ import { anchorDeployment } from "../../platform/chain/receipt-anchor.ts"
 import { refundCollectorDeployment } from "../../platform/chain/refund-collector.ts"
 import type { ChainClient } from "./chain-client.ts"
 
-/** The gas money for each account that pays for gas, in wei. */
+/** The gas money in wei that each account gets that pays for gas. */
 export const GAS_MONEY = parseUnits("100", 18)
 
 /** The addresses of the contracts. */
@@ -36,13 +36,16 @@ export interface Contracts {
 /** The accounts that have rights in the contracts. */
 interface Parties {
   guardian: Hex
-  /** Releases money out of deposits. */
+  /** The account that releases money out of deposits. */
   operator: Hex
-  /** Operates the escrow. */
+  /** The account that operates the escrow. */
   relay: Hex
 }
 
-/** Deploys what is missing. Tokens and lists use the deployer's first nonces; the others use the CREATE2 deployer. */
+/**
+ * Deploys what is missing. The token, Multicall3 and the sanctions list use the deployer's first nonces; the others
+ * use the CREATE2 deployer.
+ */
 export async function deployContracts(
   wallet: ChainClient,
   deployer: PrivateKeyAccount,
@@ -56,7 +59,7 @@ export async function deployContracts(
       await wallet.waitForTransactionReceipt({ hash: await deploy() })
     return address.toLowerCase() as Address
   }
-  /** Uses the shared deployer, as on a public network. */
+  /** Deploys through the shared deployer, as on a public network. */
   const placeShared = async ({ address, ...deployment }: { to: Address; data: Hex; address: Address }) => {
     if ((await wallet.getCode({ address })) === undefined)
       await wallet.waitForTransactionReceipt({ hash: await wallet.sendTransaction({ ...common, ...deployment }) })
@@ -65,7 +68,7 @@ export async function deployContracts(
   const token = await place(0, () =>
     wallet.deployContract({ ...common, abi: testUsdcAbi, bytecode: testUsdcBytecode, args: [], nonce: 0 }),
   )
-  // On a new chain it takes nonce 1.
+  // On a new chain, this deployment takes nonce 1.
   const depositFactory = await placeShared(factoryDeployment({ guardian, operator }))
   const multicall3 = await place(2, () =>
     wallet.deployContract({ ...common, abi: multicall3Abi, bytecode: multicall3Bytecode, nonce: 2 }),
@@ -73,7 +76,7 @@ export async function deployContracts(
   const sanctionsOracle = await place(3, () =>
     wallet.deployContract({ ...common, abi: sanctionsListAbi, bytecode: sanctionsListBytecode, args: [], nonce: 3 }),
   )
-  // On public networks a pre-signed transaction deploys it at this address; here its code is set directly.
+  // On public networks, a pre-signed transaction deploys Multicall3 at this address; here its code is set directly.
   await wallet.setCode({ address: MULTICALL3, bytecode: (await wallet.getCode({ address: multicall3 })) ?? "0x" })
   const escrow = await placeEscrow(placeShared, relay)
   await placeShared(batchDeployment)
@@ -82,8 +85,8 @@ export async function deployContracts(
 }
 
 /**
- * Deploys the escrow with v1.1's interface, and its collectors. On a chain from an older version the next nonces are
- * already used.
+ * Deploys the escrow with v1.1's interface, and its collectors. These don't depend on nonces, because on a chain from
+ * an older version the next ones are already used.
  */
 async function placeEscrow(
   place: (deployment: ReturnType<typeof create2Deployment>) => Promise<Address>,

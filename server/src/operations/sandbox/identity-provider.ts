@@ -1,5 +1,5 @@
-// The sandbox's identity provider: a real OpenID provider under a path of the same server. So tokens are checked with
-// the same discovery and key set as in live mode.
+// The sandbox's identity provider: a real OpenID provider under a path of the same server. So tokens are checked
+// through the same discovery and key set as in live mode.
 import type { IncomingMessage, ServerResponse } from "node:http"
 import type { FastifyInstance, FastifySchema } from "fastify"
 import { calculateJwkThumbprint, exportJWK, generateKeyPair, type JWK } from "jose"
@@ -17,8 +17,9 @@ const TOKEN_LIFE_SECONDS = 7 * 24 * 60 * 60
 const DEFAULT_RESOURCE = "urn:sluice:api"
 
 /**
- * Mounts the provider at the path of `issuer`, for example `http://127.0.0.1:4000/sandbox/oidc`; `jwks` holds private
- * keys of {@link newSigningKey}. Each client gets access tokens for `audience` by the client_credentials grant.
+ * Mounts the provider at the path of `issuer`, for example `http://127.0.0.1:4000/sandbox/oidc`. `jwks` contains
+ * private keys from {@link newSigningKey}. Each client gets access tokens for `audience` through the
+ * client_credentials grant.
  */
 export async function identityProvider(
   app: FastifyInstance,
@@ -41,7 +42,7 @@ export async function identityProvider(
     adapter: () => ({ find: async () => undefined, upsert: async () => {}, destroy: async () => {} }),
     ttl: { ClientCredentials: TOKEN_LIFE_SECONDS },
     features: {
-      // Login pages for a browser, on by default; nobody logs in here.
+      // Login pages for a browser, which are on by default; nobody logs in here.
       devInteractions: { enabled: false },
       clientCredentials: { enabled: true },
       resourceIndicators: {
@@ -60,7 +61,7 @@ export async function identityProvider(
       },
     },
   })
-  // The provider builds the addresses in its discovery document from these two headers. They must be the issuer's,
+  // The provider builds the addresses in its discovery document from these two headers. They must name the issuer,
   // whatever host name the caller used, because tokens are checked against the issuer.
   provider.proxy = true
   const forwarded = { "x-forwarded-proto": issuer.protocol.slice(0, -1), "x-forwarded-host": issuer.host }
@@ -68,7 +69,7 @@ export async function identityProvider(
 
   await app.register(
     async scope => {
-      // The provider reads bodies itself.
+      // The provider reads the bodies of requests itself.
       scope.removeAllContentTypeParsers()
       scope.addContentTypeParser("*", (_request, _payload, done) => done(null))
       scope.all("/*", { schema: { hide: true } as FastifySchema }, async (request, reply) => {
@@ -84,14 +85,17 @@ export async function identityProvider(
   )
 }
 
-/** A new private key for signing tokens (ES256), as a JWK with kid, alg and use. */
+/** Creates a private key for signing tokens (ES256), as a JWK with kid, alg and use. */
 export async function newSigningKey(): Promise<JWK> {
   const { privateKey } = await generateKeyPair(ALGORITHM, { extractable: true })
   const key = await exportJWK(privateKey)
   return { ...key, kid: await calculateJwkThumbprint(key), alg: ALGORITHM, use: "sig" }
 }
 
-/** Fetches an access token (a JWT) for a client over HTTP, as any client would; throws with the provider's answer. */
+/**
+ * Fetches an access token (a JWT) for a client over HTTP, as any client would; throws the provider's answer if that
+ * fails.
+ */
 export async function requestToken(issuer: string, audience: string, client: Client): Promise<string> {
   const { token_endpoint } = (await answer(await fetch(`${issuer}/.well-known/openid-configuration`))) as {
     token_endpoint: string

@@ -1,4 +1,4 @@
-// The sandbox's chain: a real anvil as a child process (`anvil.ts`), whose state survives any end of the process
+// The sandbox's chain: a real anvil as a child process (`anvil.ts`), whose state survives however the process ends
 // (`chain-state.ts`).
 import { mkdirSync } from "node:fs"
 import { setTimeout as sleep } from "node:timers/promises"
@@ -9,7 +9,7 @@ import { type Log, openState, resume, stateArguments } from "./chain-state.ts"
 
 export interface LocalChain {
   rpcUrl: string
-  /** Anvil's own process. */
+  /** The process id of anvil itself. */
   pid: number
   /** Resolves when everything mined before the call is on disk. */
   save(): Promise<void>
@@ -19,9 +19,9 @@ export interface LocalChain {
   reorg(blocks: number): Promise<void>
   /** Moves the chain's clock, mines one block at the new time and saves. */
   advance(seconds: number): Promise<void>
-  /** Resolves when anvil has ended without a call of `stop`. */
+  /** Resolves when anvil has ended although `stop` was not called. */
   exited: Promise<End>
-  /** Saves and ends anvil; resolves when it is gone. */
+  /** Saves the state and ends anvil; resolves when anvil is gone. */
   stop(): Promise<void>
 }
 
@@ -38,14 +38,15 @@ const POLL_MS = 300
 const BUSY_BLOCK_MS = 1_000
 const IDLE_BLOCK_MS = 10_000
 /**
- * Finalized is two epochs behind the head: deeper than CONFIRMATIONS, so that reorgs of confirmed blocks can be tested.
+ * The finalized block is two epochs behind the head. That is deeper than CONFIRMATIONS, so that reorgs of confirmed
+ * blocks can be tested.
  */
 const EPOCH_SLOTS = "4"
 
 /**
- * Starts anvil on 127.0.0.1 with the state of `dir`, if there is any. `timeOffsetSeconds` is how far the clock has been
- * moved so far. While `busy` returns true a block is mined every second, otherwise every ten. Throws an Error with code
- * `PORT_BUSY` if another program has the port.
+ * Starts anvil on 127.0.0.1 with the state in `dir`, if there is any. `timeOffsetSeconds` is how far the clock has
+ * been moved so far. A block is mined every second while `busy` returns true, and every ten seconds otherwise. Throws
+ * an Error with code `PORT_BUSY` if another program has the port.
  */
 export async function startLocalChain(o: ChainOptions): Promise<LocalChain> {
   const { log } = o
@@ -76,7 +77,7 @@ export async function startLocalChain(o: ChainOptions): Promise<LocalChain> {
     void anvil.died.then(how => {
       dead = true
       stopped.abort()
-      // If only the keeper died, Node has closed its standard input by now, and the watcher ends anvil.
+      // If only the keeper died, Node has closed the keeper's standard input by now, and the watcher ends anvil.
       if (!stopping) resolve(how)
     })
   })
@@ -96,7 +97,7 @@ export async function startLocalChain(o: ChainOptions): Promise<LocalChain> {
     exited,
     save: state.save,
     async mine(blocks) {
-      // Anvil needs about 1 ms for a block; mining in parts keeps each call far from the time limit.
+      // Anvil needs about 1 ms for a block. Mining in parts keeps each call far below the time limit.
       for (let left = blocks; left > 0; left -= 500) await rpc.call("anvil_mine", [quantity(Math.min(left, 500))])
       await state.save()
     },
@@ -116,7 +117,7 @@ export async function startLocalChain(o: ChainOptions): Promise<LocalChain> {
   }
 }
 
-/** Starts anvil with the contents of the folder, once no earlier process writes there. It may not answer yet. */
+/** Starts anvil with the contents of the folder, once no earlier process writes there. Anvil may not answer yet. */
 async function startWithState(o: ChainOptions): Promise<Anvil> {
   mkdirSync(o.dir, { recursive: true, mode: 0o700 })
   await waitForOrphan(o.dir, o.port)
@@ -126,9 +127,9 @@ async function startWithState(o: ChainOptions): Promise<Anvil> {
     `${o.chainId}`,
     "--slots-in-an-epoch",
     EPOCH_SLOTS,
-    // Without this option, anvil writes the state of each block beyond 500 to a file in ~/.foundry. If it is killed, it
-    // leaves the files there: 5 GB after 20,000 blocks. Every stored state contains all block hashes, so only a few are
-    // kept.
+    // Without this option, anvil writes the state of each block beyond 500 to a file in ~/.foundry. If anvil is
+    // killed, the files stay there: 5 GB after 20,000 blocks. Every stored state contains all block hashes, so only a
+    // few are kept.
     "--prune-history",
     "32",
     ...(await stateArguments(o.dir, o.timeOffsetSeconds, o.log)),
@@ -136,7 +137,7 @@ async function startWithState(o: ChainOptions): Promise<Anvil> {
 }
 
 /**
- * Waits until anvil answers, at the height and time of its last run, and returns its process id. If that fails, it ends
+ * Waits until anvil answers, at the height and time of its last run, and returns its process id. If that fails, ends
  * anvil and throws.
  */
 async function resumed(anvil: Anvil, o: ChainOptions): Promise<number> {
@@ -151,7 +152,7 @@ async function resumed(anvil: Anvil, o: ChainOptions): Promise<number> {
   }
 }
 
-/** Repeats `work` until the signal, and logs any error that it throws. */
+/** Repeats `work` until the signal aborts, and logs any error that it throws. */
 async function every(ms: number, work: () => Promise<void>, signal: AbortSignal, log: Log): Promise<void> {
   for (;;) {
     await sleep(ms, undefined, { signal }).catch(() => {})

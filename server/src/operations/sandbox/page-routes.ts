@@ -1,4 +1,7 @@
-/** `GET /sandbox`: what this sandbox contains, and what to try first. Plain HTML; its links work without a script. */
+/**
+ * `GET /sandbox` shows what this sandbox contains and what to try first. The page is plain HTML; its links work
+ * without a script.
+ */
 import { checksummed } from "../../platform/chain/hex.ts"
 import { type Context, inTransaction } from "../../platform/context.ts"
 import type { Server } from "../../platform/http/server.ts"
@@ -70,7 +73,7 @@ interface Parts {
   file: string
 }
 
-/** `GET /sandbox`, to which `/` redirects, and the targets of its buttons: a new checkout, a new paywall. */
+/** `GET /sandbox`, to which `/` redirects, and the targets of the page's buttons: a new checkout and a new paywall. */
 export function sandboxPageRoutes(app: Server, { ctx, merchants, buyers, rpcUrl, file }: Parts): void {
   const [network] = ctx.chain.networks
   const [merchant] = merchants

@@ -1,6 +1,7 @@
 /**
- * Decides who may use the sandbox's own routes, which need no credential: its pages, and its developer's programs.
- * Otherwise any page that the developer opens could move the clock, mint tokens and sign with the buyers' keys.
+ * Decides who may use the sandbox's own routes, which need no credential: the sandbox's pages, and programs of its
+ * developer. Otherwise any page that the developer opens could move the clock, mint tokens and sign with the buyers'
+ * keys.
  */
 import type { IncomingHttpHeaders } from "node:http"
 import type { FastifyRequest } from "fastify"
@@ -9,8 +10,8 @@ import { ApiError } from "../../platform/errors.ts"
 import { isLoopbackHost } from "../../platform/http/hosts.ts"
 
 /**
- * A hook that refuses requests of pages of other origins, and requests to names of other machines, with `FORBIDDEN`. A
- * sandbox with `SANDBOX_PUBLIC` also answers to the hosts of its own addresses.
+ * Creates a hook that refuses, with `FORBIDDEN`, requests from pages of other origins and requests to names of other
+ * machines. With `SANDBOX_PUBLIC`, the hosts of the sandbox's own addresses are allowed too.
  */
 export function refuseForeign({ sandboxPublic, baseUrl, oidcIssuer }: Settings) {
   const ownHosts = sandboxPublic ? [baseUrl, oidcIssuer].map(url => new URL(url).host) : []
@@ -27,8 +28,8 @@ export function refuseForeign({ sandboxPublic, baseUrl, oidcIssuer }: Settings) 
 }
 
 /**
- * Whether a request came from no page, from a page of this origin, or from a person with the address bar. Every browser
- * sends `Sec-Fetch-Site` to loopback addresses. Programs don't, though Node sends `Sec-Fetch-Mode`.
+ * Whether a request came from no page, from a page of this origin, or from a person who typed the address. Every
+ * browser sends `Sec-Fetch-Site` to loopback addresses. Programs don't, although Node sends `Sec-Fetch-Mode`.
  */
 function isOwn({ host, origin, "sec-fetch-site": site }: IncomingHttpHeaders): boolean {
   if (site !== undefined) return site === "same-origin" || site === "none"

@@ -1,4 +1,7 @@
-/** `/sandbox/*`: a faucet, a buyer, a clock, blocks and reorgs, and a webhook receiver. Only in the sandbox. */
+/**
+ * The routes `/sandbox/*`: a faucet, a buyer, a clock, blocks and reorgs, and a webhook receiver. They exist only in
+ * the sandbox.
+ */
 import { appendFile, readFile } from "node:fs/promises"
 import { Type } from "typebox"
 import { concat, encodeFunctionData, erc20Abi, isHex } from "viem"
@@ -17,7 +20,7 @@ import { sendAs, testWalletRoute } from "./test-wallet.ts"
 
 const FAUCET_AMOUNT = "1000"
 const MAX_ADVANCE_DAYS = 3_650
-/** How many requests GET /sandbox/inbox shows, newest first. */
+/** How many requests GET /sandbox/inbox shows at most, newest first. */
 const INBOX_SHOWN = 100
 
 const Advance = Matching("^[0-9]{1,9}(s|m|h|d)$", "A duration such as 90s, 10m, 1h or 31d", { examples: ["31d"] })
@@ -118,7 +121,7 @@ function timeRoutes(app: Server, { chain, wallet, advance }: Parts): void {
   )
 }
 
-/** Does what a network may do to a visible payment: it removes the block of a transaction and all later blocks. */
+/** Does what a network may do to a visible payment: removes the block of a transaction, and all later blocks. */
 function reorgRoute(app: Server, { chain, wallet }: Parts, inTurn: InTurn): void {
   const blockOf = (hash: Hex) =>
     wallet.getTransactionReceipt({ hash }).then(
@@ -135,7 +138,7 @@ function reorgRoute(app: Server, { chain, wallet }: Parts, inTurn: InTurn): void
         if (block === undefined) throw invalid("txHash", "must be the hash of a transaction in a block")
         const { number: final } = await wallet.getBlock({ blockTag: "finalized" })
         if (block <= final) throw invalid("txHash", "must be in a block that is not final yet: make the payment again")
-        // A block that is mined in between would make the depth too small.
+        // Repeated, because a block that is mined in between makes the depth too small.
         for (; block !== undefined; block = await blockOf(txHash))
           await chain.reorg(Number((await wallet.getBlockNumber()) - block) + 1)
         return { blockNumber: Number(await wallet.getBlockNumber()) }
@@ -155,7 +158,7 @@ function inboxRoutes(app: Server, { ctx, inboxFile }: Parts): void {
   })
 
   app.register(async inbox => {
-    // The body as received, unparsed, because signatures cover bytes.
+    // The body is kept as received, without parsing, because signatures cover bytes.
     inbox.removeAllContentTypeParsers()
     inbox.addContentTypeParser("*", { parseAs: "string" }, async (_request: unknown, body: string) => body)
     inbox.post("/sandbox/inbox/:name", { schema: hidden }, async request => {
@@ -173,8 +176,8 @@ type Mined = (send: () => Promise<Hex>) => Promise<Hex>
 type InTurn = <T>(work: () => Promise<T>) => Promise<T>
 
 /**
- * Runs one task at a time: concurrent transactions of one account would take the same nonce, and a reorg removes
- * waiting transactions.
+ * Runs one task at a time, because concurrent transactions of one account would take the same nonce, and a reorg
+ * removes waiting transactions.
  */
 function oneAtATime(): InTurn {
   let last: Promise<unknown> = Promise.resolve()
@@ -186,8 +189,8 @@ function oneAtATime(): InTurn {
 }
 
 /**
- * Sends a transaction and waits until it is mined and saved to disk, so that an answered request survives any kill.
- * Throws if it reverted, because its caller would wait for a payment that never happened.
+ * Sends a transaction, and waits until it is mined and saved to disk, so that an answered request survives any kill.
+ * Throws if the transaction reverted, because its caller would wait for a payment that never happened.
  */
 function minedInTurn({ chain, wallet }: Parts, inTurn: InTurn): Mined {
   return send =>
@@ -200,7 +203,7 @@ function minedInTurn({ chain, wallet }: Parts, inTurn: InTurn): Mined {
     })
 }
 
-/** Parses the amount of a body, in base units; throws `VALIDATION_ERROR`. */
+/** Parses the amount in a body, in base units; throws `VALIDATION_ERROR`. */
 function amountAt(body: object, decimals: number, fallback = ""): bigint {
   try {
     return parseAmount(asWritten(body, "amount") ?? fallback, decimals)

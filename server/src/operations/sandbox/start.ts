@@ -1,7 +1,7 @@
 /**
  * The sandbox: everything that Sluice needs around it, real and local. It consists of a chain with a token and the
- * deposit factory, an identity provider, two merchants, and five funded buyers. Every step checks first and does only
- * what is missing. So a start after a kill at any moment completes the previous start.
+ * deposit factory, an identity provider, two merchants, and five funded buyers. Every step first checks what exists,
+ * and does only what is missing. So a start after a kill at any moment completes the previous start.
  */
 import { rmSync } from "node:fs"
 import { join } from "node:path"
@@ -31,14 +31,14 @@ const CHAIN_ID = 84532
 const NETWORK = "base-sepolia"
 const BUYERS = 5
 const BUYER_FUNDS = parseUnits("10000", 6)
-/** A submitted hash counts as work for this long. A hash that nobody sent must not produce blocks forever. */
+/** How long a submitted hash counts as work. A hash that nobody sent must not produce blocks forever. */
 const BUSY_MS = 60_000
 
 type Hex = `0x${string}`
 type PrivateKey = Hex
 type Buyer = { address: string; privateKey: PrivateKey }
 
-/** Values that stay the same for the life of a sandbox and are not shown. */
+/** Values that stay the same for the life of a sandbox and are never shown. */
 interface Keys {
   deployer: PrivateKey
   payout: PrivateKey
@@ -46,7 +46,7 @@ interface Keys {
   /** The key of the guardian, who may pause the factory's releases and name another operator. */
   guardian: PrivateKey
   signing: JWK
-  /** Hexadecimal; used as SECRET_KEY. */
+  /** In hexadecimal; used as SECRET_KEY. */
   secretKey: string
   merchants: { id: string; name: string; secret: string; payoutKey: PrivateKey }[]
 }
@@ -54,13 +54,13 @@ interface Keys {
 export interface Sandbox {
   settings: Settings
   now: () => Date
-  /** Adds the sandbox's routes and its identity provider, and the merchants to the database. */
+  /** Adds the sandbox's routes and identity provider to the server, and the merchants to the database. */
   extend(app: Server, ctx: Context): Promise<void>
-  /** Writes sandbox.json and prints all addresses; the API must already be listening. */
+  /** Writes sandbox.json and prints all addresses. The API must already be listening. */
   announce(ctx: Context): Promise<void>
 }
 
-/** Starts the parts around the service, in `DATA_DIR`. `fail` is called when the chain stops unexpectedly. */
+/** Starts everything around the service, in `DATA_DIR`. `fail` is called if the chain stops unexpectedly. */
 export async function startSandbox(
   given: Settings,
   log: Logger,
@@ -139,7 +139,7 @@ function sandboxSettings(given: Settings, keys: Keys, contracts: Contracts, rpcU
   return {
     ...given,
     oidcIssuer: `http://${given.host.includes(":") ? `[${given.host}]` : given.host}:${given.port}/sandbox/oidc`,
-    // Its provider has no sign-in page; the console has a button for each merchant.
+    // The sandbox's provider has no sign-in page; the console has a button for each merchant.
     oidcClient: undefined,
     secretKeys: given.secretKeys.length > 0 ? given.secretKeys : [Buffer.from(keys.secretKey, "hex")],
     payoutSigner,
@@ -234,7 +234,7 @@ async function ownKeys(path: string): Promise<Keys> {
   return keys
 }
 
-/** The buyers of the last start, or new ones if the file is gone. */
+/** The buyers from the last start, or new ones if the file is gone. */
 function buyersOf(path: string): Buyer[] {
   const before = readJsonIfThere(path) as { buyers?: Buyer[] } | undefined
   if (before?.buyers?.length === BUYERS) return before.buyers
@@ -244,14 +244,14 @@ function buyersOf(path: string): Buyer[] {
   })
 }
 
-/** The API key of each merchant: the last start's, or a new one if the file is gone. */
+/** The API key of each merchant: the one from the last start, or a new one if the file is gone. */
 function apiKeysOf(path: string, { merchants }: Keys): Map<string, string> {
   const before = readJsonIfThere(path) as { merchants?: { id: string; apiKey?: string | null }[] } | undefined
   const known = new Map(before?.merchants?.map(merchant => [merchant.id, merchant.apiKey]))
   return new Map(merchants.map(({ id }) => [id, known.get(id) ?? newApiKey("sandbox")]))
 }
 
-/** Gives gas to every account without any, and tokens to buyers who never had any. */
+/** Gives gas to every account that has none, and tokens to buyers who never had any. */
 async function fund(
   wallet: ChainClient,
   deployer: Account,
@@ -273,7 +273,7 @@ async function fund(
   }
 }
 
-/** Inserts the merchants and their owners by their ids, which stay; the issuer's address changes with the port. */
+/** Inserts the merchants and their owners. Their ids stay the same, but the issuer's address changes with the port. */
 async function seedMerchants(ctx: Context, keys: Keys, issuer: string): Promise<void> {
   for (const { id, name, payoutKey } of keys.merchants) {
     await ctx.db
@@ -302,8 +302,8 @@ async function seedMerchants(ctx: Context, keys: Keys, issuer: string): Promise<
 }
 
 /**
- * A merchant's sandbox key is always the same row: a new key replaces the old one. It has all scopes, so that the
- * command line works without a sign-in.
+ * Writes each merchant's sandbox key. It is always the same row, in which a new key replaces the old one. The key has
+ * all scopes, so that the command line works without a sign-in.
  */
 async function seedApiKeys(ctx: Context, apiKeys: Map<string, string>): Promise<void> {
   const scopes = ["checkouts", "console", "settings:read"]
@@ -338,8 +338,8 @@ async function somethingWaits(ctx: Context): Promise<boolean> {
 }
 
 /**
- * Moves the service's and the chain's time. It writes the file first, so that a kill in between leaves no chain ahead
- * of its clock.
+ * Moves the time of the service and of the chain. The file is written first, so that a kill in between never leaves
+ * the chain ahead of the service's clock.
  */
 async function moveClock(
   ctx: Context,

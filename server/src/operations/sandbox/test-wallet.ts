@@ -1,5 +1,5 @@
 /**
- * `POST /sandbox/wallet`: a wallet of a funded buyer, or a merchant's payout wallet. Pages call it like a browser's
+ * `POST /sandbox/wallet`: the wallet of a funded buyer, or a merchant's payout wallet. Pages call it like a browser's
  * wallet (EIP-1193). It signs everything, because its keys are worth nothing and exist only in the sandbox.
  */
 import { Type } from "typebox"
@@ -19,7 +19,7 @@ interface Parts {
   mined: (send: () => Promise<Hex>) => Promise<Hex>
 }
 
-/** Methods that are passed on to the chain unchanged. */
+/** The methods that are passed on to the chain unchanged. */
 const READS = ["eth_call", "eth_getBalance", "eth_chainId", "eth_blockNumber", "eth_getTransactionReceipt"]
 
 export function testWalletRoute(app: Server, { wallet, buyers, merchants, mined }: Parts): void {
@@ -69,7 +69,10 @@ function typedDataOf(text: unknown): Parameters<ReturnType<typeof privateKeyToAc
   }
 }
 
-/** The extra cost if a payout empties the receiving address after the estimate: a new storage slot, 17,100 gas. */
+/**
+ * The gas that is added in case a payout empties the receiving address after the estimate: a new storage slot costs
+ * 17,100 gas.
+ */
 const PAYOUT_GAS = 30_000n
 
 /** Sends a buyer's transaction with enough gas that a payout in between does not make it revert. */
