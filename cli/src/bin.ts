@@ -1,4 +1,7 @@
-/** What the package installs as `sluice`: the command line, of compiled code that Node keeps from the run before. */
+/**
+ * The program that the package installs as `sluice`: the command line, for which Node caches the compiled code
+ * between runs.
+ */
 import { enableCompileCache } from "node:module"
 
 enableCompileCache()

@@ -1,4 +1,7 @@
-/** The table of commands. It is all that `--help`, the completion of shells and docs/developers/cli.md are made of. */
+/**
+ * The table of commands. `--help`, the completion in shells and docs/developers/cli.md are made from this table
+ * alone.
+ */
 import type { Command } from "./command.ts"
 import { resourceCommands } from "./resource-commands.ts"
 import { triggered } from "./triggers.ts"

@@ -1,4 +1,4 @@
-/** The text of docs/developers/cli.md, made of the table of commands. */
+/** Builds the text of docs/developers/cli.md from the table of commands. */
 import type { Command } from "./command.ts"
 import { commandTable } from "./commands.ts"
 import { exitCodes } from "./failure.ts"

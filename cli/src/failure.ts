@@ -1,9 +1,12 @@
-/** How a command fails: a sentence, an exit code, and for a refusal of the service its code and request id. */
+/**
+ * How a command fails: with a sentence and an exit code, and, if the service refused, with its error code and request
+ * id.
+ */
 
 import { SluiceError } from "../../sdk/src/errors.ts"
 import { SignatureError } from "../../sdk/src/webhooks.ts"
 
-/** What each exit code means; docs/developers/cli.md has the same list. */
+/** The meaning of each exit code; docs/developers/cli.md has the same list. */
 export const exitCodes = {
   0: "it was done",
   1: "the service refused the request, or it can't be done",
@@ -24,7 +27,7 @@ export class Failure extends Error {
   }
 }
 
-/** What is printed of a failure with `--json`. */
+/** What is printed about a failure with `--json`. */
 export interface FailureFacts {
   error: string
   message: string
@@ -34,7 +37,7 @@ export interface FailureFacts {
   idempotencyKey?: string
 }
 
-/** The facts of anything that a command throws. */
+/** The facts about anything that a command throws. */
 export function factsOf(error: unknown): FailureFacts {
   if (error instanceof SluiceError) {
     const { code, message, requestId, details, idempotencyKey } = error
@@ -58,7 +61,7 @@ function exitCodeOf({ status, retryable, code }: SluiceError): ExitCode {
   return retryable || status === undefined || code === "UNREADABLE_ANSWER" ? 4 : 1
 }
 
-/** The lines that people read of a failure. */
+/** The lines about a failure that people read. */
 export function failureText(facts: FailureFacts): string {
   const details = (facts.details ?? []) as { path?: string; message: string }[]
   return [

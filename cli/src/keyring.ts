@@ -1,10 +1,11 @@
 /**
- * The keyring of the operating system, which keeps secrets encrypted while nobody is signed in: `secret-tool` (libsecret) on Linux,
- * `security` on macOS. A secret is never an argument of theirs, as every process of the machine can read those.
+ * The keyring of the operating system, which keeps secrets encrypted while nobody is signed in. It is used through
+ * `secret-tool` (libsecret) on Linux and `security` on macOS. A secret is never an argument of these programs,
+ * because every process of the machine can read those.
  */
 import { spawnSync } from "node:child_process"
 
-/** A person may have to unlock it. */
+/** How long one of these programs may take, because a person may have to unlock the keyring. */
 const MAX_WAIT_MS = 60_000
 const SERVICE = "sluice"
 
@@ -14,7 +15,10 @@ interface Keyring {
   remove(id: string): void
 }
 
-/** The ids are random and of letters, digits and dashes alone: `security -i` reads a line as a shell would. */
+/**
+ * The ids are random and contain only letters, digits and dashes, because `security -i` reads a line as a shell
+ * would.
+ */
 const keyrings: Partial<Record<NodeJS.Platform, Keyring>> = {
   linux: {
     store: (id, label, secret) =>
@@ -34,8 +38,9 @@ const keyring = (): Keyring | undefined =>
   process.env.SLUICE_KEYRING === "off" ? undefined : keyrings[process.platform]
 
 /**
- * Keeps a secret of printable characters without spaces; false where there is no keyring, or it does not give the secret back. It is
- * removed there again then, since nothing would remember its id.
+ * Stores a secret of printable characters without spaces. Returns false if there is no keyring, or if the keyring
+ * does not return the secret. In that case the secret is removed from it again, because nothing would remember its
+ * id.
  */
 export function storeSecret(id: string, label: string, secret: string): boolean {
   const into = keyring()
@@ -46,13 +51,13 @@ export function storeSecret(id: string, label: string, secret: string): boolean 
   return false
 }
 
-/** The secret; undefined where it is not there, or the keyring stays locked. */
+/** The secret; undefined if it is not in the keyring, or if the keyring stays locked. */
 export const readSecret = (id: string): string | undefined => keyring()?.read(id)
 
-/** Removes the secret, if it is there. */
+/** Removes the secret, if it is in the keyring. */
 export const removeSecret = (id: string): void => keyring()?.remove(id)
 
-/** What the program printed; undefined where it is missing, failed, or took too long. */
+/** Returns what the program printed; undefined if the program is missing, failed, or took too long. */
 function run(program: string, args: string[], input = ""): string | undefined {
   const { status, stdout } = spawnSync(program, args, {
     input,

@@ -1,33 +1,33 @@
-/** What the command of an operation is made of. */
+/** The facts from which the command of an operation is built. */
 
-/** A field of a body or a query: how its text is read. */
+/** A field of a body or a query, and how its text is parsed. */
 export interface Field {
   type: "text" | "number" | "boolean" | "json"
   does: string
   required?: boolean
-  /** Whether the word `null` stands for nothing. */
+  /** Whether the word `null` is parsed as null. */
   nullable?: boolean
 }
 
-/** An operation of the service as a command. */
+/** An operation of the service that is available as a command. */
 export interface Operation {
-  /** What the SDK calls it. */
+  /** The name of the operation in the SDK. */
   call: [resource: string, method: string]
   does: string
   ids: string[]
   body?: boolean
   query?: boolean
-  /** Whether it answers a list in pages. */
+  /** Whether the answer is a list in pages. */
   pages?: boolean
-  /** Whether it answers text. */
+  /** Whether the answer is text. */
   csv?: boolean
-  /** Whether it takes an idempotency key. */
+  /** Whether the operation accepts an idempotency key. */
   key?: boolean
   fields?: Record<string, Field>
 }
 
 const kebab = (name: string): string => name.replaceAll(/[A-Z]/g, letter => `-${letter.toLowerCase()}`)
 
-/** The option of a field. `--url` is the service's address, so a field of that name gets another. */
+/** The option for a field. `--url` is the service's address, so a field with that name gets another option. */
 export const optionOf = (name: string): string =>
   ["url", "json", "profile", "all", "data"].includes(name) ? `${name}-value` : kebab(name)

@@ -5,22 +5,22 @@ import { aboveProgress, openProgress, type Progress } from "./progress.ts"
 /** Prints the result of a command. */
 export interface Output {
   isJson: boolean
-  /** One result. With `--json` it is one line. */
+  /** Prints one result. With `--json`, it is one line. */
   show(value: unknown): void
-  /** A line for people alone, on the standard error. */
+  /** Prints a line that is only for people, on the standard error. */
   note(text: string): void
-  /** How far long work is, on the standard error of a terminal. */
+  /** Shows how far a long task has got, on the standard error of a terminal. */
   progress(text: string): Progress
 }
 
 const MAX_COLUMNS = 6
 const MAX_CELL = 44
-/** Columns that come first, if the rows have them. */
+/** The columns that come first, if the rows have them. */
 const FIRST = ["id", "status", "event", "type", "name", "title", "amount", "currency", "createdAt", "at"]
 
 /**
- * Opens the output. Text of a payer may contain characters that move the cursor or rename the window, so none of them reaches the
- * terminal. JSON escapes them anyway.
+ * Opens the output. A payer's text may contain characters that move the cursor or rename the window, so none of these
+ * characters reaches the terminal. JSON escapes them anyway.
  */
 export function openOutput(isJson: boolean): Output {
   const write = (text: string) => aboveProgress(() => process.stdout.write(`${text}\n`))
@@ -32,7 +32,7 @@ export function openOutput(isJson: boolean): Output {
   }
 }
 
-/** The text without characters that control a terminal; lines stay. */
+/** Replaces the characters that control a terminal; line breaks stay. */
 export const printable = (text: string): string =>
   // biome-ignore lint/suspicious/noControlCharactersInRegex: those are what is removed.
   text.replaceAll(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, "\ufffd")
@@ -47,7 +47,7 @@ function textOf(value: unknown): string {
   return entries.map(([name, each]) => `${dim(name.padEnd(width))}  ${cell(each)}`).join("\n")
 }
 
-/** The rows of a page of a list. */
+/** The rows in a page of a list; undefined if the value is not a page. */
 const rowsOf = (value: object): unknown[] | undefined =>
   "total" in value ? Object.values(value).find(each => Array.isArray(each)) : undefined
 
@@ -74,5 +74,5 @@ const cell = (value: unknown): string =>
     : printable(typeof value === "object" ? JSON.stringify(value) : `${value}`)
 const cut = (text: string): string =>
   (text.length > MAX_CELL ? `${text.slice(0, MAX_CELL - 1)}…` : text).replaceAll("\n", " ")
-/** `styleText` looks at the stream, NO_COLOR and FORCE_COLOR. */
+/** Dims text. `styleText` considers the stream, NO_COLOR and FORCE_COLOR. */
 const dim = (text: string): string => styleText("dim", text, { stream: process.stdout })

@@ -1,4 +1,7 @@
-/** Which service is asked, and with which key: the environment, or a profile that `sluice login` has saved. */
+/**
+ * Determines which service is called and with which key, from the environment or from a profile that `sluice login`
+ * has saved.
+ */
 import { randomUUID } from "node:crypto"
 import { chmodSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs"
 import { homedir } from "node:os"
@@ -7,33 +10,33 @@ import { Sluice } from "../../sdk/src/sluice.ts"
 import { Failure } from "./failure.ts"
 import { readSecret, removeSecret, storeSecret } from "./keyring.ts"
 
-/** The sandbox of this machine. */
+/** The address of a sandbox on this machine. */
 export const DEFAULT_URL = "http://127.0.0.1:4000"
 const DEFAULT_PROFILE = "default"
 
-/** What `sluice login` keeps. */
+/** What `sluice login` saves. */
 interface Profile {
   url: string
   name: string
   merchantId: string
   expiresAt: string
-  /** The key, or where it is in the keyring. */
+  /** The key, or the id of its entry in the keyring. */
   apiKey?: string
   keyring?: string
 }
 
-/** The options of every command that asks the service. */
+/** The options of every command that calls the service. */
 export interface ConnectOptions {
   profile?: string
   url?: string
 }
 
-/** The file of the profiles: `SLUICE_CONFIG`, or one below `XDG_CONFIG_HOME`. */
+/** The file with the profiles: `SLUICE_CONFIG`, or a file below `XDG_CONFIG_HOME`. */
 export const profilesFile = (): string =>
   process.env.SLUICE_CONFIG ||
   join(process.env.XDG_CONFIG_HOME || join(homedir(), ".config"), "sluice", "profiles.json")
 
-/** All profiles by name; throws a {@link Failure} for a file that others can read. */
+/** All profiles by name; throws a {@link Failure} if other users can read the file. */
 function readProfiles(): Record<string, Profile> {
   const file = profilesFile()
   try {
@@ -49,8 +52,8 @@ function readProfiles(): Record<string, Profile> {
 }
 
 /**
- * Saves a profile, its key in the keyring of the system, or in the file where there is none. The profile that it replaces is removed.
- * Returns which of the two has the key.
+ * Saves a profile, with the key in the system's keyring, or in the file if there is no keyring. The profile that it
+ * replaces is removed. Returns where the key was saved.
  */
 export function saveProfile(name: string | undefined, { apiKey, ...profile }: Profile): "keyring" | "file" {
   const keyring = randomUUID()
@@ -64,10 +67,10 @@ export function saveProfile(name: string | undefined, { apiKey, ...profile }: Pr
   return isInKeyring ? "keyring" : "file"
 }
 
-/** Removes a profile with its key. */
+/** Removes a profile and its key. */
 export const removeProfile = (name: string | undefined): void => replaceProfile(name, undefined)
 
-/** The file is replaced at once, and only its owner can read it. */
+/** Replaces or removes a profile. The file is replaced atomically, and only its owner can read it. */
 function replaceProfile(name = DEFAULT_PROFILE, profile: Profile | undefined): void {
   const file = profilesFile()
   const { [name]: before, ...others } = readProfiles()
@@ -85,15 +88,16 @@ function replaceProfile(name = DEFAULT_PROFILE, profile: Profile | undefined): v
   if (before?.keyring) removeSecret(before.keyring)
 }
 
-/** The profile of this name, or the default one; undefined if there is none. */
+/** The profile with this name, or the default profile; undefined if there is none. */
 export const profileOf = ({ profile = DEFAULT_PROFILE }: ConnectOptions): Profile | undefined => {
   const all = readProfiles()
   return Object.hasOwn(all, profile) ? all[profile] : undefined
 }
 
 /**
- * The service and the key. `SLUICE_API_KEY` wins over every profile, and then no file is read. A profile's key is sent to its own
- * service alone, whatever `SLUICE_URL` and `--url` say. Without a profile, the sandbox that `DATA_DIR` belongs to has a key.
+ * The service and the key. `SLUICE_API_KEY` wins over every profile, in which case no file is read. A profile's key
+ * is sent only to the profile's own service, whatever `SLUICE_URL` and `--url` say. Without a profile, the key comes
+ * from the sandbox to which `DATA_DIR` belongs.
  */
 export function credentialOf(options: ConnectOptions): { baseUrl: string; apiKey: string | undefined } {
   const url = options.url ?? process.env.SLUICE_URL
@@ -119,7 +123,10 @@ function keyOf({ apiKey, keyring = "" }: Profile): string {
   throw new Failure("The keyring of the system does not give the key. Unlock it, or run `sluice login` again.", 3)
 }
 
-/** The sandbox of `sandbox.json`, on whatever port it is, with its first merchant's key. Its key goes to no other address. */
+/**
+ * The sandbox of `sandbox.json`, whatever its port is, and the key of its first merchant. That key is sent to no
+ * other address.
+ */
 function sandboxCredential(url: string | undefined): { baseUrl: string; apiKey: string | undefined } {
   const { DATA_DIR } = process.env
   const none = { baseUrl: url ?? DEFAULT_URL, apiKey: undefined }
@@ -133,14 +140,17 @@ function sandboxCredential(url: string | undefined): { baseUrl: string; apiKey: 
   }
 }
 
-/** The address without slashes at its end; throws a {@link Failure} for what is no address. */
+/** The address without slashes at its end; throws a {@link Failure} if it is not an address. */
 export function trimmed(url: string): string {
   if (!URL.canParse(url) || !/^https?:\/\//.test(url))
     throw new Failure(`${url} is no address: it begins with http:// or https://.`, 2)
   return url.replace(/\/+$/, "")
 }
 
-/** The client, with a key; throws a {@link Failure} where there is none. `more` are further options of the client. */
+/**
+ * Creates the client with a key; throws a {@link Failure} if there is no key. `more` are further options for the
+ * client.
+ */
 export function connect(options: ConnectOptions, more: { fetch?: typeof fetch } = {}): Sluice & { baseUrl: string } {
   const { baseUrl, apiKey } = credentialOf(options)
   if (!apiKey) throw new Failure("There is no key. Run `sluice login`, or set SLUICE_API_KEY.", 3)

@@ -1,8 +1,8 @@
-/** How far long work is: one line at the end of the standard error, drawn again and again. */
+/** Shows how far a long task has got, in one line at the end of the standard error that is redrawn again and again. */
 
-/** The line of one work. */
+/** The progress line of one task. */
 export interface Progress {
-  /** What is done, and of how much where that is known. */
+  /** Sets how much is done and, if known, out of how much. */
   set(done: number | string, of?: number): void
   /** Removes the line. */
   end(): void
@@ -12,10 +12,13 @@ const BAR = 24
 const TICK_MS = 1_000
 const CLEAR = "\r\u001b[K"
 
-/** The line on the screen, which makes room for what is printed. There is one work at a time. */
+/** The line on the screen, which makes room for what is printed. There is one task at a time. */
 let shown: { draw: () => void } | undefined
 
-/** Shows a line for this work. Shows nothing where the standard error is no terminal that can move its cursor, nor where `isJson`. */
+/**
+ * Shows a line for this task. Shows nothing with `isJson`, or if the standard error is not a terminal with a movable
+ * cursor.
+ */
 export function openProgress(text: string, isJson: boolean): Progress {
   const { stderr } = process
   if (isJson || !stderr.isTTY || process.env.TERM === "dumb") return { set: () => {}, end: () => {} }
@@ -42,14 +45,14 @@ export function openProgress(text: string, isJson: boolean): Progress {
   }
 }
 
-/** Prints by `write`, above the line. */
+/** Calls `write` so that its text appears above the line. */
 export function aboveProgress(write: () => void): void {
   if (shown) process.stderr.write(CLEAR)
   write()
   shown?.draw()
 }
 
-/** The bar of a number of things. */
+/** Draws a bar for a number of items. */
 function barOf(done: number, of: number): string {
   const part = Math.min(1, done / of)
   const full = Math.floor(part * BAR)

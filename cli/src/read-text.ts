@@ -1,9 +1,9 @@
-/** Text of the command line that may be in a file or come from the standard input. */
+/** Reads text that the command line contains, or that is in a file or comes from the standard input. */
 import { readFile } from "node:fs/promises"
 import { text } from "node:stream/consumers"
 import { Failure } from "./failure.ts"
 
-/** The text itself; of `@FILE` the file's, of `-` the standard input's. */
+/** Returns the text itself, the contents of the file for `@FILE`, or the standard input for `-`. */
 export async function readText(given: string): Promise<string> {
   if (given === "-") return await text(process.stdin)
   if (!given.startsWith("@")) return given

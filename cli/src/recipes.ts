@@ -1,4 +1,4 @@
-/** How each event is made to happen in the sandbox, by real payments on its chain. */
+/** How each event is caused in the sandbox, by real payments on the sandbox's chain. */
 import { SluiceError } from "../../sdk/src/errors.ts"
 import { Failure } from "./failure.ts"
 import type { connect } from "./profiles.ts"
@@ -6,11 +6,11 @@ import { askWallet, inSandbox, passEnd, payCheckout, reserve, sendAsMerchant, wa
 import type { triggered } from "./triggers.ts"
 
 const BLOCKS = 12
-/** The shortest time to pay that a checkout may have, in seconds. */
+/** The shortest time to pay that a checkout can have, in seconds. */
 const SHORTEST_S = 300
-/** After this long the service believes that what a reorg took is gone. */
+/** The time after which the service believes that transactions removed by a reorg are gone. */
 const SUSPECT = "31s"
-/** A payment may be final before the reorg comes, and then another one is made. */
+/** How often a payment is tried. It may become final before the reorg comes, and then another one is made. */
 const MAX_TRIES = 5
 
 type Connected = ReturnType<typeof connect>
@@ -22,13 +22,13 @@ export interface Wish {
   metadata: Record<string, string>
 }
 
-/** What was done: the id that the event is about, if it is known, and what to do again until the event is there. */
+/** What was done: the id of the object that the event is about, if known, and what to repeat until the event occurs. */
 export interface Done {
   object?: string
   again?: () => Promise<unknown>
 }
 
-/** Each event that can be triggered. */
+/** The recipe for each event that can be triggered. */
 export const recipes: Record<(typeof triggered)[number], (sluice: Connected, wish: Wish) => Promise<Done>> = {
   "checkout.session.completed": async (sluice, wish) => await paid(sluice, wish),
   "checkout.confirmed": async (sluice, wish) => await paid(sluice, wish),
@@ -41,7 +41,7 @@ export const recipes: Record<(typeof triggered)[number], (sluice: Connected, wis
   "checkout.failed": async (sluice, { on, amount, metadata }) => {
     const id = on ?? (await sluice.checkouts.create({ amount, metadata, expiresIn: SHORTEST_S })).id
     const [address] = (await askWallet(sluice, { buyer: 1 }, "eth_accounts")) as string[]
-    // A transfer, and not of this checkout.
+    // A transfer that has nothing to do with this checkout.
     const { txHash } = (await inSandbox(sluice, "pay", { to: address, amount: "0.01", buyer: 0 })) as { txHash: string }
     await sluice.pay.confirm({ sessionId: id, txHash })
     await waitFor("the hash is refused", async () => {
@@ -57,7 +57,7 @@ export const recipes: Record<(typeof triggered)[number], (sluice: Connected, wis
       ? await sluice.checkouts.get(on)
       : await sluice.checkouts.create({ amount, metadata, expiresIn: SHORTEST_S })
     await passEnd(sluice, checkout)
-    // It expires once every block up to its end is final enough to be read.
+    // The checkout expires once every block up to its end is final enough to be read.
     await inSandbox(sluice, "mine", { blocks: BLOCKS })
     return { object: checkout.id }
   },
@@ -71,7 +71,7 @@ export const recipes: Record<(typeof triggered)[number], (sluice: Connected, wis
   "payment.exception": async (sluice, wish) => {
     const id = await checkoutOf(sluice, wish)
     await payCheckout(sluice, id, { twice: true, buyer: 0 })
-    // The event is about the payment, which has an id of its own.
+    // The event is about the payment, whose id is not known here.
     return {}
   },
   "payment.refunded": async (sluice, { on, amount, metadata }) => {
@@ -82,7 +82,7 @@ export const recipes: Record<(typeof triggered)[number], (sluice: Connected, wis
       return ["confirmed", "partially_refunded"].includes(status) ? true : undefined
     })
     const { refundId } = await sluice.refunds.create({ sessionId })
-    // Its payout wallet allows it first, unless it has allowed as much already.
+    // The merchant's payout wallet must first allow the refund, unless it has already allowed enough.
     const allowed = await waitFor(`${refundId} can be paid`, async () => {
       const { status, approval } = await sluice.refunds.get(refundId)
       if (status === "needs_approval") return approval ?? undefined
@@ -106,14 +106,14 @@ export const recipes: Record<(typeof triggered)[number], (sluice: Connected, wis
     }),
   "subscription.renewal.created": async (sluice, { on }) => {
     if (!on) await subscribe(sluice)
-    // The invoice of the next day is made half a day before it, once no reorg can remove the first payment. The service looks for
-    // that each minute.
+    // The next day's invoice is created half a day before that day, once no reorg can remove the first payment. The
+    // service checks this every minute.
     await inSandbox(sluice, "clock", { advance: "13h" })
     return { again: async () => await pass(sluice, "1m") }
   },
   "subscription.past_due": async (sluice, { on }) => {
     const object = on ?? (await subscribe(sluice))
-    // An invoice that nobody pays is late three days after it is due.
+    // An unpaid invoice is past due three days after its due time.
     return { object, again: async () => await pass(sluice, "12h") }
   },
   "subscription.canceled": async (sluice, { on }) => {
@@ -156,7 +156,7 @@ export const recipes: Record<(typeof triggered)[number], (sluice: Connected, wis
 const checkoutOf = async ({ checkouts }: Connected, { on, amount, metadata }: Wish): Promise<string> =>
   on ?? (await checkouts.create({ amount, metadata })).id
 
-/** Pays a checkout; one whose money is reserved first is captured whole. */
+/** Pays a checkout. If its money is reserved first, the whole amount is captured. */
 async function paid(sluice: Connected, wish: Wish): Promise<Done & { object: string }> {
   const object = await checkoutOf(sluice, wish)
   const { capture, status } = await sluice.pay.status(object)
@@ -168,14 +168,14 @@ async function paid(sluice: Connected, wish: Wish): Promise<Done & { object: str
   return { object }
 }
 
-/** A checkout whose money is in an escrow, and not captured; returns its id. */
+/** Reserves money in escrow for a checkout without capturing it, and returns the checkout's id. */
 async function reserved(sluice: Connected, { on, amount, metadata }: Wish): Promise<string> {
   const id = on ?? (await sluice.checkouts.create({ amount, metadata, capture: "manual" })).id
   if ((await sluice.pay.status(id)).status === "pending") await reserve(sluice, id)
   return id
 }
 
-/** Pays a paywall; returns its id, the hash of the payment, and who paid. */
+/** Pays at a paywall; returns the paywall's id, the hash of the transaction, and the payer's address. */
 async function grant(
   sluice: Connected,
   { on, amount }: Wish,
@@ -188,14 +188,14 @@ async function grant(
   return { id, txHash, address }
 }
 
-/** The transaction that paid a checkout, once that is confirmed. */
+/** The transaction that paid a checkout, once the checkout is confirmed. */
 const txHashOf = async (sluice: Connected, id: string): Promise<string> =>
   await waitFor(`${id} is confirmed`, async () => {
     const { status, txHash } = await sluice.pay.status(id, { wait: 25 })
     return status === "confirmed" ? (txHash ?? undefined) : undefined
   })
 
-/** Makes payments until the chain takes one of them back. */
+/** Makes payments until a reorg removes one of them. */
 async function paidAndTakenBack(sluice: Connected, pay: () => Promise<string>): Promise<Done> {
   for (let i = 1; ; i++)
     try {
@@ -205,7 +205,7 @@ async function paidAndTakenBack(sluice: Connected, pay: () => Promise<string>): 
     }
 }
 
-/** The chain takes a transaction back by a reorg, as if it had never been. */
+/** Removes a transaction by a reorg, as if it had never been mined. */
 async function takenBack(sluice: Connected, txHash: string): Promise<Done> {
   await inSandbox(sluice, "reorg", { txHash })
   return { again: async () => await pass(sluice, SUSPECT) }
@@ -216,7 +216,7 @@ async function pass(sluice: Connected, advance: string): Promise<void> {
   await inSandbox(sluice, "clock", { advance })
 }
 
-/** Begins a subscription of a day by its first payment; returns its id. */
+/** Starts a daily subscription by paying its first period; returns the subscription's id. */
 async function subscribe(sluice: Connected): Promise<string> {
   const { id: productId } = await sluice.products.create({ name: "Triggered", price: "1.00", billingInterval: "day" })
   const { id } = await sluice.checkouts.create({ productId })

@@ -1,4 +1,4 @@
-/** One request outside of the SDK: raw calls, and the sandbox's own routes. */
+/** Sends one request without the SDK: raw calls, and requests to the sandbox's own routes. */
 import { SluiceError } from "../../sdk/src/errors.ts"
 
 const TIMEOUT_MS = 60_000
@@ -10,8 +10,8 @@ interface Request {
 }
 
 /**
- * The parsed answer, or its text. Throws a {@link SluiceError} for a refusal and where no answer comes. Nothing is repeated, and
- * redirects are not followed: they would take the key elsewhere.
+ * Returns the parsed answer, or its text. Throws a {@link SluiceError} for a refusal, or if no answer comes. Nothing
+ * is retried. Redirects are not followed, because they would send the key elsewhere.
  */
 export async function request(
   baseUrl: string,
@@ -36,7 +36,7 @@ export async function request(
   return parse(await response.text())
 }
 
-/** The error of an answer that is a refusal. */
+/** Converts an answer that is a refusal to an error. */
 export async function refusalOf(baseUrl: string, response: Response): Promise<SluiceError> {
   const { error, message, requestId, details, retryAfter } = (parse(await response.text()) ?? {}) as Record<
     string,
@@ -52,7 +52,7 @@ export async function refusalOf(baseUrl: string, response: Response): Promise<Sl
   })
 }
 
-/** A POST to one of the sandbox's own routes; throws as {@link request} does. */
+/** Sends a POST to one of the sandbox's own routes; throws as {@link request} does. */
 export const postSandbox = async (baseUrl: string, path: string, body: object): Promise<unknown> =>
   await request(baseUrl, `/sandbox/${path}`, { method: "POST", body: JSON.stringify(body) })
 

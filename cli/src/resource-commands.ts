@@ -1,9 +1,9 @@
-/** The commands of resources, made of the operations of the API: `sluice checkouts list`. */
+/** The commands for resources, such as `sluice checkouts list`, which are built from the operations of the API. */
 import type { Command } from "./command.ts"
 import { type Field, type Operation, optionOf } from "./operation.ts"
 import { operations } from "./operations.ts"
 
-/** The group of commands of each resource. */
+/** The group of commands for each resource. */
 export const resourceCommands = (): Record<string, Command> =>
   Object.fromEntries(
     Object.entries(operations).map(([name, methods]) => [

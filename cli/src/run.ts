@@ -1,4 +1,4 @@
-/** Reads the command line by the table, runs one command, and ends with its exit code. */
+/** Parses the command line by the table of commands, runs one command, and ends with its exit code. */
 import { CommanderError, Command as Parser } from "commander"
 import type { Command } from "./command.ts"
 import { commandTable } from "./commands.ts"
@@ -6,8 +6,8 @@ import { exitCodes, factsOf, failureText } from "./failure.ts"
 import { openOutput, printable } from "./output.ts"
 
 /**
- * Runs the command of these arguments and sets the exit code of the process. `operator` names commands that the
- * server has itself, which win.
+ * Runs the command that these arguments name, and sets the exit code of the process. `operator` lists commands that
+ * the server has itself and that take precedence.
  */
 export async function runCli(args: string[], operator: readonly string[] = []): Promise<void> {
   const isJson = args.includes("--json")

@@ -1,4 +1,4 @@
-/** Payments of the sandbox's test buyers. */
+/** Makes payments as the sandbox's test buyers. */
 import { setTimeout as sleep } from "node:timers/promises"
 import { type BuyerOptions, openBuyer } from "../../sdk/src/buyer/buyer.ts"
 import { authorizationFields, domainFields } from "../../sdk/src/buyer/sign.ts"
@@ -8,7 +8,7 @@ import type { Sluice } from "../../sdk/src/sluice.ts"
 import { Failure } from "./failure.ts"
 import { postSandbox } from "./request.ts"
 
-/** How a payment differs from what is asked for. */
+/** How a payment differs from what the checkout asks for. */
 export interface Manner {
   partial?: boolean
   over?: boolean
@@ -25,7 +25,10 @@ const MAX_PER_PAYMENT = "1000000"
 const PAUSE_MS = 1_000
 const WAIT_MS = 120_000
 
-/** Sends a route of the sandbox; throws a {@link Failure} with a sentence where the service is no sandbox. */
+/**
+ * Sends a request to a route of the sandbox; throws a {@link Failure} with a sentence if the service is not a
+ * sandbox.
+ */
 export async function inSandbox(sluice: Connected, path: string, body: object): Promise<Record<string, unknown>> {
   try {
     return (await postSandbox(sluice.baseUrl, path, body)) as Record<string, unknown>
@@ -54,7 +57,7 @@ export async function payCheckout(sluice: Connected, id: string, manner: Manner)
   return hashes
 }
 
-/** The amounts of the transfers, in whole tokens. */
+/** The amounts of the transfers to make, in whole tokens. */
 function amountsOf(status: Status, { partial, over, twice }: Manner): string[] {
   const { decimals } = status.token
   const amount = toUnits(status.amount, decimals)
@@ -66,14 +69,14 @@ function amountsOf(status: Status, { partial, over, twice }: Manner): string[] {
   return units.map(each => fromUnits(each, decimals))
 }
 
-/** Moves the sandbox's clock behind the end of a checkout. */
+/** Moves the sandbox's clock past the end of a checkout. */
 export async function passEnd(sluice: Connected, { expiresAt }: { expiresAt: string }): Promise<void> {
   const now = Date.parse(`${(await inSandbox(sluice, "clock", { advance: "1s" })).now}`)
   const leftS = Math.ceil((Date.parse(expiresAt) - now) / 1_000)
   if (leftS >= 0) await inSandbox(sluice, "clock", { advance: `${leftS + 1}s` })
 }
 
-/** A buyer who signs (x402); the sandbox's test wallet holds the key. */
+/** Opens a buyer who pays by signature (x402). The sandbox's test wallet holds the key. */
 async function agentOf(
   sluice: Connected,
   { chainId, token }: { chainId: number; token: { address: string; decimals: number } },
@@ -91,7 +94,10 @@ async function agentOf(
   })
 }
 
-/** Asks the wallet of a test buyer, or that of a merchant of the sandbox, as a page asks a browser's (EIP-1193). */
+/**
+ * Sends a request to the wallet of a test buyer, or of a merchant of the sandbox, as a page does to a browser's
+ * wallet (EIP-1193).
+ */
 export const askWallet = async (
   sluice: Connected,
   whose: { buyer: number } | { merchant: number },
@@ -99,7 +105,7 @@ export const askWallet = async (
   params: unknown[] = [],
 ): Promise<unknown> => (await inSandbox(sluice, "wallet", { method, params, ...whose })).result
 
-/** Looks until there is something; throws a {@link Failure} with `what` after two minutes. */
+/** Calls `look` until it finds something; throws a {@link Failure} with `what` after two minutes. */
 export async function waitFor<T>(what: string, look: () => Promise<T | undefined>): Promise<T> {
   for (const endsAt = Date.now() + WAIT_MS; Date.now() < endsAt; await sleep(PAUSE_MS)) {
     const found = await look()
@@ -108,7 +114,10 @@ export async function waitFor<T>(what: string, look: () => Promise<T | undefined
   throw new Failure(`Not within two minutes: ${what}.`, 4)
 }
 
-/** Pays a checkout whose money goes into an escrow: the first buyer signs what its status says. Resolves once it is reserved. */
+/**
+ * Pays a checkout whose money goes into an escrow: the first buyer signs what the checkout's status asks for.
+ * Resolves once the money is reserved.
+ */
 export async function reserve(sluice: Connected, id: string): Promise<void> {
   const { authorization: terms, chainId, token, message } = await sluice.pay.status(id)
   if (!terms) throw new Failure(`Nothing can be reserved for the checkout ${id} now: ${message}`)
@@ -133,7 +142,10 @@ export async function reserve(sluice: Connected, id: string): Promise<void> {
   })
 }
 
-/** Sends a call from the merchant's wallet at this address; the sandbox has the keys of the payout wallets that it began with. */
+/**
+ * Sends a call from the merchant's wallet at this address. The sandbox has the keys of the payout wallets with which
+ * it started.
+ */
 export async function sendAsMerchant(sluice: Connected, owner: string, call: object): Promise<void> {
   for (let merchant = 0; ; merchant++) {
     const accounts = await askWallet(sluice, { merchant }, "eth_accounts").catch(error => {

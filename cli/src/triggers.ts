@@ -1,6 +1,6 @@
-/** Which events `sluice trigger` makes happen, and why it makes no others. */
+/** Which events `sluice trigger` can cause, and why it can't cause the others. */
 
-/** The events that `sluice trigger` makes happen. */
+/** The events that `sluice trigger` can cause. */
 export const triggered = [
   "checkout.session.completed",
   "checkout.confirmed",

@@ -1,11 +1,11 @@
-/** `sluice api METHOD PATH`: one request, as it is written. */
+/** `sluice api METHOD PATH`: sends one request exactly as it is written. */
 import type { Input } from "../command.ts"
 import { Failure } from "../failure.ts"
 import { credentialOf } from "../profiles.ts"
 import { readText } from "../read-text.ts"
 import { request } from "../request.ts"
 
-/** Prints the answer. The key goes to the service alone, so the path must be one of its paths. */
+/** Prints the answer. The key is sent only to the service, so the path must belong to it. */
 export async function run({ args, options, out }: Input): Promise<void> {
   const [method = "", path = ""] = args
   if (!/^[A-Za-z]+$/.test(method)) throw new Failure(`${method} is not an HTTP method, such as GET.`, 2)

@@ -10,7 +10,7 @@ interface List extends AsyncIterable<unknown> {
   page(query: object): Promise<unknown>
 }
 
-/** Prints what the operation answers: a page of a list, or with `--all` each row. */
+/** Prints the answer of the operation: one page of a list, or each row with `--all`. */
 export async function callOperation(operation: Operation, { args, options, out }: Input): Promise<void> {
   const [resource, method] = operation.call
   const given = await inputOf(operation, options)

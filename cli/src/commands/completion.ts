@@ -1,8 +1,8 @@
-/** `sluice completion`: what bash or zsh has to read once to complete commands. */
+/** `sluice completion`: prints the script that bash or zsh must read once to complete commands. */
 import type { Command, Input } from "../command.ts"
 import { Failure } from "../failure.ts"
 
-/** Prints a script. Both shells complete from one list of words for each beginning of a command line. */
+/** Prints the script. Both shells complete from one list of words for each beginning of a command line. */
 export async function run({ args, out, table: commands }: Input): Promise<void> {
   const [shell = ""] = args
   if (shell !== "bash" && shell !== "zsh") throw new Failure("The completion is for bash or zsh.", 2)

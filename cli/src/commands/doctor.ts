@@ -1,10 +1,13 @@
-/** `sluice doctor`: whether this machine can use the service, and what to do if it can't. */
+/** `sluice doctor`: checks whether this machine can use the service, and says what to do if it can't. */
 import { SluiceError } from "../../../sdk/src/errors.ts"
 import type { Input } from "../command.ts"
 import { Failure, factsOf } from "../failure.ts"
 import { connect, credentialOf } from "../profiles.ts"
 
-/** Signatures of events are valid for five minutes. */
+/**
+ * The largest difference between the clocks. It is well below the five minutes for which signatures of events are
+ * valid.
+ */
 const MAX_SKEW_MS = 60_000
 
 interface Finding {
@@ -13,7 +16,7 @@ interface Finding {
   message: string
 }
 
-/** Prints a finding for each part; throws the first failure's exit code if there is one. */
+/** Prints a finding for each part. Throws if anything is wrong, with the exit code of the service's failure. */
 export async function run({ options, out }: Input): Promise<void> {
   const { baseUrl, apiKey } = credentialOf(options)
   const findings: Finding[] = [

@@ -1,11 +1,11 @@
-/** `sluice export`: a report as CSV. */
+/** `sluice export`: exports a report as CSV. */
 import { writeFile } from "node:fs/promises"
 import type { Input } from "../command.ts"
 import { Failure } from "../failure.ts"
 import { connect } from "../profiles.ts"
 import type { Progress } from "../progress.ts"
 
-/** Prints the report, or writes it to a new file. A file that exists stays as it is. */
+/** Prints the report, or writes it to a new file. An existing file is never overwritten. */
 export async function run({ args, options, out }: Input): Promise<void> {
   const [report = ""] = args
   const { from, to, tz, out: file } = options as Record<string, string | undefined>
@@ -23,7 +23,7 @@ export async function run({ args, options, out }: Input): Promise<void> {
   out.show({ file, bytes: Buffer.byteLength(csv) })
 }
 
-/** `fetch` that says how many bytes of a body have arrived. */
+/** Returns a `fetch` that reports how many bytes of a body have arrived. */
 const counting =
   (read: (bytes: number) => void): typeof fetch =>
   async (input, init) => {

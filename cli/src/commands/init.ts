@@ -1,4 +1,4 @@
-/** `sluice init`: writes a shop for a framework, one that works: the examples of the documents, with its settings. */
+/** `sluice init`: writes a working shop for a framework, from the examples in the documentation, with its settings. */
 import { mkdirSync, readdirSync, writeFileSync } from "node:fs"
 import { dirname, join } from "node:path"
 import type { Input } from "../command.ts"
@@ -13,7 +13,7 @@ const programs: Record<string, { packages: Record<string, string>; start: string
   express: { packages: { express: "^5.0.0" }, start: "node --env-file=.env shop.mjs" },
   fastify: { packages: { fastify: "^5.0.0" }, start: "node --env-file=.env shop.mjs" },
   hono: { packages: { hono: "^4.0.0", "@hono/node-server": "^2.0.0" }, start: "node --env-file=.env shop.mjs" },
-  // Next reads .env without an option.
+  // Next reads .env by itself, so it needs no option for that.
   next: {
     packages: { next: "^16.0.0", react: "^19.0.0", "react-dom": "^19.0.0" },
     build: "next build",
@@ -21,7 +21,10 @@ const programs: Record<string, { packages: Record<string, string>; start: string
   },
 }
 
-/** Writes the files into a folder that is new or empty. The key of the profile goes into `.env`, which only its owner can read. */
+/**
+ * Writes the files into a folder that is new or empty. The key of the profile goes into `.env`, which only its owner
+ * can read.
+ */
 export async function run({ args, options, out }: Input): Promise<void> {
   const [framework = "", folder = `sluice-${framework}`] = args
   const files = Object.hasOwn(starters, framework) ? starters[framework] : undefined

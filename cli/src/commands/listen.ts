@@ -1,4 +1,4 @@
-/** `sluice listen`: brings events to a receiver on this machine, through a listener whose deliveries are pulled. */
+/** `sluice listen`: delivers events to a receiver on this machine, through a listener whose deliveries are pulled. */
 import { hostname } from "node:os"
 import { SluiceError } from "../../../sdk/src/errors.ts"
 import { eventNames } from "../../../sdk/src/resources.ts"
@@ -13,24 +13,24 @@ import { openReporter } from "../listen/report-results.ts"
 import { runCommand } from "../listen/run-command.ts"
 import { connect, credentialOf } from "../profiles.ts"
 
-/** How long what is under way may take when the command is stopped. */
+/** How long work in progress may take when the command is stopped. */
 const END_MS = 5_000
-/** A listener is not for pings, which go to one endpoint. */
+/** The events that a listener can have. Pings are not among them, because each goes to a single endpoint. */
 const names: readonly string[] = eventNames.filter(name => name !== "ping")
 
 interface Listening {
   listener: Listener
   place: Place | undefined
   target: Target | undefined
-  /** How many deliveries waited while it was not running. */
+  /** How many deliveries waited while the listener was not running. */
   backlog: number
-  /** Aborted when the command is to end. */
+  /** Aborted when the command must end. */
   left: AbortController
 }
 
 /**
- * Posts each delivery and reports the answer, until it is stopped or the command of `--exec` has ended; both end the listener. Throws a
- * {@link Failure} if the listener was ended from elsewhere.
+ * Posts each delivery and reports the answer, until the command is stopped or the program of `--exec` has ended. Both
+ * end the listener. Throws a {@link Failure} if someone else ended the listener.
  */
 export async function run(input: Input): Promise<void> {
   const { options, out } = input
@@ -78,13 +78,13 @@ async function isOpen(sluice: Sluice, left: Listener | undefined): Promise<boole
   return data.some(({ id }) => id === left.id)
 }
 
-/** How many deliveries wait for it; 1,500 where there are more. */
+/** How many deliveries wait for the listener; 1,500 if there are more. */
 async function backlogOf(sluice: Sluice, { id }: Listener): Promise<number> {
   const query = { webhookId: id, status: "pending" }
   return (await sluice.deliveries.list(query as never).page({ limit: 1 })).total
 }
 
-/** A bar of those that waited, which ends with the last of them. Without any there is none. */
+/** A bar for the deliveries that waited, which disappears after the last of them. If none waited, there is no bar. */
 function barOf(out: Input["out"], backlog: number): { count(): void; end(): void } {
   const bar = backlog > 0 ? out.progress("Events that waited") : undefined
   let done = 0
@@ -101,7 +101,10 @@ function barOf(out: Input["out"], backlog: number): { count(): void; end(): void
   }
 }
 
-/** Whether it is kept; a folder that can't be written is no reason not to listen. */
+/**
+ * Stores the listener on this machine, and returns whether that worked. A folder that can't be written is no reason
+ * not to listen.
+ */
 function keep(place: Place | undefined, listener: Listener): boolean {
   try {
     place?.keep(listener)
@@ -181,7 +184,10 @@ function startCommand(command: string, { listener: { secret }, left }: Listening
   })
 }
 
-/** The first signal stops, a second one ends the process at once. Returns what undoes it. */
+/**
+ * The first signal stops the command, and a second one ends the process at once. Returns a function that removes the
+ * handlers.
+ */
 function stopOnSignals(stop: () => void): () => void {
   let isStopping = false
   const heard = () => {

@@ -1,4 +1,6 @@
-/** `sluice login`: gets a key by the device sign-in (RFC 8628), and keeps it in a profile. No browser is opened. */
+/**
+ * `sluice login`: gets a key through the device sign-in (RFC 8628), and stores it in a profile. No browser is opened.
+ */
 import { hostname } from "node:os"
 import { setTimeout as sleep } from "node:timers/promises"
 import { SluiceError } from "../../../sdk/src/errors.ts"
@@ -7,7 +9,7 @@ import { Failure } from "../failure.ts"
 import { DEFAULT_URL, profilesFile, saveProfile, trimmed } from "../profiles.ts"
 import { request } from "../request.ts"
 
-/** What the service asks for after `slow_down`. */
+/** By how many seconds the pause grows after `slow_down`. */
 const SLOWER_S = 5
 
 interface Begun {
@@ -25,7 +27,10 @@ interface Key {
   expiresAt: string
 }
 
-/** Shows the code, waits for the person's decision, and saves the key. With `--json` the code and the result are a line each. */
+/**
+ * Shows the code, waits for the person's decision, and saves the key. With `--json`, the code and the result are one
+ * line each.
+ */
 export async function run({ options, out }: Input): Promise<void> {
   const url = trimmed(options.url ?? process.env.SLUICE_URL ?? DEFAULT_URL)
   const scopes = typeof options.scopes === "string" ? options.scopes.split(",") : undefined
@@ -48,7 +53,7 @@ export async function run({ options, out }: Input): Promise<void> {
   out.show({ url, merchantId, name, scopes: key.scopes, expiresAt, savedIn: profilesFile(), keyIn })
 }
 
-/** Asks until the person has decided. An answer that was lost is asked for again. */
+/** Asks until the person has decided. If an answer is lost, asks again. */
 async function waitForKey({ interval, expires_in }: Begun, ask: () => Promise<Key>): Promise<Key> {
   let pauseS = interval
   for (const endsAt = Date.now() + expires_in * 1_000; Date.now() < endsAt; ) {

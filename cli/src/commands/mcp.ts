@@ -1,9 +1,11 @@
-/** `sluice mcp`: tools for an assistant, over the standard input and output. Nothing but the protocol is printed there. */
+/**
+ * `sluice mcp`: offers tools to an assistant over the standard input and output. Only the protocol is printed there.
+ */
 import type { Input } from "../command.ts"
 import { Failure } from "../failure.ts"
 import { credentialOf } from "../profiles.ts"
 
-/** Serves the merchant's tools, or with `--buyer` those of a wallet on this machine. */
+/** Serves the merchant's tools or, with `--buyer`, the tools of a wallet on this machine. */
 export async function run({ options }: Input): Promise<void> {
   if (options.buyer) {
     const { serveBuyer } = await import("../mcp/serve-buyer.ts")

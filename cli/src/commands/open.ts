@@ -1,9 +1,12 @@
-/** `sluice open`: where a thing is in the console. */
+/** `sluice open`: says where an object is in the console. */
 import type { Input } from "../command.ts"
 import { Failure } from "../failure.ts"
 import { connect, credentialOf } from "../profiles.ts"
 
-/** Prints the address of the console, or of the thing with this id. It opens no browser: scripts and remote shells have none. */
+/**
+ * Prints the address of the console, or of the object with this id. No browser is opened, because scripts and remote
+ * shells have none.
+ */
 export async function run({ args, options, out }: Input): Promise<void> {
   const [id] = args
   const url = id === undefined ? `${credentialOf(options).baseUrl}/console` : await addressOf(options, id)

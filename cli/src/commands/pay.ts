@@ -1,4 +1,4 @@
-/** `sluice pay`: a test buyer pays a checkout of the sandbox. */
+/** `sluice pay`: lets a test buyer of the sandbox pay a checkout. */
 
 import { Sluice } from "../../../sdk/src/sluice.ts"
 import type { Input } from "../command.ts"
@@ -9,7 +9,7 @@ import { type Manner, payCheckout } from "../sandbox.ts"
 const WAIT_S = 25
 const MAX_WAIT_MS = 120_000
 
-/** Pays, waits for the confirmation where one is to come, and prints the checkout's status. */
+/** Pays, waits for the confirmation if one is expected, and prints the checkout's status. */
 export async function run({ args, options, out }: Input): Promise<void> {
   const id = /(cs_[a-z0-9]{24})$/.exec(args[0] ?? "")?.[1]
   if (id === undefined) throw new Failure("Name a checkout: cs_…, or the address of its page.", 2)
@@ -19,7 +19,7 @@ export async function run({ args, options, out }: Input): Promise<void> {
   const buyer = Number(options.buyer ?? 0)
   if (!Number.isInteger(buyer) || buyer < 0) throw new Failure("--buyer must be an index from 0.", 2)
   const { baseUrl, apiKey } = credentialOf(options)
-  // Whoever has a checkout's id may pay it, so no key is needed; the client asks for one.
+  // Anyone with a checkout's id may pay it, so no key is needed, but the client requires one.
   const sluice = Object.assign(new Sluice({ baseUrl, apiKey: apiKey ?? "none" }), { baseUrl })
   const progress = out.progress(`Paying ${id} ...`)
   try {
@@ -31,7 +31,7 @@ export async function run({ args, options, out }: Input): Promise<void> {
   }
 }
 
-/** How the checkout stands, once its payment is decided where `waits`. */
+/** Returns the status of the checkout. With `waits`, returns it once the payment is decided. */
 async function standingOf(sluice: Sluice, id: string, waits: boolean, txHashes: string[]): Promise<object> {
   for (const endsAt = Date.now() + MAX_WAIT_MS; ; ) {
     const { status, exception, amount, amountReceived, currency, message } = await sluice.pay.status(

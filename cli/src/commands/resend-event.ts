@@ -1,9 +1,9 @@
-/** `sluice events resend`: every delivery of an event, once more. */
+/** `sluice events resend`: resends every delivery of an event. */
 import type { Input } from "../command.ts"
 import { Failure } from "../failure.ts"
 import { connect } from "../profiles.ts"
 
-/** Resends each delivery of the event and prints them. */
+/** Resends each delivery of the event, and prints the deliveries. */
 export async function run({ args, options, out }: Input): Promise<void> {
   const [eventId = ""] = args
   const { deliveries } = connect(options)

@@ -1,4 +1,4 @@
-/** `sluice events tail`: events as they happen. */
+/** `sluice events tail`: shows events as they happen. */
 import type { Input } from "../command.ts"
 import { connect } from "../profiles.ts"
 import { tail } from "./tail.ts"

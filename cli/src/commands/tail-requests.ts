@@ -1,10 +1,10 @@
-/** `sluice logs tail`: requests as they are answered. */
+/** `sluice logs tail`: shows requests as they are answered. */
 import type { Input } from "../command.ts"
 import { connect } from "../profiles.ts"
 import { tail } from "./tail.ts"
 
 const PAGE = 100
-/** What this command itself asks for. */
+/** The route that this command itself requests. */
 const OWN = "/api/console/requests"
 
 interface Row {
@@ -18,7 +18,7 @@ interface Row {
   refusal: string | null
 }
 
-/** Prints each request once, oldest first, but for its own, with the message of each refusal. */
+/** Prints each request once, oldest first, except this command's own. A refusal is printed with its message. */
 export async function run(input: Input): Promise<void> {
   const { status, key, route } = input.options as Record<string, string | undefined>
   const { requests } = connect(input.options)
@@ -39,5 +39,5 @@ export async function run(input: Input): Promise<void> {
   })
 }
 
-/** The message of a refusal, whose text may be cut. */
+/** The message in a refusal, even if the refusal's text was cut. */
 const messageOf = (refusal: string | null): string => /"message":"((?:[^"\\]|\\.)*)/.exec(refusal ?? "")?.[1] ?? ""

@@ -1,4 +1,4 @@
-/** `sluice trigger`: makes an event happen in the sandbox, so that every id in it exists. */
+/** `sluice trigger`: causes an event in the sandbox by real actions, so that every id in the event exists. */
 import { setTimeout as sleep } from "node:timers/promises"
 import type { Input } from "../command.ts"
 import { Failure } from "../failure.ts"
@@ -10,7 +10,7 @@ import { untriggered } from "../triggers.ts"
 const WAIT_MS = 120_000
 const PAUSE_MS = 2_000
 
-/** Makes the event happen, waits until the service has recorded it, and prints it. */
+/** Causes the event, waits until the service has recorded it, and prints it. */
 export async function run({ args, options, out }: Input): Promise<void> {
   const [event = ""] = args
   const recipe = Object.hasOwn(recipes, event) ? recipes[event as keyof typeof recipes] : undefined
@@ -18,7 +18,7 @@ export async function run({ args, options, out }: Input): Promise<void> {
   if (reason) throw new Failure(`${event} can't be triggered: ${reason}.`, 2)
   if (!recipe) throw new Failure(`${event} can't be triggered. These can: ${Object.keys(recipes).join(", ")}.`, 2)
   const sluice = connect(options)
-  // Asked first: nothing must be made on a service that is no sandbox.
+  // Checked first, because nothing must be created on a service that is not a sandbox.
   const { now } = await inSandbox(sluice, "clock", { advance: "0s" })
   const metadata = Object.fromEntries(((options.metadata ?? []) as string[]).map(pairOf))
   const wish = { on: options.on as string | undefined, amount: `${options.amount ?? "1.00"}`, metadata }

@@ -1,17 +1,22 @@
-/** Posts a delivery to an address of this machine as the service would: the same bytes and headers, and no redirects. */
+/**
+ * Posts a delivery to an address on this machine as the service would: with the same bytes and headers, and without
+ * redirects.
+ */
 import { request as overHttp } from "node:http"
 import { request as overHttps } from "node:https"
 import { Failure } from "../failure.ts"
 import type { Pulled } from "./pull-deliveries.ts"
 
-/** As long as the service waits by default. The lease of a delivery ends half a minute after that. */
+/**
+ * How long an answer may take: as long as the service waits by default. A delivery's lease ends half a minute later.
+ */
 const TIMEOUT_MS = 30_000
-/** How much of an answer the service keeps, in characters, and how much of it is read, in bytes. */
+/** How much of an answer is sent to the service, in characters, and how much of it is read, in bytes. */
 const KEPT = 4_096
 const READ_BYTES = 64 * 1024
 const MAX_ERROR = 500
 
-/** What is reported of an attempt. */
+/** What is reported about an attempt. */
 export interface Result {
   deliveryId: string
   attempt: number
@@ -21,13 +26,13 @@ export interface Result {
   answer?: string
 }
 
-/** Where deliveries go, and whether its certificate counts. */
+/** Where deliveries go, and whether the certificate of that address is verified. */
 export interface Target {
   url: URL
   verifiesTls: boolean
 }
 
-/** The target of an address, to which `http://` may be missing; throws a {@link Failure} for what is no address. */
+/** Parses an address, from which `http://` may be missing; throws a {@link Failure} if it is not an address. */
 export function targetOf(address: string, verifiesTls: boolean): Target {
   const whole = /^[a-z]+:\/\//.test(address) ? address : `http://${address}`
   if (!URL.canParse(whole) || !/^https?:$/.test(new URL(whole).protocol))
@@ -35,7 +40,10 @@ export function targetOf(address: string, verifiesTls: boolean): Target {
   return { url: new URL(whole), verifiesTls }
 }
 
-/** Posts it and returns what came back; it never throws, as a failure is a result too. `signal` cuts it short. */
+/**
+ * Posts a delivery and returns the result. It never throws, because a failure is a result too. `signal` cuts the
+ * attempt short.
+ */
 export async function forward(
   { url, verifiesTls }: Target,
   { deliveryId, attempt, headers, body }: Pulled,
@@ -49,7 +57,7 @@ export async function forward(
       method: "POST",
       headers: { ...headers, "content-length": bytes.length },
       rejectUnauthorized: verifiesTls,
-      // A receiver that restarts closes kept connections, and the next delivery would fail.
+      // A receiver that restarts closes connections that were kept alive, and the next delivery would fail.
       agent: false,
       signal: AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]),
     })
@@ -84,11 +92,11 @@ function reasonOf(error: Error & { code?: string; errors?: Error[] }): string {
   const { name } = (error.cause as Error | undefined) ?? error
   if (name === "TimeoutError") return `no answer within ${TIMEOUT_MS / 1_000} s`
   if (name === "AbortError") return "`sluice listen` was stopped before the answer came"
-  // localhost has two addresses, and each fails for a reason of its own.
+  // localhost has two addresses, each of which fails for its own reason.
   const text = error.message || error.errors?.[0]?.message || error.code || "no answer"
   return text.slice(0, MAX_ERROR).toWellFormed()
 }
 
-/** Text that the service can keep: no NUL, and no half of a character where it is cut. */
+/** Text that the service can store: without NUL, and without half a character where the text is cut. */
 const textOf = (chunks: Buffer[]): string =>
   Buffer.concat(chunks).toString("utf8").replaceAll("\0", "").slice(0, KEPT).toWellFormed()

@@ -1,41 +1,45 @@
 /**
- * What `sluice listen` keeps on this machine, so that one that was killed continues with its listener: the id, the secret, and which
- * deliveries it had started to post. The files are next to the profiles, and only their owner can read them.
+ * What `sluice listen` keeps on this machine, so that after a kill, the next run continues with the same listener. It
+ * keeps the id, the secret, and the ids of deliveries that it had started to post. The files are next to the
+ * profiles, and only their owner can read them.
  */
 import { createHash } from "node:crypto"
 import { appendFileSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs"
 import { dirname, join } from "node:path"
 import { profilesFile } from "../profiles.ts"
 
-/** What makes two runs the same: then the second continues with the listener of the first. */
+/**
+ * The facts that identify a run. If two runs have the same facts, the second continues with the listener of the
+ * first.
+ */
 export interface Sought {
   url: string
   apiKey: string
   events: readonly string[]
   callbacks: boolean
-  /** Where to, or that they are only printed. */
+  /** The address to which deliveries are posted, or a note that they are only printed. */
   to: string
 }
 
-/** A listener that was made. */
+/** A listener that was created. */
 export interface Listener {
   id: string
   secret: string
 }
 
-/** The place of one listener's files. */
+/** The listener that a killed run has left. */
 export interface Place {
-  /** The listener of a run that was killed. */
+  /** The deliveries that the killed run had started to post. */
   left: Listener | undefined
   /** The deliveries that such a run had started to post. */
   started: Set<string>
   keep(listener: Listener): void
-  /** Notes that a delivery is about to be posted. */
+  /** Records that a delivery is about to be posted. */
   start(deliveryId: string): void
   remove(): void
 }
 
-/** The place for this run; undefined while another process that still runs has it. */
+/** The place for this run; undefined as long as another running process uses it. */
 export function placeOf({ url, apiKey, events, callbacks, to }: Sought): Place | undefined {
   const name = createHash("sha256")
     .update(JSON.stringify([url, apiKey, [...events].sort(), callbacks, to]))
@@ -56,7 +60,7 @@ export function placeOf({ url, apiKey, events, callbacks, to }: Sought): Place |
       try {
         appendFileSync(`${file}.started`, `${deliveryId}\n`, { mode: 0o600 })
       } catch {
-        // A full disk: after a kill, a repeat is shown as if it were the first.
+        // The disk may be full. After a kill, a repeated delivery is then shown as if it were the first.
       }
     },
     remove: () => {
@@ -65,7 +69,10 @@ export function placeOf({ url, apiKey, events, callbacks, to }: Sought): Place |
   }
 }
 
-/** Whether this process is a `sluice listen` that runs. After a restart of the machine its number may be another program's. */
+/**
+ * Whether this process id belongs to a running `sluice listen`. After a restart of the machine, another program may
+ * have the id.
+ */
 function isListening(pid: number): boolean {
   try {
     process.kill(pid, 0)
@@ -80,7 +87,7 @@ function read(file: string): unknown {
   try {
     return JSON.parse(readText(file) ?? "")
   } catch {
-    // A new listener is made, as for a file that is not there.
+    // A new listener is created, as if there were no file.
     return undefined
   }
 }

@@ -1,4 +1,4 @@
-/** How a delivery is shown: a line for people, or all facts of it as JSON. */
+/** Formats a delivery: as a line for people, or with all its facts as JSON. */
 import { styleText } from "node:util"
 import { printable } from "../output.ts"
 import type { Result } from "./forward.ts"
@@ -8,11 +8,11 @@ interface Manner {
   isJson: boolean
   /** Whether the body is shown too. */
   hasBody: boolean
-  /** Whether the receiver may have had it before. */
+  /** Whether the receiver may already have received the delivery. */
   isRepeat: boolean
 }
 
-/** What is shown of a delivery and of its result. */
+/** What is shown about a delivery and its result. */
 export function shownOf(pulled: Pulled, result: Result, { isJson, hasBody, isRepeat }: Manner): object | string {
   const { deliveryId, attempt, event, callbackUrl, headers } = pulled
   const { status, error, durationMs } = result

@@ -1,23 +1,26 @@
-/** Takes a listener's deliveries from the service's stream, and takes the stream up again when it breaks. */
+/** Pulls a listener's deliveries from the service's stream, and opens a new stream when one breaks. */
 import { setTimeout as sleep } from "node:timers/promises"
 import { SluiceError } from "../../../sdk/src/errors.ts"
 import { refusalOf } from "../request.ts"
 
-/** The service sends something every ten seconds. A stream that is silent for longer has broken. */
+/**
+ * How long a stream may be silent. The service sends something every ten seconds, so a stream that is silent for
+ * longer is broken.
+ */
 const MAX_SILENCE_MS = 30_000
 const FIRST_PAUSE_MS = 500
 const MAX_PAUSE_MS = 10_000
 
-/** A delivery as the service gives it to be sent. */
+/** A delivery as the service provides it for sending. */
 export interface Pulled {
   deliveryId: string
-  /** From 1; it goes back into the result. */
+  /** Counted from 1; the result must contain the same number. */
   attempt: number
   event: string
-  /** Where the original is sent, if this is a copy. */
+  /** The address to which the original is sent, if this is a copy. */
   callbackUrl: string | null
   headers: Record<string, string>
-  /** The exact bytes, in base64. */
+  /** The exact bytes of the body, in base64. */
   body: string
 }
 
@@ -26,15 +29,16 @@ interface Source {
   apiKey: string
   listenerId: string
   signal: AbortSignal
-  /** Called each time that the stream is open. */
+  /** Called each time a stream is opened. */
   opened: () => void
-  /** Called once for each time that the stream breaks, with the reason. */
+  /** Called each time a stream breaks, with the reason. */
   broke: (reason: string) => void
 }
 
 /**
- * Yields deliveries until the signal, or the listener's end, which both return. Throws a {@link SluiceError} for a refusal that the
- * same request would get again, such as a revoked key; `NOT_FOUND` is a listener that has ended.
+ * Yields deliveries until the signal aborts or the listener ends; in both cases it returns. Throws a {@link
+ * SluiceError} if the same request would be refused again, for example because the key was revoked. `NOT_FOUND` means
+ * that the listener has ended.
  */
 export async function* pullDeliveries(source: Source): AsyncGenerator<Pulled> {
   for (let failures = 0; !source.signal.aborted; ) {
@@ -44,7 +48,7 @@ export async function* pullDeliveries(source: Source): AsyncGenerator<Pulled> {
         if (event === "over") return
         if (event === "delivery") yield JSON.parse(data)
       }
-      // The service has stopped, or the credential is no longer good; the next request shows which.
+      // Either the service has stopped, or the credential is no longer valid; the next request shows which.
       if (!source.signal.aborted) source.broke("the stream ended")
     } catch (error) {
       if (source.signal.aborted) return
@@ -59,7 +63,7 @@ export async function* pullDeliveries(source: Source): AsyncGenerator<Pulled> {
   }
 }
 
-/** The events of one stream, until it ends or is silent for too long. */
+/** Yields the events of one stream, until the stream ends or is silent for too long. */
 async function* openStream(
   { baseUrl, apiKey, listenerId, signal, opened }: Source,
   succeeded: () => void,
@@ -88,7 +92,7 @@ async function* openStream(
     }
   } finally {
     clearTimeout(timer)
-    // Ends the connection of a caller that stopped in the middle.
+    // Closes the connection if the caller stopped in the middle of the stream.
     silent.abort()
   }
 }

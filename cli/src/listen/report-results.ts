@@ -1,4 +1,4 @@
-/** Reports to the service what receivers answered, in batches, until it has taken each. */
+/** Reports receivers' answers to the service in batches, until the service has accepted each. */
 import { setTimeout as sleep } from "node:timers/promises"
 import { SluiceError } from "../../../sdk/src/errors.ts"
 import type { Result } from "./forward.ts"
@@ -8,11 +8,17 @@ const PAUSE_MS = 1_000
 
 export interface Reporter {
   add(result: Result): void
-  /** Resolves when the service has taken or refused every result; after `ms`, what can't be reported is dropped. */
+  /**
+   * Resolves when the service has accepted or refused every result. After `ms`, results that can't be reported are
+   * dropped.
+   */
   settle(ms: number): Promise<void>
 }
 
-/** Opens a reporter. What the service refuses for good is dropped: it gives that delivery again when its lease ends. */
+/**
+ * Opens a reporter. A result that the service finally refuses is dropped; the service provides that delivery again
+ * when its lease ends.
+ */
 export function openReporter(
   send: (results: Result[]) => Promise<unknown>,
   refused: (error: SluiceError) => void,

@@ -1,9 +1,12 @@
-/** The command of `sluice listen --exec`: it runs while deliveries are forwarded, and its end ends them. */
+/**
+ * The program of `sluice listen --exec`. It runs while deliveries are forwarded, and when it ends, forwarding ends
+ * too.
+ */
 import { spawn } from "node:child_process"
 
 /**
- * Runs the command in a shell, which finds the listener's secret in SLUICE_WEBHOOK_SECRET. Calls `ended` with its exit code, 1 if a
- * signal ended it. Returns what ends it.
+ * Runs the program in a shell, with the listener's secret in SLUICE_WEBHOOK_SECRET. Calls `ended` with the program's
+ * exit code, or with 1 if a signal ended it. Returns a function that ends the program.
  */
 export function runCommand(
   command: string,
@@ -11,7 +14,7 @@ export function runCommand(
 ): () => void {
   const child = spawn(command, {
     shell: true,
-    // With --json the standard output is for JSON alone.
+    // With --json, only JSON goes to the standard output.
     stdio: ["inherit", isJson ? 2 : 1, 2],
     env: { ...process.env, SLUICE_WEBHOOK_SECRET: secret },
   })

@@ -1,4 +1,7 @@
-/** Asks the person at an MCP client, if the client shows questions. Both revisions of the protocol ask with the same answer. */
+/**
+ * Asks the person who uses an MCP client, if the client shows questions. Both revisions of the protocol ask through
+ * the same result.
+ */
 import {
   acceptedContent,
   CLIENT_CAPABILITIES_META_KEY,
@@ -8,10 +11,13 @@ import {
   type ServerContext,
 } from "@modelcontextprotocol/server"
 
-/** `unasked`: the client shows no questions. A result has to be returned to the client, which calls the tool again then. */
+/**
+ * What the person said. `unasked`: the client shows no questions. An {@link InputRequiredResult} must be returned to
+ * the client, which then calls the tool again.
+ */
 export type Said = "agreed" | "refused" | "unasked" | InputRequiredResult
 
-/** What the person says to a question of yes or no. */
+/** Asks a yes-or-no question, and returns what the person said. */
 export function askPerson(mcp: Server, { mcpReq }: ServerContext, question: string): Said {
   const ofRequest = (mcpReq.envelope ?? {}) as Record<string, { elicitation?: object } | undefined>
   const capabilities = ofRequest[CLIENT_CAPABILITIES_META_KEY] ?? mcp.getClientCapabilities()

@@ -1,4 +1,7 @@
-/** What an assistant can do with a wallet of this machine: ask for prices, pay, fetch what is paid for, and see what was spent. */
+/**
+ * What an assistant can do with a wallet on this machine: ask for prices, pay, fetch what it paid for, and see what
+ * was spent.
+ */
 import { BuyerError, openBuyer, type SpendableToken } from "../../../sdk/src/buyer/buyer.ts"
 import { placeOf } from "../../../sdk/src/buyer/place.ts"
 import type { Wallet } from "../../../sdk/src/buyer/sign.ts"
@@ -6,33 +9,33 @@ import { decode, type Terms } from "../../../sdk/src/middleware/wire.ts"
 import { fromUnits } from "../../../sdk/src/money.ts"
 import { fileStore, lockOf } from "./wallet-file.ts"
 
-/** What holds the assistant back. */
+/** The limits of the assistant. */
 export interface Rules {
-  /** Whole tokens. */
+  /** In whole tokens. */
   maxPerCall: string
   maxPerDay: string
-  /** The hosts that may be paid, with their ports. */
+  /** The hosts that the assistant may pay, with their ports. */
   hosts: readonly string[]
   tokens: readonly SpendableToken[]
 }
 
-/** What a tool answers: our own sentence and facts, and apart from them what a seller wrote. */
+/** What a tool returns: our own sentence and facts, and, separately, what a seller wrote. */
 export interface Answer {
   sentence: string
   result: Record<string, unknown>
   untrusted: Record<string, unknown>
 }
 
-/** Why nothing was done, in a sentence; `cause` is what a seller wrote. */
+/** Says in a sentence why nothing was done; `cause` is what a seller wrote. */
 export class Refused extends Error {}
 
-/** Of what a seller sends, this many characters are passed on. */
+/** How many characters of a seller's text are passed on. */
 const MAX_TEXT = 20_000
 const TIMEOUT_MS = 60_000
 
 const isLoopback = (host: string): boolean => /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?$/.test(host)
 
-/** The tools of one wallet; `folder` is where it keeps what it has spent. */
+/** Creates the tools for one wallet; `folder` is where it stores what it has spent. */
 export function buyerTools(wallet: Wallet, rules: Rules, folder: string) {
   const name = `${folder}/buyer-${wallet.address.toLowerCase()}`
   const store = fileStore(`${name}.json`)
@@ -52,7 +55,7 @@ export function buyerTools(wallet: Wallet, rules: Rules, folder: string) {
       return await oneByOne(work)
     } catch (error) {
       if (!(error instanceof BuyerError)) throw error
-      // The message may have a seller's words.
+      // The message may contain a seller's words.
       throw new Refused(sentences[error.code], { cause: error.message })
     }
   }
@@ -101,7 +104,7 @@ const sentences: Record<BuyerError["code"], string> = {
 const limitOf = (init: RequestInit | undefined): AbortSignal =>
   init?.signal ? AbortSignal.any([init.signal, AbortSignal.timeout(TIMEOUT_MS)]) : AbortSignal.timeout(TIMEOUT_MS)
 
-/** The address, if its host may be paid; throws a {@link Refused}. */
+/** Returns the address if its host may be paid; throws a {@link Refused} otherwise. */
 function allowed(text: string, { hosts }: Rules): string {
   if (!URL.canParse(text)) throw new Refused("The url is no address.")
   const { protocol, host, username, href } = new URL(text)
@@ -112,7 +115,7 @@ function allowed(text: string, { hosts }: Rules): string {
   return href
 }
 
-/** What something costs, without paying it. */
+/** Determines what something costs, without paying. */
 async function quote(url: string, rules: Rules): Promise<Answer> {
   const place = placeOf(url) ?? { url, init: {} }
   if ("checkout" in place) return await quoteCheckout(place.origin, place.checkout)

@@ -1,4 +1,4 @@
-/** The buyer's tools over stdio. The key never leaves this machine, and no option or header has it. */
+/** Serves the buyer's tools over stdio. The key never leaves this machine, and is in no option and no header. */
 import { mkdirSync } from "node:fs"
 import { dirname, join } from "node:path"
 import { type CallToolResult, Server } from "@modelcontextprotocol/server"
@@ -44,7 +44,7 @@ const shown = {
   spent: { title: "Spent", does: "Says what was spent today, and the caps.", fields: {}, needs: [] },
 } as const
 
-/** Serves until the client leaves; throws a {@link Failure} for missing caps, hosts or a missing key. */
+/** Serves until the client leaves; throws a {@link Failure} if caps, hosts or the key are missing. */
 export async function serveBuyer(options: Record<string, unknown>): Promise<void> {
   const rules = rulesOf(options)
   const folder = dirname(profilesFile())

@@ -1,6 +1,6 @@
 /**
- * The merchant's tools over stdio. They are the service's own (`POST /mcp`), with its rules: this end passes calls on, and asks the
- * person where the client can.
+ * Serves the merchant's tools over stdio. The tools are those of the service (`POST /mcp`), with its rules. This end
+ * passes calls on, and asks the person if the client can show questions.
  */
 import { type CallToolResult, type InputRequiredResult, Server, type ServerContext } from "@modelcontextprotocol/server"
 import { serveStdio } from "@modelcontextprotocol/server/stdio"
@@ -17,11 +17,11 @@ const NOT_FOUND = 404
 interface Service {
   baseUrl: string
   apiKey: string
-  /** Whether the tools that change something are there. */
+  /** Whether tools that change something are offered. */
   writes: boolean
 }
 
-/** Serves until the client leaves. Throws first if the service can't be reached, or does not take the key. */
+/** Serves until the client leaves. Throws at the start if the service can't be reached or does not accept the key. */
 export async function serveMerchant(service: Service): Promise<void> {
   const clientInfo = { name: "sluice mcp", version: manifest.version }
   const initialized = await ask(service, "initialize", {
@@ -34,7 +34,7 @@ export async function serveMerchant(service: Service): Promise<void> {
     throw error
   })
   const { instructions } = initialized as { instructions?: string }
-  // The sentence of each token that this process has passed on.
+  // The sentence for each token that this process has passed on.
   const sentences = new Map<string, string>()
   serveStdio(() => {
     const mcp = new Server(
@@ -79,7 +79,10 @@ async function call(
 
 const failed = (text: string): CallToolResult => ({ content: [{ type: "text", text }], isError: true })
 
-/** The result of one request to the service's own MCP server; throws a {@link SluiceError} for a refusal. */
+/**
+ * Sends one request to the service's own MCP server and returns the result; throws a {@link SluiceError} for a
+ * refusal.
+ */
 async function ask({ baseUrl, apiKey, writes }: Service, method: string, params: object): Promise<unknown> {
   const response = await fetch(`${baseUrl}/mcp${writes ? "?write=true" : ""}`, {
     method: "POST",
@@ -89,7 +92,7 @@ async function ask({ baseUrl, apiKey, writes }: Service, method: string, params:
       accept: "application/json, text/event-stream",
     },
     body: JSON.stringify({ jsonrpc: "2.0", id: 1, method, params }),
-    // A redirect would take the key elsewhere.
+    // A redirect would send the key elsewhere.
     redirect: "manual",
     signal: AbortSignal.timeout(TIMEOUT_MS),
   }).catch(cause => {

@@ -1,4 +1,7 @@
-/** What a buyer keeps on this machine: its key, which only its owner can read, and what it has spent and is paying. */
+/**
+ * What a buyer keeps on this machine: a key that only its owner can read, and a record of what it has spent and is
+ * paying.
+ */
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, statSync, writeSync } from "node:fs"
 import { DatabaseSync } from "node:sqlite"
 import { setTimeout as sleep } from "node:timers/promises"
@@ -8,10 +11,13 @@ import { readSecret } from "../keyring.ts"
 
 const KEY = /^(0x)?[0-9a-fA-F]{64}$/
 const PAUSE_MS = 50
-/** As long as the payment of another process may take. */
+/** How long to wait for the lock: as long as the payment of another process may take. */
 const MAX_WAIT_MS = 150_000
 
-/** The private key in a file; throws a {@link Failure} for one that others can read. The key is in no message. */
+/**
+ * Reads the private key in a file; throws a {@link Failure} if other users can read the file. The key appears in no
+ * message.
+ */
 export function readWalletKey(file: string): `0x${string}` {
   const how = `Write the private key of a wallet into it, which holds no more than it may lose: (umask 077; cat > ${file})`
   let text: string
@@ -27,7 +33,10 @@ export function readWalletKey(file: string): `0x${string}` {
   return `0x${text.replace(/^0x/, "")}`
 }
 
-/** The private key of an account of the system's keyring, under the service `sluice`. Throws a {@link Failure} where it gives none. */
+/**
+ * Reads the private key of an account in the system's keyring, under the service `sluice`. Throws a {@link Failure}
+ * if the keyring does not return a key.
+ */
 export function readKeyringKey(account: string): `0x${string}` {
   const text = readSecret(account) ?? ""
   if (KEY.test(text)) return `0x${text.replace(/^0x/, "")}`
@@ -37,7 +46,10 @@ export function readKeyringKey(account: string): `0x${string}` {
   )
 }
 
-/** What is kept in a file. Each change is on the disk before it counts, as a nonce that is lost could be paid twice. */
+/**
+ * A store in a file. Each change is on disk before it counts, because a payment whose nonce is lost could be made
+ * twice.
+ */
 export function fileStore(file: string): BuyerStore & { all(): Record<string, string> } {
   const all = (): Record<string, string> => {
     try {
@@ -68,8 +80,9 @@ export function fileStore(file: string): BuyerStore & { all(): Record<string, st
 }
 
 /**
- * Runs one thing at a time among all processes that use this file. SQLite holds the lock of the operating system, which ends
- * with its process however that ends. Throws a {@link Failure} where another process does not let go in time.
+ * Runs one task at a time among all processes that use this file. SQLite holds a lock of the operating system, which
+ * is released however its process ends. Throws a {@link Failure} if another process does not release the lock in
+ * time.
  */
 export function lockOf(file: string): <T>(work: () => Promise<T>) => Promise<T> {
   let last: Promise<unknown> = Promise.resolve()

@@ -164,7 +164,7 @@ const RECORDS_COLLATIONS = 150_000
 /**
  * Checks the sort order of text, because ids and keys are text. An upgrade of the system's library may change that
  * order. An index then misses rows that it contains, and rows that must be unique could be recorded twice. Bytes
- * ("C") always have the same order. https://www.postgresql.org/docs/current/sql-altercollation.html
+ * ("C") always have the same order. See https://www.postgresql.org/docs/current/sql-altercollation.html.
  */
 async function collation(query: Query): Promise<Finding> {
   const check = "collation"
