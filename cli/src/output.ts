@@ -34,7 +34,7 @@ export function openOutput(isJson: boolean): Output {
 
 /** Replaces the characters that control a terminal; line breaks stay. */
 export const printable = (text: string): string =>
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: those are what is removed.
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: these characters are replaced.
   text.replaceAll(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, "\ufffd")
 
 function textOf(value: unknown): string {

@@ -27,11 +27,11 @@ export interface Listener {
   secret: string
 }
 
-/** The listener that a killed run has left. */
+/** The place of one listener's files. */
 export interface Place {
-  /** The deliveries that the killed run had started to post. */
+  /** The listener of a run that was killed. */
   left: Listener | undefined
-  /** The deliveries that such a run had started to post. */
+  /** The deliveries that the killed run had started to post. */
   started: Set<string>
   keep(listener: Listener): void
   /** Records that a delivery is about to be posted. */

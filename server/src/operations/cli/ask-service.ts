@@ -17,7 +17,7 @@ const UNREACHABLE = 3
 export async function askService(
   path: string,
   body?: object,
-  // biome-ignore lint/suspicious/noExplicitAny: what the service answers, which each command prints itself.
+  // biome-ignore lint/suspicious/noExplicitAny: the service's answer, which each command prints in its own way.
 ): Promise<{ status: number; answer: any }> {
   const sent = body && JSON.stringify({ ...body, by: operatorName() })
   const { status, text } = await exchange(socketPath(readDataDir()), path, sent)

@@ -183,8 +183,8 @@ function readKept({ keptFile, address }: Deployment): Kept | undefined {
 }
 
 /**
- * Sends the transaction to every endpoint. An endpoint that refuses the transaction because it already knows it
- * counts as one that accepts it.
+ * Sends the transaction to every endpoint. A refusal is not reported if the endpoint already knows the transaction,
+ * or if the nonce was already used.
  */
 async function broadcast(d: Deployment, kept: Kept): Promise<Kept> {
   const call = { method: "eth_sendRawTransaction", params: [kept.raw] }

@@ -69,7 +69,7 @@ interface Command {
   /** What the command becomes with --all. */
   all?: Command
   ask: (given: string[], flags: Flags) => { path: string; body?: object }
-  // biome-ignore lint/suspicious/noExplicitAny: what the service answers, which prints itself.
+  // biome-ignore lint/suspicious/noExplicitAny: the data in the service's answer.
   print?: (data: any) => string
 }
 

@@ -231,7 +231,7 @@ async function adoptForeign(
 ): Promise<Done & { said: string }> {
   const { nonce, hash } = transaction
   const sitting = await sittingAt(ctx, wallet, nonce)
-  // Otherwise the nonce belongs to another payout, and the call can't get a row.
+  // If a payout already has the nonce, the call can't get a row.
   if (lost?.sessionId && !sitting)
     throw refused(
       `The transaction is not foreign: it is a ${lost.call.kind} of the checkout ${lost.sessionId}. Adopt it without --foreign.`,

@@ -7,8 +7,8 @@ import { refused } from "./find-wallet.ts"
 import { byHand, type OperatorOrder } from "./log-actions.ts"
 
 /**
- * Makes a new key. The previous key signs until the new one is registered on the chain. It is revoked there once
- * everything that it signed is written. Refused while another new key is not registered yet.
+ * Makes a new key. The previous key signs until the new one is registered on the chain. The previous key is revoked
+ * there once everything that it signed is written. Refused while another new key is not registered yet.
  */
 export async function rotateReceiptKey(
   ctx: Context,

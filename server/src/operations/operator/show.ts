@@ -7,7 +7,7 @@ import { laneOf, networkNamed, servedChain } from "./find-wallet.ts"
 import { observeWallet, unexplained, type WalletObservation } from "./observe-wallet.ts"
 import { ether, gwei } from "./unstick.ts"
 
-/** All wallets, or those of a network. The values from the chain are null if it can't be queried. */
+/** All wallets, or those of a network. Values from a chain are null if the chain can't be queried. */
 export async function showWallets(ctx: Context, network: string | undefined) {
   const rows = await ctx.db.selectFrom("wallets").selectAll().orderBy("chain_id").orderBy("id").execute()
   const asked = rows.filter(row => network === undefined || networkNamed(ctx, row.chain_id) === network)

@@ -22,7 +22,7 @@ import { anchorDeployment } from "../../platform/chain/receipt-anchor.ts"
 import { refundCollectorDeployment } from "../../platform/chain/refund-collector.ts"
 import type { ChainClient } from "./chain-client.ts"
 
-/** The gas money in wei that each account gets that pays for gas. */
+/** The gas money, in wei, for each account that pays for gas. */
 export const GAS_MONEY = parseUnits("100", 18)
 
 /** The addresses of the contracts. */

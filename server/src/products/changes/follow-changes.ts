@@ -51,7 +51,7 @@ export interface Feed {
 /** One feed for each {@link Wakes}, of which a process has one. */
 const opened = new WeakMap<Wakes, Feed>()
 
-/** The reader of this process; it ends with `ctx.signal`. */
+/** Returns this process's reader, which stops when `ctx.signal` aborts. */
 export function feedOf(ctx: Context): Feed {
   const feed = opened.get(ctx.wakes) ?? openFeed(ctx)
   opened.set(ctx.wakes, feed)
@@ -79,7 +79,7 @@ function openFeed(ctx: Context): Feed {
   for (const channel of ["payments", "payouts", "deliveries"] as const) ctx.wakes.onWake(channel, wake)
 
   async function readOnce(): Promise<boolean> {
-    // Followers who join during the read are not included in it.
+    // The read does not cover followers who join while it runs.
     const counted = [...entries]
     const merchants = [...new Set(counted.map(({ follower }) => follower.merchantId))]
     const page = await changesAfter(ctx, merchants, position, LIMIT)

@@ -115,7 +115,8 @@ const DAY_MS = 86_400_000
 
 /**
  * Deletes changes older than 24 hours by the database's clock. The newest of them stays, because it shows whether a
- * caller missed any. Changes of a restored database whose transaction numbers are not assigned yet are deleted first.
+ * caller missed any change. Changes of a restored database whose transaction numbers are not assigned yet are deleted
+ * first.
  */
 export async function forgetOldChanges({ db }: TxContext): Promise<void> {
   await sql`delete from changes where xid >= pg_snapshot_xmax(pg_current_snapshot())`.execute(db)

@@ -28,7 +28,10 @@ const PAGE = 100
 
 const held = new WeakMap<Wakes, Map<string, number>>()
 
-/** Takes a slot of the caller and one of the merchant; returns what releases them. Throws `RATE_LIMITED`. */
+/**
+ * Takes one of the caller's slots and one of the merchant's; returns the function that frees both. Throws
+ * `RATE_LIMITED`.
+ */
 function takePlace(ctx: Context, request: FastifyRequest, merchantId: string, leave: () => void): () => void {
   const { member, apiKey } = request
   const person = `${merchantId} ${member?.personId ?? apiKey?.id}`
@@ -125,9 +128,9 @@ interface Stream {
 }
 
 /**
- * Writes changes to a connection, and returns what closes the connection. While catching up, it reads the database
- * page by page at the caller's speed. Then the process's reader supplies the changes, until too much is unread and
- * the stream catches up again.
+ * Writes changes to a connection, and returns the function that closes it. While catching up, the stream reads the
+ * database page by page at the caller's speed. Then the process's reader supplies the changes, until too much is
+ * unread and the stream catches up again.
  */
 function openStream(
   ctx: Context,
@@ -263,7 +266,7 @@ async function nextChange(
     merchantId,
     take: messages => {
       if (messages.length > 0) resolve()
-      // Changes between the page and the reader's first read are in neither.
+      // Neither the page nor the reader's first read contains the changes between the two.
       else if (!isCounted) void missed()
       isCounted = true
     },

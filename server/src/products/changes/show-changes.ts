@@ -1,6 +1,6 @@
 /**
- * Builds change messages of at most 1 KB, each with its object as a row of its list. A row uses the list's own field
- * names. It leaves out large fields, and fields that need more than a read by id.
+ * Builds change messages of at most 1 KB. Each contains the changed object as a row of the object's list, with that
+ * list's field names. Large fields are left out, and so are fields that need more than a read by id.
  */
 import { sql } from "kysely"
 import { deliveryOf } from "../../account/webhooks/queries.ts"
@@ -31,7 +31,7 @@ export interface ShownChange {
   row: Record<string, unknown> | null
 }
 
-/** With the id and framing, a row of this size makes a message of less than 1 KB. */
+/** The largest row in bytes. With its id and framing, the message stays below 1 KB. */
 const MAX_ROW_BYTES = 880
 const MAX_TEXT = 120
 

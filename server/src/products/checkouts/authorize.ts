@@ -35,7 +35,7 @@ const MIN_TIME_MS = 60_000
  */
 const MAX_RELAYS = 20
 /**
- * How much longer an authorization may be valid than its checkout, since wallets preset an hour or two. While an
+ * How much longer an authorization may be valid than its checkout, because wallets preset one or two hours. While an
  * authorization is valid, anyone can execute it, so a payer who also pays in another way may pay twice.
  */
 const MAX_OVERTIME_S = 7_200n

@@ -13,7 +13,10 @@ import { depositOf, type SessionTerms, sessionRow } from "./write-session.ts"
 /** A period to bill, with its product's current price and split. */
 export interface Renewal {
   product: Row<"products">
-  /** The session of the previous period. The new one copies its redirect, callback, metadata and payer fields. */
+  /**
+   * The session of the previous period. Its redirect, callback, metadata and payer fields are copied to the new
+   * session.
+   */
   before: Pick<Row<"checkout_sessions">, "redirect_url" | "callback_url" | "metadata" | "payer_fields">
   customerEmail: string | null
   expiresAt: Date
@@ -41,7 +44,7 @@ export async function createRenewals(
   if (made.length === 0) return planned.flatMap(each => (typeof each === "string" ? [each] : []))
   const rows = made.map(({ row }) => row)
   const sessions = await ctx.db.insertInto("checkout_sessions").values(rows).returningAll().execute()
-  // Nobody has a renewal's page open yet, so its address is not watched.
+  // Nobody has a renewal's page open yet, so the renewal's address is not watched.
   const deposits = made.map(({ offer: { terms, parties }, row }) => ({
     network: terms.network,
     ...depositOf(row),

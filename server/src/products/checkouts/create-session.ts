@@ -52,7 +52,7 @@ export async function readOffer(ctx: TxContext, merchantId: string, body: Checko
   )
 }
 
-/** Whether one statement writes a session of this offer, so that no transaction is needed around it. */
+/** Whether a single statement writes a session of this offer, so that no transaction is needed. */
 export const isWrittenAtOnce = ({ link, product }: Offer, { splitId, capture = "direct" }: CheckoutCreate): boolean =>
   capture === "direct" && !(splitId ?? link?.split_id ?? product?.split_id) && !isRecurring(product)
 

@@ -100,7 +100,7 @@ function matching({ chain }: TxContext, merchantId: string, q: string | undefine
   ]
 }
 
-/** The most checkouts that a search for a value without its key finds: the newest of each key. */
+/** The most checkouts that a search for a metadata value finds if no key is given: the newest of each key. */
 const MAX_BY_VALUE = 1_000
 
 const columns = [

@@ -64,7 +64,7 @@ export interface Offer {
   halted: HaltedWallets | null
 }
 
-/** Reads an offer. Its network is that of the link or product, or else that of `chainId`. */
+/** Reads an offer. The offer uses the network of the link or product, or else `chainId`. */
 export async function loadOffer(ctx: TxContext, asked: Asked): Promise<Offer> {
   const offer = await offerOf(ctx.db, asked)
   if (!offer) throw new Error("a statement has no row of what it was asked")

@@ -47,8 +47,8 @@ export interface Batch {
 }
 
 /**
- * SQL: the ids of a deposit's undecided transfers that a settlement reads. It also reads those of the session's
- * payment, and of payments that a reorg changed.
+ * SQL: the ids of a deposit's undecided transfers that a settlement reads. The transfers of the session's payment,
+ * and of payments that a reorg changed, are read too.
  */
 function readAt(deposit: RawBuilder<unknown>, token: Address): RawBuilder<unknown> {
   const undecided = sql`select t.* from transfers t left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
@@ -83,8 +83,8 @@ export async function wakeSessions(
 }
 
 /**
- * The sessions that have a transfer to settle or are due by time, in turn. Each comes with the senders of the
- * undecided transfers to read.
+ * The sessions that have a transfer to settle or are due by time. Merchants take turns. Each session comes with the
+ * senders of the undecided transfers to read.
  */
 export async function dueSessions(ctx: TxContext, { chainId, token }: NetworkInfo): Promise<Due> {
   const owed = sql`

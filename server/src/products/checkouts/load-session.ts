@@ -25,7 +25,7 @@ export interface SessionPart extends Part {
   batch: Batch
 }
 
-/** Locks the session's row until the transaction ends. Every change of its payments holds this lock. */
+/** Locks the session's row until the transaction ends. Whoever changes the session's payments holds this lock. */
 export const lockSession = (ctx: TxContext, id: string): Promise<Row<"checkout_sessions">> =>
   ctx.db
     .selectFrom("checkout_sessions")
@@ -65,7 +65,7 @@ async function decidedPayments(ctx: TxContext, sessionId: string): Promise<Stand
   return rows
 }
 
-/** Reads the facts of a locked session. The results of a reorg must be written before. */
+/** Reads the facts of a locked session. The results of a reorg must already be written. */
 export async function loadSession(ctx: TxContext, part: SessionPart, screened: Screened): Promise<SessionFacts> {
   const { session, deposit, network, batch } = part
   const { free, again } = await withoutPublic(ctx, withoutRests(await readBatch(ctx, batch)))
@@ -149,11 +149,11 @@ async function decidedSubmissions(ctx: TxContext, sessionId: string, { address }
 }
 
 /**
- * Whether everything mined by the expiry has been scanned: the last block certainly read is later than it. Our own
- * clock can't tell: the scan may lag, and a stalled chain may later produce blocks with earlier times, as rollups do.
- * Nothing expires on a chain without new blocks, and its next block lets everything that is due expire. An address
- * that left the scan is watched again for one last scan. Otherwise, only the hourly check would find a payment made
- * without the page.
+ * Whether everything mined by the expiry has been scanned: the last block that was certainly read is later than the
+ * expiry. Our own clock can't tell: the scan may lag, and a stalled chain may later produce blocks with earlier
+ * times, as rollups do. Nothing expires on a chain without new blocks, and its next block lets everything that is due
+ * expire. An address that left the scan is watched again for one last scan. Otherwise, only the hourly check would
+ * find a payment made without the page.
  */
 async function scannedPast(
   ctx: TxContext,

@@ -103,7 +103,10 @@ async function changeItsLinks(ctx: TxContext, before: Row<"products">, { id, pri
     .execute()
 }
 
-/** Switches a product or link off; no-op if it is already off. Throws `NOT_FOUND` for another merchant's. */
+/**
+ * Switches a product or link off; no-op if it is already off. Throws `NOT_FOUND` for a product or link of another
+ * merchant.
+ */
 export async function switchOff(
   ctx: Context,
   table: "products" | "payment_links",

@@ -29,7 +29,7 @@ export interface SessionFacts {
   returnedSurplus: bigint
   /** Whether a hash submitted in time is still being verified, and whether any was refused. */
   submissions: { open: boolean; refused: boolean }
-  /** Submitted transactions whose money the merchant decided about. */
+  /** Submitted transactions about whose money the merchant has decided. */
   decided: readonly Hash[]
   relay: Awaited<ReturnType<typeof relayStanding>>
   /** Whether everything mined before the expiry was certainly scanned. */

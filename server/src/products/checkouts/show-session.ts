@@ -73,7 +73,7 @@ export interface PaidAt {
   paused: boolean
 }
 
-/** Where the session of a state is paid; throws if it has neither an address nor an escrow. */
+/** Where a session is paid, according to its state; throws if the session has neither an address nor an escrow. */
 export async function paidAtOfState(
   ctx: TxContext,
   { session, deposit, halted }: SessionState | OwnState,

@@ -82,7 +82,7 @@ export function sessionRow(
   }
 }
 
-/** JSON columns are text here, because they must be stored as they were written. */
+/** JSON columns are passed as text, because they must be stored as they were written. */
 const TYPES = {
   id: "text",
   merchant_id: "text",
@@ -188,8 +188,9 @@ type Session = Row<"checkout_sessions">
 
 /**
  * Writes a session, with its receiving address unless it uses an escrow, and with the answer to store, if any.
- * Returns false and writes nothing while selling is paused on its network, or if the answer's key exists. Concurrent
- * sessions share a statement: Postgres needs 0.10 ms for each of ten, and 0.24 ms for a single one.
+ * Returns false and writes nothing while selling is paused on the session's network, or if the answer's key is
+ * already stored. Concurrent sessions share a statement: Postgres needs 0.10 ms for each of ten, and 0.24 ms for a
+ * single one.
  */
 export async function writeSession(ctx: TxContext, rows: Omit<NewSession, "settings">): Promise<boolean> {
   const written = await writtenOf(ctx.db, { ...rows, settings: ctx.settings })

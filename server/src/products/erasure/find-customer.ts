@@ -1,4 +1,4 @@
-/** Finds all of a merchant's data about one customer, and what prevents its erasure. */
+/** Finds all of a merchant's data about one customer, and what prevents the erasure of that data. */
 import { type RawBuilder, sql } from "kysely"
 import { bringBack, REFERRED_TO } from "../../ledger/deposits/put-away.ts"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -7,7 +7,7 @@ import { sqlArray } from "../../platform/db/sql-array.ts"
 
 /**
  * The customer, identified in exactly one way. A checkout also identifies the other checkouts of its subscription.
- * With `oldBefore`, it identifies only itself, and an ended subscription without later checkouts.
+ * With `oldBefore`, it does so only if that subscription is canceled and has no checkout from that time or later.
  */
 export type Customer = { email: string } | { payer: Address } | { checkout: string; oldBefore?: Date }
 

@@ -57,7 +57,7 @@ type WhichEscrows = "over" | "others"
 /** A due escrow, and the time with which its deadlines are compared. */
 type Due = Row<"escrows"> & { clock: Date }
 
-/** Advances all due escrows, or the given kind. Returns the milliseconds until the next round. */
+/** Advances all due escrows, or only those of the given kind. Returns the milliseconds until the next round. */
 export async function advanceEscrows(ctx: Context, which?: WhichEscrows): Promise<number> {
   const isOver = sql<boolean>`(auth_id is not null and authorized > captured + voided + reclaimed
     and authorization_expiry <= ${ctx.now()})`

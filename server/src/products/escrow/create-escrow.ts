@@ -98,7 +98,7 @@ export async function makeEscrow(
       version: escrow.version,
       collector: escrow.collector,
       refund_collector: escrow.refundCollector ?? null,
-      // An hour before the authorization ends, or at the start of its last quarter if it is short.
+      // One hour before the authorization ends. If the authorization is short, at the start of its last quarter.
       void_at: new Date(expiry.getTime() - Math.min(HOUR_MS, captureMs / 4)),
       run_at: session.expires_at,
       created_at: ctx.now(),

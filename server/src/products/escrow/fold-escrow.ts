@@ -52,14 +52,14 @@ export function standingOf({ state, succeeded, deep }: Omit<Call, "kind" | "amou
 }
 
 /**
- * How many failed reservations, and how many ended ones in total, a checkout allows. Each failed one cost us gas, and
- * the others must not fill the database. A wallet may fail three times in a day (`failingPayers`). To end a checkout
- * for its buyer, strangers need four wallets that hold the checkout's amount.
+ * How many failed reservations, and how many ended ones in total, a checkout allows. Each failed reservation cost us
+ * gas, and too many of the others would fill the database. A wallet may fail three times in a day (`failingPayers`). To
+ * end a checkout for its buyer, strangers need four wallets that hold the checkout's amount.
  */
 const MAX_FAILED = 12
 const MAX_ENDED = 500
 
-/** Whether so many reservations of a checkout ended without money that it accepts no more. */
+/** Whether a checkout accepts no more reservations, because too many ended without money. */
 export function isSpent(calls: readonly Call[]): boolean {
   const ended = ofKind(calls, "reserve").filter(call => standingOf(call) === "ended")
   return ended.length >= MAX_ENDED || ended.filter(({ state }) => state === "reverted").length >= MAX_FAILED

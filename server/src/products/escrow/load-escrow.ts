@@ -7,7 +7,10 @@ import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import { type Call, type FoldedEscrow, foldEscrow } from "./fold-escrow.ts"
 
-/** A session whose `capture` is not `direct`, and its escrow; `S` is the session with the columns that were read. */
+/**
+ * A session whose `capture` is not `direct`, and its escrow. `S` is the type of the session, with the columns that
+ * were read.
+ */
 export interface Escrowed<S = Row<"checkout_sessions">> {
   session: S
   escrow: Row<"escrows">

@@ -55,7 +55,7 @@ export function refundsWhere(ctx: TxContext, { merchantId, id, sessionId, status
 
 type RefundRow = Awaited<ReturnType<ReturnType<typeof refundsWhere>["execute"]>>[number]
 
-/** What wallets allow, by {@link keyOf}; a wallet has no entry if no endpoint reports its allowance. */
+/** The allowances that wallets gave, by {@link keyOf}. A wallet has no entry if no endpoint reports its allowance. */
 export type Allowances = ReadonlyMap<string, bigint>
 
 /** Returns the key of the wallet, token and spender that pay a refund. */
@@ -84,7 +84,7 @@ export async function refundsShown(ctx: Context, rows: readonly RefundRow[]) {
   return await refundsWith(ctx, rows, allowances)
 }
 
-/** Returns refunds in the API's form. They say which approval they need only if `allowances` are given. */
+/** Returns refunds in the API's form. If `allowances` are given, each refund says which approval it needs. */
 export async function refundsWith(ctx: TxContext, rows: readonly RefundRow[], allowances: Allowances | undefined) {
   const shown = []
   const needed = new Map<string, bigint>()

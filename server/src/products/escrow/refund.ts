@@ -30,7 +30,7 @@ export const WITHDRAWN =
 export const REMADE =
   "A reorg removed a refund of this payment that had counted. The service creates it again automatically: read it again in a minute."
 
-/** Returns why a checkout can't be refunded as long as nothing was captured. */
+/** Returns why a checkout can't be refunded while nothing has been captured. */
 export const notCaptured = (status: SessionStatus): string =>
   status === "authorized"
     ? "Nothing of this checkout is captured yet, so nothing can be refunded: release it with `POST /api/console/payments/void`, or capture less."
@@ -91,8 +91,8 @@ export function messageOf(status: Row<"refunds">["status"], call: RefundCall): s
 }
 
 /**
- * Returns the total refunded once this refund counts, and the payment's resulting status. `before` is the sum of the
- * other refunds; it and `captured` are in base units.
+ * Returns the total refunded once this refund counts, and the payment's resulting status. Both `before`, the sum of
+ * the other refunds, and `captured` are in base units.
  */
 export function totalWith(
   amount: bigint,

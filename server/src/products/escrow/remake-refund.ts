@@ -11,7 +11,7 @@ const MAX_REVERTED = 3
 
 /**
  * Whether failed refunds of this escrow can still be made again once enough money is free. The process that holds the
- * relay wallet's key makes them, which may not be this one.
+ * relay wallet's key makes them, and may be another process than this one.
  */
 export function remakesRefunds(ctx: TxContext, { escrow, calls }: Pick<CurrentEscrow, "escrow" | "calls">): boolean {
   const failed = ofKind(calls, "refund").filter(({ state }) => state === "reverted").length

@@ -37,7 +37,7 @@ export const columnsOfDelta = sql.join([
 /** SQL: the sum of each column; null if there is nothing to add up. */
 export const sumsOfColumns = sql.join(names.map(name => sql`sum(${sql.ref(name)}) as ${sql.ref(name)}`))
 
-/** SQL: the sum of each column as it is read: 0 instead of null, and counts as numbers. */
+/** SQL: the sum of each column, with 0 instead of null, and with counts as numbers. */
 export const sumsToRead = sql.join([
   ...moneyNames.map(name => sql`coalesce(sum(${sql.ref(name)}), 0) as ${sql.ref(name)}`),
   ...countNames.map(name => sql`coalesce(sum(${sql.ref(name)}), 0)::int as ${sql.ref(name)}`),

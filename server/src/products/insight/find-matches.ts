@@ -47,8 +47,8 @@ type Parts = ReturnType<typeof partsOf>
 
 const limited = sql.raw(`limit ${MAX_MATCHES}`)
 /**
- * The kinds of the service's own calls, such as writing receipts. Their rows name a merchant, but the merchant has
- * nothing of them.
+ * The kinds of the service's own calls, such as writing receipts. Their rows name a merchant, but none of the
+ * merchant's money moves.
  */
 const ofNobody = kindsThat(({ moneyOf }) => moneyOf === "nobody")
 

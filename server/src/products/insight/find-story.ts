@@ -30,7 +30,7 @@ export interface Story {
   eventsOf: string[]
 }
 
-/** The most payments that are shown, the newest, because a subject may have thousands. */
+/** How many payments are shown at most: the newest, because a subject may have thousands. */
 const MAX_PAYMENTS = 50
 
 const none = { sessionIds: [], paymentIds: [], payoutIds: [], refundIds: [], subscriptionIds: [], eventsOf: [] }
@@ -147,7 +147,7 @@ async function paymentStory(ctx: Context, merchantId: string, id: string): Promi
 async function payoutStory(ctx: Context, merchantId: string, rowId: string, id: string): Promise<Story | undefined> {
   const query = ctx.db.selectFrom("payouts").selectAll().where("id", "=", rowId).where("merchant_id", "=", merchantId)
   const payout = await query.executeTakeFirst()
-  // Calls that write receipts name a merchant, but the merchant has nothing of them.
+  // Calls that write receipts name a merchant, but none of the merchant's money moves.
   if (payout && kindOf(payout).moneyOf === "nobody") return undefined
   return payout && { id, subject: { type: "payout", payout }, ...none, payoutIds: [rowId] }
 }

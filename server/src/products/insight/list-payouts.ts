@@ -1,4 +1,7 @@
-/** A merchant's payouts: in pages, all as CSV, one with its attempts, and the payments that one contains. */
+/**
+ * Reads a merchant's payouts as pages, as CSV, or one with its attempts. Also reads the payments that a payout
+ * contains.
+ */
 import { type RawBuilder, sql } from "kysely"
 import { amountFormatter } from "../../platform/chain/format-amounts.ts"
 import { type Address, checksummed, type Hash } from "../../platform/chain/hex.ts"

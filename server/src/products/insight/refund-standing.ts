@@ -10,7 +10,7 @@ export interface RefundFacts {
   /** Includes the currency. */
   amount: string
   sessionId: string
-  /** The message of the refund about its state; null if there is none. */
+  /** What the refund's merchant is told about its state; null if there is nothing to say. */
   message: string | null
   call: PayoutFacts
 }

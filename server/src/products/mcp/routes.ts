@@ -28,7 +28,7 @@ export function mcpRoutes(app: Server, ctx: Context): void {
     async (request, reply) => {
       const { apiKey } = request
       if (!apiKey) throw bearerKeyNeeded()
-      // A browser sends `Origin` with every POST. A page of another site must not use a key that it got hold of.
+      // A browser sends `Origin` with every POST, so a page of another site can't use a key that it got hold of.
       const { origin } = request.headers
       if (origin !== undefined && origin !== new URL(ctx.settings.baseUrl).origin) throw new ApiError("FOREIGN_REQUEST")
       // The limit counts HTTP requests, and a batch would put any number of calls into one.

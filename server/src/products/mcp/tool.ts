@@ -5,7 +5,7 @@ import type { TSchema } from "typebox"
 export type ToolRoute = `${"GET" | "POST"} /${string}`
 
 /** The input of a tool, already checked against the tool's schema, so it has only known fields. */
-// biome-ignore lint/suspicious/noExplicitAny: what each field is, the schema says.
+// biome-ignore lint/suspicious/noExplicitAny: the schema says what each field is.
 export type Input = Record<string, any>
 
 /** Sends a request to the API with the caller's own key; throws a {@link Refusal} if the request does not succeed. */
@@ -13,7 +13,7 @@ export type CallApi = (
   method: "GET" | "POST",
   path: string,
   more?: { query?: object; body?: object; idempotencyKey?: string; isAgreed?: boolean },
-  // biome-ignore lint/suspicious/noExplicitAny: the answers of the API's routes, which are checked against its document.
+  // biome-ignore lint/suspicious/noExplicitAny: the API's answers, which are checked against the API's document.
 ) => Promise<any>
 
 /** Why a tool did nothing, in sentences for the assistant. */

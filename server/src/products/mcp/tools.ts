@@ -65,7 +65,7 @@ const reading: Record<string, Tool> = {
     input: input({ id: anyId }),
     run: async (call, { id }) => {
       const result = await call("GET", `/api/console/timeline/${id}`)
-      // `why` quotes others, such as an endpoint's error, so it is in `untrusted`.
+      // `why` quotes texts of others, such as an endpoint's error, so it belongs in `untrusted`.
       return { sentence: `${result.status.word}.`, result }
     },
   },

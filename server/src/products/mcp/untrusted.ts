@@ -26,7 +26,7 @@ const HARMLESS =
 
 /** Codes with which this service names states, events and networks. They have no spaces, so they can't be sentences. */
 const CODE = /^[\w.:-]{1,64}$/
-/** A token's contract chooses its symbol, and a longer one could be a sentence without spaces. */
+/** A token's contract chooses its symbol, and a longer symbol could be a sentence without spaces. */
 const SYMBOL = /^[A-Za-z0-9]{1,12}$/
 /**
  * Fields whose text this service creates, with every form that this text can have. Sentences are not among them, even

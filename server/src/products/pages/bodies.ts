@@ -90,7 +90,7 @@ function subscribing(t: Translate, { lang, subscription, status, token }: Paywal
 <p class="quiet center">${renewalMessage(t, lang, subscription)}</p></form>`
 }
 
-/** The time zone of pages without a script, which can't know their reader's. */
+/** The time zone of pages without a script. Such a page can't know the time zone of its reader. */
 const ZONE = "UTC"
 
 /** The amounts reserved, captured, released and refunded, with their transactions; empty before a reservation. */

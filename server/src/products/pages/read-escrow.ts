@@ -12,7 +12,7 @@ import { shownToPayer } from "../escrow/show-escrow.ts"
 /** A checkout that is reserved first, with the columns that its page shows. */
 type ReservedCheckout = CurrentEscrow<ShownSession>
 
-/** What each kind of escrow call is called for payers. */
+/** The names under which payers see each kind of escrow call. */
 const moveKinds = { reserve: "reserve", capture: "capture", void: "release", refund: "refund" } as const
 
 /** The escrow of a session, and its calls; undefined for a direct session. */

@@ -30,9 +30,9 @@ export const DUE_PER_BATCH = 5_000
 const MOVED_TOGETHER = 20
 
 /**
- * The senders with something due, for each paywall or other resource of this kind, in turn. Senders who submitted a
- * hash come first, then larger amounts, so that dust does not delay buyers. A group has several senders only if a
- * claimed transfer was mined again with another sender. Unconfirmed transfers are left out, because their
+ * The senders with something due, for each paywall or other resource of this kind. Merchants take turns. Senders who
+ * submitted a hash come first, then larger amounts, so that dust does not delay buyers. A group has several senders
+ * only if a claimed transfer was mined again with another sender. Unconfirmed transfers are left out, because their
  * confirmation makes them due.
  */
 export async function dueSenders(ctx: TxContext, network: NetworkInfo, prefix: IdPrefix = "pw"): Promise<Due> {

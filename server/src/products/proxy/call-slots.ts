@@ -82,7 +82,7 @@ export function openSlots(): Slots {
 /** Returns the calls to end so that the newcomer gets its slots; undefined if the newcomer is refused. */
 function makeRoom(all: readonly Call[], newcomer: Call): Call[] | undefined {
   if (sum(all.filter(call => call.caller === newcomer.caller)) + newcomer.places > MAX_PER_CALLER) return undefined
-  // Even if reserved slots are taken, a newcomer ends only as many calls as the slots that it needs.
+  // Even if reserved slots are taken, a newcomer ends only the calls whose slots it needs itself.
   const most = Math.max(MOST, sum(all))
   const ended: Call[] = []
   for (let left = all; ; left = left.filter(call => call !== ended.at(-1))) {

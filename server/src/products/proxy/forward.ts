@@ -117,7 +117,8 @@ async function joined(body: Readable, maxWaitMs: number): Promise<Readable> {
     yield* rest
   }
   const parts = Readable.from(all(), { objectMode: false, highWaterMark: READ_AHEAD_BYTES })
-  // Needed because a generator that never started ends nothing. One that started passes errors on by itself.
+  // Needed because a generator that never started ends nothing. A generator that has started passes errors on by
+  // itself.
   parts.once("close", () => body.destroy())
   return parts
 }

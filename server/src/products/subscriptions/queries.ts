@@ -71,8 +71,8 @@ export function invoicesOf(ctx: TxContext, merchantId: string, { status, subscri
 }
 
 /**
- * The number of newest invoices whose changes wake those who wait for a subscription immediately. They see changes of
- * older ones a moment later.
+ * The number of newest invoices whose changes immediately wake those who wait for a subscription. Changes of older
+ * invoices reach them a moment later.
  */
 const MAX_AWAITED = 20
 

@@ -8,8 +8,8 @@ import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 
 /**
- * For each of these transactions, the amounts of the agents' payments for a resource that it executed, whether it is
- * our relay or not.
+ * For each of these transactions, the amounts of the agents' payments for a resource that the transaction executed.
+ * The transaction may be our relay or someone else's.
  */
 export async function settledAmounts(
   ctx: TxContext,
