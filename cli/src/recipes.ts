@@ -10,7 +10,7 @@ const BLOCKS = 12
 const SHORTEST_S = 300
 /** The time after which the service believes that transactions removed by a reorg are gone. */
 const SUSPECT = "31s"
-/** How often a payment is tried. It may become final before the reorg comes, and then another one is made. */
+/** How often a payment is tried. A payment may become final before the reorg comes, and then another one is made. */
 const MAX_TRIES = 5
 
 type Connected = ReturnType<typeof connect>

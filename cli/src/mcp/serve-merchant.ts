@@ -1,6 +1,6 @@
 /**
- * Serves the merchant's tools over stdio. The tools are those of the service (`POST /mcp`), with its rules. This end
- * passes calls on, and asks the person if the client can show questions.
+ * Serves the merchant's tools over stdio. The tools are those of the service (`POST /mcp`), with its rules. The
+ * command passes calls on, and asks the person if the client can show questions.
  */
 import { type CallToolResult, type InputRequiredResult, Server, type ServerContext } from "@modelcontextprotocol/server"
 import { serveStdio } from "@modelcontextprotocol/server/stdio"

@@ -43,7 +43,10 @@ const openFile = (file: string) => (file === STDOUT ? process.stdout : createWri
 /** Thrown if no service listens on the socket of the data folder. */
 class NoService extends Error {}
 
-/** Makes the backup that the arguments name, and reports it. If it throws a sentence, no file is left. */
+/**
+ * Makes the backup that the arguments name, and reports it. If the backup fails, throws a sentence and leaves no
+ * file.
+ */
 async function main(args: string[]): Promise<string | undefined> {
   const { positionals, values } = parseCommandLine(args, {
     allowPositionals: true,
@@ -83,7 +86,10 @@ function nameOf(databaseUrl: string | undefined, dataDir: string): string {
   return at ? `the Postgres database ${at}` : "the Postgres database of DATABASE_URL"
 }
 
-/** Records a backup that another tool made. It started at an unknown earlier time, so the current time is recorded. */
+/**
+ * Records a backup that another tool made. That backup started at an unknown earlier time, so the current time is
+ * recorded.
+ */
 async function noteDone(file: string | undefined): Promise<string> {
   if (file !== undefined) throw new UsageError("With --done, name no file.")
   const { databaseUrl } = readDatabaseSettings()

@@ -1,4 +1,7 @@
-/** Checks how long the certificate of BASE_URL is still valid. It belongs to the proxy in front of Sluice. */
+/**
+ * Checks how long the certificate of BASE_URL is still valid. That certificate belongs to the proxy in front of
+ * Sluice.
+ */
 // I/O: makes a connection, including before the service starts, when there is no context.
 import { connect } from "node:tls"
 import type { Settings } from "../../platform/config/settings.ts"

@@ -47,8 +47,8 @@ const filesOf = (dir: string) => ({
 export async function stateArguments(dir: string, timeOffsetSeconds: number, log: Log): Promise<string[]> {
   const { state, exit, genesis } = filesOf(dir)
   await adoptExitDump(exit, state, log)
-  // The genesis never changes. Each anvil creates its own before it loads the state, and dumps both. If a dump has
-  // two, block 0 after the next start may be either of them (seen in one of four starts).
+  // The genesis never changes. Each anvil creates a block 0 of its own before it loads the state, and dumps both. If
+  // a dump has two, block 0 after the next start may be either of them (seen in one of four starts).
   const { time } = (readJsonIfThere(genesis) as { time: number } | undefined) ?? {
     time: Math.floor(Date.now() / 1_000) + timeOffsetSeconds,
   }

@@ -302,8 +302,8 @@ async function seedMerchants(ctx: Context, keys: Keys, issuer: string): Promise<
 }
 
 /**
- * Writes each merchant's sandbox key. It is always the same row, in which a new key replaces the old one. The key has
- * all scopes, so that the command line works without a sign-in.
+ * Writes each merchant's sandbox key. Each merchant's key is always in the same row, where a new key replaces the old
+ * one. The key has all scopes, so that the command line works without a sign-in.
  */
 async function seedApiKeys(ctx: Context, apiKeys: Map<string, string>): Promise<void> {
   const scopes = ["checkouts", "console", "settings:read"]

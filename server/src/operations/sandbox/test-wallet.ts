@@ -1,6 +1,6 @@
 /**
  * `POST /sandbox/wallet`: the wallet of a funded buyer, or a merchant's payout wallet. Pages call it like a browser's
- * wallet (EIP-1193). It signs everything, because its keys are worth nothing and exist only in the sandbox.
+ * wallet (EIP-1193). The wallet signs everything, because its keys are worth nothing and exist only in the sandbox.
  */
 import { Type } from "typebox"
 import { type PrivateKeyAccount, privateKeyToAccount } from "viem/accounts"

@@ -21,7 +21,10 @@ const TIMED_PER_ROUND = 500
  * others stay in the address's books until the merchant has decided about larger ones.
  */
 const MAX_READ = 2_000
-/** The same limit for transfers that only one of two endpoints reports. They count only towards small payments. */
+/**
+ * The same limit for transfers that only one of two endpoints reports. Such transfers count only towards small
+ * payments.
+ */
 const MAX_SINGLE = 200
 /** The most transfers in other tokens, oldest first, because amounts in them mean nothing. */
 const MAX_OTHER = 500

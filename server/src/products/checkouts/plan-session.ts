@@ -145,7 +145,7 @@ export function confirms(facts: SessionFacts): { isConfirmed: boolean; takesUse:
 
 /** Why a session can't be confirmed, however much money arrives. */
 export interface Barred {
-  /** Other sessions took all uses of its link. */
+  /** Other sessions took all uses of the link. */
   usedUp?: boolean
   /** A later invoice replaced the session's closed one, so any money is late. */
   isReplaced?: boolean

@@ -29,9 +29,9 @@ export interface Arrival {
   id: bigint
   value: bigint
   minedAt: Date
-  /** Whether it is deep enough to count. */
+  /** Whether the transfer is deep enough to count. */
   confirmed: boolean
-  /** Whether it is part of the payment that the merchant accepted as the session's. */
+  /** Whether the transfer is part of the payment that the merchant accepted as the session's. */
   accepted?: boolean
 }
 

@@ -204,8 +204,8 @@ const writtenOf = gatherRows(async (db: Db, all: readonly NewSession[]): Promise
   } catch (error) {
     // If the database gave no answer, it is unknown what was written.
     if (all.length === 1 || (error instanceof DatabaseUnavailable && !wasTooLong(error))) throw error
-    // None was written. Each is retried alone, so that none fails because of another's fault or waits for another's
-    // lock.
+    // No session was written. Each is retried alone, so that none fails because of another session's fault, or waits
+    // for another session's lock.
     const alone = await Promise.all(
       all.map(async each => {
         const written = await writeAll(db, [each]).catch((error: Error) => error)

@@ -48,7 +48,7 @@ export function refundable({ status, left, refundBy, now }: RefundFacts): bigint
 
 /** The columns of a refund's call that decide its state. */
 interface RefundCall extends Pick<Row<"payouts">, "state" | "held_reason" | "held_detail"> {
-  /** Whether it waits for an allowance while another refund from its wallet is about to be mined. */
+  /** Whether the call waits for an allowance while another refund from the same wallet is about to be mined. */
   behind: boolean
   /** Whether this service can still call the escrow. */
   ours: boolean

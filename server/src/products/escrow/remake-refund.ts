@@ -49,8 +49,8 @@ export async function lostRefund(ctx: TxContext, standing: CurrentEscrow): Promi
 
 /**
  * Makes the call of one such refund again; returns whether it did. The first call counted until a reorg displaced it.
- * It then failed, because the reorg also displaced the allowance, or because the allowance was withdrawn first. The
- * new call waits for the wallet like any new refund. Must be called under the escrow's lock.
+ * That call then failed, because the reorg also displaced the allowance, or because the allowance was withdrawn
+ * first. The new call waits for the wallet like any new refund. Must be called under the escrow's lock.
  */
 export async function remakeRefund(ctx: TxContext, standing: CurrentEscrow): Promise<boolean> {
   const { escrow } = standing

@@ -11,9 +11,9 @@ import { REMADE, WITHDRAWN } from "./refund.ts"
 import { refundsWhere, refundsWith } from "./refund-queries.ts"
 
 /**
- * Cancels a call without a nonce; returns whether it did. Must be called under the escrow's lock. It never waits for
- * the lock of a payout, whose holder may be waiting for the escrow. So a payout that is being signed or ended right
- * now stays unchanged.
+ * Cancels a call without a nonce; returns whether it did. Must be called under the escrow's lock. The function never
+ * waits for a payout's lock, because the holder of that lock may be waiting for the escrow. So a payout that is being
+ * signed or ended right now stays unchanged.
  */
 export async function withdrawCall(ctx: TxContext, id: string, reason: string): Promise<boolean> {
   const free = await ctx.db

@@ -14,7 +14,7 @@ export interface PaymentFacts {
   /** The amount that the payment should have had, with its currency; null if what was sold has no single price. */
   price: string | null
   payer: string
-  /** The checkout that it pays for, while the checkout can still be paid. */
+  /** The checkout that the payment pays for, while that checkout can still be paid. */
   openCheckout: string | null
   sessionId: string | null
   acceptedAt: Date | null

@@ -6,7 +6,7 @@ type Kind = Row<"payouts">["kind"]
 
 /** The facts that decide the explanation of a payout. */
 export interface PayoutFacts {
-  /** The id that its merchant sees. */
+  /** The payout's id, as the merchant sees it. */
   id: string
   kind: Kind
   state: Row<"payouts">["state"]

@@ -84,7 +84,7 @@ function shown(name: string, { title, does, kind, input, answers }: OpenTool, sc
       title,
       readOnlyHint: kind === "reads",
       destructiveHint: kind === "money",
-      // Each token moves money only once, and reading twice returns the same.
+      // Each token moves money only once, and reading twice returns the same data.
       idempotentHint: kind !== "makes",
       openWorldHint: false,
     },

@@ -35,7 +35,7 @@ export interface Receipt extends PageBase {
   redirectUrl: string | null
   /** Which notice the receipt shows at the top; undefined while the payment counts. */
   ended?: "reversed" | "returned" | "released" | "refunded" | undefined
-  /** What its verifiable receipts are about: the payment, or the calls of an escrow. */
+  /** What the verifiable receipts are about: the payment, or the calls of an escrow. */
   abouts: string[]
   /** The movements with their transactions, for a payment that was reserved first. */
   reservation?: Reservation

@@ -22,7 +22,10 @@ import { type AccessTransfer, authorizedKey } from "./plan-access.ts"
  * handful, and a flood of dust must not cost more than this.
  */
 const OPEN_TRANSFERS = 2_000
-/** The same limit for transfers that only one of two endpoints reports. They count only towards small payments. */
+/**
+ * The same limit for transfers that only one of two endpoints reports. Such transfers count only towards small
+ * payments.
+ */
 const SINGLE_TRANSFERS = 200
 /** How many of a group's due transfers one transaction handles at most. The others stay due for the next round. */
 export const DUE_PER_BATCH = 5_000

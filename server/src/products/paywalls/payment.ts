@@ -71,8 +71,8 @@ export interface OpenTransfer {
   /** The price that the transfer had to reach; undefined if nothing was for sale at its address at that time. */
   price: bigint | undefined
   /**
-   * Whether it was submitted by its sender, or is older than {@link UNSUBMITTED_MS}. Other transfers only complete a
-   * payment of ready ones.
+   * Whether the transfer was submitted by its sender, or is older than {@link UNSUBMITTED_MS}. Other transfers only
+   * complete a payment of ready ones.
    */
   ready: boolean
 }

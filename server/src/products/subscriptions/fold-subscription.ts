@@ -25,12 +25,13 @@ export interface InvoiceFacts {
   /** Whether the payment is final, so that no reorg can remove it. */
   isFinal: boolean
   /**
-   * Whether it is for the current product, counted since the subscription moved there. These invoices count towards
-   * `maxPeriods`.
+   * Whether the invoice is for the current product, counted since the subscription moved there. These invoices count
+   * towards `maxPeriods`.
    */
   isOfProduct: boolean
   /**
-   * Whether it was unpaid at an immediate cancellation. This is stored, because a reorg can move the payment's time.
+   * Whether the invoice was unpaid at an immediate cancellation. This is stored, because a reorg can move the
+   * payment's time.
    */
   wasUnpaidAtCancel: boolean
 }

@@ -124,8 +124,8 @@ export async function claimPayment(ctx: Context, sale: Sale, payment: Payment): 
 interface Known {
   row: Row<"settlements">
   /**
-   * Whether its relay was cancelled before it was signed. Nothing moved in that case, and the authorization may be
-   * claimed again.
+   * Whether the claim's relay was cancelled before it was signed. Nothing moved in that case, and the authorization
+   * may be claimed again.
    */
   isOver: boolean
   /** Whether the row was created by this same payment and for the same thing. */
