@@ -1,7 +1,7 @@
 /**
- * Handles calls that paid 0G for a file of receipts and have no row in which they can be recorded: an older backup
- * was restored, and their row was lost or has been cancelled. A cancelled row never changes, so such a call gets a
- * new one.
+ * Handles calls that paid 0G for a file of receipts and have no row in which they can be recorded. An older backup
+ * was restored, and the row was lost or has been cancelled. A cancelled row never changes, so such a call gets a new
+ * one.
  */
 import { randomUUID } from "node:crypto"
 import { sql } from "kysely"

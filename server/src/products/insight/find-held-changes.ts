@@ -6,8 +6,8 @@ import type { TxContext } from "../../platform/context.ts"
 const LATE_MS = 60_000
 
 /**
- * How many milliseconds the oldest change that is committed but still hidden, of any merchant, has waited for an
- * earlier transaction to end; undefined if no change waits.
+ * How many milliseconds the oldest hidden change of any merchant has waited. Such a change is committed, but an
+ * earlier transaction has not ended. Undefined if no change waits.
  */
 async function changesHeldMs({ db }: TxContext): Promise<number | undefined> {
   const { rows } = await sql<{ ms: number | null }>`/* named: changes_held */

@@ -1,7 +1,7 @@
 /**
- * Decides which headers pass between a caller and an origin. Three kinds are dropped: those that belong to one
- * connection, those that identify or authorize a client at another server, and those that could make a server act on
- * a different request than the paid one. Pure.
+ * Decides which headers pass between a caller and an origin. Three kinds are dropped. The first kind belongs to one
+ * connection, and the second identifies or authorizes a client at another server. The third kind could make a server
+ * act on a different request than the paid one. Pure.
  */
 
 /**

@@ -15,8 +15,8 @@ export const DUE_CALLS = 2_000
 const WAITING = 2_000
 
 /**
- * Reads this sender's confirmed transfers, in any token, that count for no payment or for an open or reversed one, in
- * chain order: those that are due, and those that open or reversed payments claim.
+ * Reads this sender's confirmed transfers, in any token and in chain order, that count for no payment or for an open
+ * or reversed one. Reads those that are due, and those that open or reversed payments claim.
  */
 export async function openCalls(
   ctx: TxContext,

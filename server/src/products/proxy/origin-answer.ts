@@ -4,9 +4,9 @@
  */
 
 /**
- * The statuses with which an origin refuses the merchant instead of the caller: because of its credentials, quota or
- * payment, or because the origin did not wait for the request. Any other status below 500, even 404, is an answer for
- * which the caller paid.
+ * The statuses with which an origin refuses the merchant instead of the caller. The cause is the merchant's
+ * credentials, quota or payment, or the origin did not wait for the request. Any other status below 500, even 404, is
+ * an answer for which the caller paid.
  */
 const refusals = new Set([401, 402, 407, 408, 421, 425, 429])
 

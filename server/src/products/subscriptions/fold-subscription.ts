@@ -207,8 +207,8 @@ function renewing(
 export const anchorAtResume = (anchor: Date, paidUntil: Date, now: Date): Date => (now < paidUntil ? anchor : now)
 
 /**
- * The start from which periods of a new length are counted: the end of the paid time, or the anchor if it is later
- * because time passed without access.
+ * The start from which periods of a new length are counted: the later of the anchor and the end of the paid time. The
+ * anchor is later if time passed without access.
  */
 export const anchorAtMove = (anchor: Date, paidUntil: Date): Date => latest([anchor, paidUntil])
 

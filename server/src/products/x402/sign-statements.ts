@@ -1,7 +1,7 @@
 /**
- * Signs offers and receipts (extension `offer-receipt`). An offer states the price, and a receipt states that it was
- * paid. Each is a JWS that anyone can verify later. The key is named by `did:web`, because the stock verifiers
- * resolve nothing else. The key is published in `/.well-known/did.json` and `/.well-known/jwks.json`.
+ * Signs offers and receipts (extension `offer-receipt`). An offer states the price, and a receipt states that the
+ * price was paid. Each is a JWS that anyone can verify later. The key is named by `did:web`, because the stock
+ * verifiers resolve nothing else. The key is published in `/.well-known/did.json` and `/.well-known/jwks.json`.
  */
 import { didOf, publishedKeys, signStatement } from "../../account/identity/use-signing-keys.ts"
 import type { Address } from "../../platform/chain/hex.ts"
