@@ -1,4 +1,6 @@
-/** Serves the buyer's tools over stdio. The key never leaves this machine, and is in no option and no header. */
+/**
+ * Serves the buyer's tools over stdio. The key never leaves this machine, and never appears in an option or a header.
+ */
 import { mkdirSync } from "node:fs"
 import { dirname, join } from "node:path"
 import { type CallToolResult, Server } from "@modelcontextprotocol/server"

@@ -6,7 +6,10 @@
 import { type ParseArgsConfig, parseArgs } from "node:util"
 import { loadEnvFile } from "../../platform/config/env-file.ts"
 
-/** Thrown if the command line, or a file that it names, is wrong. The message is one sentence, and nothing was done. */
+/**
+ * Thrown if the command line, or a file that it names, is wrong. The message is one sentence, and the command has
+ * done nothing.
+ */
 export class UsageError extends Error {}
 
 /** A failure that has its own exit code. */
@@ -59,7 +62,7 @@ export function parseCommandLine<const T extends ParseArgsConfig>(
 }
 
 /**
- * Turns an error of Node's parser into one sentence. Node's messages have several, some of them about a rare use of
+ * Turns an error of Node's parser into one sentence. Node's messages have several sentences, some about a rare use of
  * `--`.
  */
 function sentenceOf({ code, message }: Error & { code?: string }): string {

@@ -14,7 +14,7 @@ import { type Finding, fine } from "./finding.ts"
 /** Runs one statement. The function is undefined if the database is embedded, because that serves only one process. */
 export type Query = (text: string) => Promise<Record<string, unknown>[]>
 
-/** The largest difference between clocks. With a larger one, leases and expiries differ between processes. */
+/** The largest difference between clocks. With a larger difference, leases and expiries differ between processes. */
 const CLOCK_MS = 2_000
 
 const part = "database"

@@ -7,7 +7,7 @@ import { type Finding, fine } from "./finding.ts"
 const part = "database"
 const check = "rates"
 /**
- * How old the rates may be since they were last fetched. At Easter the ECB publishes nothing for up to five days, but
+ * The longest time since the rates were last fetched. At Easter the ECB publishes nothing for up to five days, but
  * its file can be fetched during that time.
  */
 const MAX_AGE_S = 86_400

@@ -1,4 +1,4 @@
-/** Checks that receipts are made. Nothing else would notice if they were not, because no payment waits for them. */
+/** Checks that receipts are made. Nothing else would notice missing receipts, because no payment waits for them. */
 // I/O: queries the database and the endpoints, including before the service starts, when there is no context.
 import { askAny, newEndpoint } from "../../platform/chain/endpoints.ts"
 import { networkSetting } from "../../platform/chain/network-facts.ts"

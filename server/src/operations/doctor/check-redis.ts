@@ -89,8 +89,7 @@ async function useAsLimits(redis: RedisClient, primary: Redis): Promise<void> {
     await primary.ping()
     await redis.sluiceBeat(instances, id, TIMEOUT_MS)
     await redis.zrem(instances, id)
-    // Uses a clock of its own, with which the first entry leaves the window while the second stays; then all leave
-    // it.
+    // Uses its own clock, so that one entry leaves the window while the other stays, and then all entries leave.
     for (const clock of [1, 1.5, 2.25]) await sharedLog(redis, PREFIX, () => clock * WINDOW_MS).admit(counts)
     await sharedLog(redis, PREFIX).admit(counts)
     // A Redis that already knows the scripts did not receive them again, so `eval` is tried too.

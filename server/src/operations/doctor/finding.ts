@@ -10,7 +10,7 @@ export type Level = "ok" | "note" | "alarm" | "fault"
 export interface Finding {
   /** The part that was checked: settings, secrets, database, address, or the name of a network. */
   part: string
-  /** Which of the part's checks it was, as a stable word for programs. */
+  /** Which of the part's checks made the finding, as a stable word for programs. */
   check: string
   level: Level
   /** A sentence that anyone may read, because `/readyz` is public. It contains no address, no URL and no secret. */

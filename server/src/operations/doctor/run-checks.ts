@@ -1,6 +1,6 @@
 /**
- * Runs all checks of an installation, in order. `sluice doctor` runs all of them. A running service repeats those
- * whose results can change.
+ * Runs all checks of an installation, in order. `sluice doctor` runs all of them. A running service repeats the
+ * checks whose results can change.
  */
 // I/O: passes its arguments to the checks, including before the service starts, when there is no context.
 import { liveWarnings } from "../../platform/config/live-mode.ts"

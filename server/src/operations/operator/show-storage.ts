@@ -1,4 +1,4 @@
-/** Shows what of the receipts 0G stores, what that cost, and what the rest will cost. Read-only. */
+/** Shows which receipts 0G stores, what that cost, and what storing the rest will cost. Read-only. */
 import { sql } from "kysely"
 import { leavesOf } from "../../../../verify/src/merkle.ts"
 import { readPrice } from "../../ledger/receipts/zerog/read-price.ts"

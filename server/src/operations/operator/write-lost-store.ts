@@ -51,8 +51,8 @@ export async function lostStoreOf(
 
 /**
  * Writes the row of such a transaction, so that it pays for the file instead of the calls that wait. The row is
- * queued. With `receipt`, it is final and has no nonce, because another payout has the nonce. Must be called under
- * the wallet's lock.
+ * queued. With `receipt`, the row is final and has no nonce, because another payout has the nonce. Must be called
+ * under the wallet's lock.
  */
 export async function writeLostStore(
   ctx: TxContext,

@@ -172,7 +172,7 @@ function groupAlive(group: number): boolean {
     return (error as NodeJS.ErrnoException).code === "EPERM"
   }
   try {
-    // A dead orphan still exists until process 1 reaps it, which some do only every second or two.
+    // A dead orphan still exists until process 1 reaps it, which may take a second or two.
     return !/\) Z /.test(readFileSync(`/proc/${group}/stat`, "utf8"))
   } catch {
     return true

@@ -31,7 +31,7 @@ const CHAIN_ID = 84532
 const NETWORK = "base-sepolia"
 const BUYERS = 5
 const BUYER_FUNDS = parseUnits("10000", 6)
-/** How long a submitted hash counts as work. A hash that nobody sent must not produce blocks forever. */
+/** How long a submitted hash counts as work. A hash that nobody sent must not make the chain produce blocks forever. */
 const BUSY_MS = 60_000
 
 type Hex = `0x${string}`

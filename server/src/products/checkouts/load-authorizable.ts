@@ -28,7 +28,7 @@ export interface Authorizable {
   halted: HaltedWallets | null
   /** Whether other sessions took all uses of the session's link, so that more money would only create open payments. */
   isLinkUsedUp: boolean
-  /** The sum at the address that counts, or will count once confirmed. */
+  /** The sum of the money at the address that counts, or will count once it is confirmed. */
   arriving: bigint
   /** How many of the payer's relays are waiting or in flight on the network. */
   open: number

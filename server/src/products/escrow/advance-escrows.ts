@@ -200,7 +200,7 @@ function nextKind(ctx: TxContext, { session, escrow, calls, folded }: CurrentEsc
   return last?.kind === "void" ? "void" : "capture"
 }
 
-/** Returns when a call of this kind may be retried; the epoch if immediately. */
+/** Returns when a call of this kind may be retried; the epoch if it may be retried immediately. */
 function retryAt({ calls }: CurrentEscrow, kind: "capture" | "void"): Date {
   const failed = ofKind(calls, kind).filter(({ state }) => state === "reverted")
   const last = failed.at(-1)

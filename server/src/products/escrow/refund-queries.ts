@@ -110,7 +110,7 @@ export async function refundsWith(ctx: TxContext, rows: readonly RefundRow[], al
   return shown
 }
 
-/** `known`: what purses need, by key, so that each is read once. */
+/** `known`: the allowances that purses need, by key, so that each is read once. */
 async function approvalOf(ctx: TxContext, row: RefundRow, allowances: Allowances, known: Map<string, bigint>) {
   const purse = purseOf(row)
   const key = keyOf(row.chain_id, purse)

@@ -7,7 +7,7 @@ export type RefundStatus = "pending" | "needs_approval" | "succeeded" | "failed"
 /** What decides whether a payment can be refunded, and how much of it. */
 export interface RefundFacts {
   status: SessionStatus
-  /** In base units: what was captured and is neither refunded nor about to be. */
+  /** In base units: what was captured, and is neither refunded nor about to be refunded. */
   left: bigint
   /** The time after which no refund is signed. */
   refundBy: Date

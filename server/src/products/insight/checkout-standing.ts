@@ -26,7 +26,7 @@ export interface CheckoutFacts {
   /** Includes the currency, as do `received` and `missing`. */
   amount: string
   received: string
-  /** What is missing from a payment that arrived in part; null if nothing is. */
+  /** What is missing from a payment that arrived in part; null if nothing is missing. */
   missing: string | null
   expiresAt: Date
   now: Date

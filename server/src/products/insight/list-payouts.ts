@@ -37,7 +37,7 @@ export interface PayoutFilter {
   to?: string | undefined
 }
 
-/** The columns of the list. The id is read as text, as cursors contain it. */
+/** The columns of the list. The id is read as text, because cursors contain it in that form. */
 const columns = [
   "kind",
   "state",

@@ -23,9 +23,12 @@ export interface PaymentFacts {
   surplus: { amount: string; state: Row<"surpluses">["state"] } | null
   /** Whether the payer has named the address to which the money should go back. */
   hasReturnAddress: boolean
-  /** The payouts that move its money out: shares, sweeps and a return, except those that were cancelled or replaced. */
+  /**
+   * The payouts that move the payment's money out: shares, sweeps and a return, except those that were cancelled or
+   * replaced.
+   */
   payouts: readonly PayoutFacts[]
-  /** When the next sweep takes its money; null if none of the money waits for a sweep. */
+  /** When the next sweep takes the payment's money; null if none of that money waits for a sweep. */
   sweepAt: Date | null
 }
 

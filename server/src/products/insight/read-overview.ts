@@ -17,7 +17,7 @@ import {
 import { subscriptionNumbers } from "./sum-subscriptions.ts"
 import { type Interval, periodsBefore } from "./zones.ts"
 
-/** The most checkouts from which the median is computed, the newest. */
+/** How many checkouts the median is computed from at most: the newest ones. */
 const SAMPLE = 1_000
 
 /** The requested figures: the bounds of the periods in milliseconds, from `periodsOf`. */

@@ -1,7 +1,7 @@
 /**
- * The tools that move money, in two steps: the first prepares a request and returns a sentence and a token, the
- * second sends the request. The assistant takes both steps, so neither is a safeguard. The safeguard is the cap of
- * its key, which the service enforces where money is spent.
+ * The tools that move money in two steps. The first step prepares a request and returns a sentence and a token. The
+ * second step sends the request. The assistant takes both steps, so neither is a safeguard. The safeguard is the cap
+ * of the assistant's key, which the service enforces where money is spent.
  */
 import { Type } from "typebox"
 import { transactions } from "../../ledger/books/read-transactions.ts"

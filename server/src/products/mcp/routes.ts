@@ -15,7 +15,10 @@ const FIRST_ERROR = 400
 const METHOD_NOT_ALLOWED = 405
 /** The headers of the protocol's answer that are passed on. All other headers are the service's own. */
 const PASSED = ["content-type", "mcp-session-id", "mcp-protocol-version"]
-/** What the log contains instead of a protocol error, because that repeats headers, ids and names from the request. */
+/**
+ * What the log contains instead of a protocol error, because such an error repeats headers, ids and names from the
+ * request.
+ */
 const LOGGED = JSON.stringify({
   message: "The protocol refused the request. The answer is not kept: it has text of the request.",
 })

@@ -10,7 +10,9 @@ import { payoutIdOf } from "../../platform/ids.ts"
 import { writeStatements } from "./write-statements.ts"
 
 const MINUTE_MS = 60_000
-/** How old an event can be and still be mailed, because a process may have been down. Each is mailed once. */
+/**
+ * The largest age of an event that is still mailed, because a process may have been down. Each event is mailed once.
+ */
 const BACK_MS = 24 * 60 * MINUTE_MS
 /**
  * How long something may last before it is mailed. Until then a held payout may leave without help, and an endpoint

@@ -53,7 +53,7 @@ const AN_HOUR = "public, max-age=3600"
 /** The script for merchants' sites. */
 const EMBED = "src/embed/embed.ts"
 
-/** Reads the files of the newest build. Without a build there are none, and the pages work without scripts. */
+/** Reads the files of the newest build. Without a build there are no files, and the pages work without scripts. */
 export function readAssets(folder = BUILD): Assets {
   const files = new Map<string, Asset>()
   const manifestFile = join(folder, "manifest.json")

@@ -15,7 +15,7 @@ import { type Face, faceColumns } from "./load-page-base.ts"
  */
 export const MAX_SHOWN = 10
 
-/** The key of what arrived, which joins parts that contain no spaces. */
+/** The key for what arrived: parts without spaces, joined by spaces. */
 export const arrivalKey = (...parts: string[]): string => parts.join(" ")
 
 /** What a checkout's page shows in addition to its state. */
@@ -33,7 +33,7 @@ export interface AskedFacts {
 interface CheckoutFacts extends Face {
   /** The sum that is on chain at the address but not deep enough; null for an escrow. */
   seen: bigint | null
-  /** The sum at the address that counts, or will count once confirmed. */
+  /** The sum of the money at the address that counts, or will count once it is confirmed. */
   arriving: bigint | null
   /** Whether a relay may still move money to the address. */
   relaying: boolean

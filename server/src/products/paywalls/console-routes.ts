@@ -202,8 +202,8 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
       const { paywall, network } = await readPaywall(read, merchantId, request.params.id)
       const query = read.db
         .selectFrom("grants")
-        // Every grant has a payment, so a left join returns the same rows. With one, the query for the total skips
-        // the join.
+        // Every grant has a payment, so a left join returns the same rows. With a left join, the query for the total
+        // skips the join.
         .leftJoin("payments", "payments.id", "grants.payment_id")
         .selectAll("grants")
         .select(sql<bigint>`payments.amount`.as("amount"))

@@ -18,7 +18,7 @@ export async function grantSubmissions(
   await ctx.db
     .updateTable("submissions")
     .set({ status: "granted", reason: null, message: statusMessage.granted, run_at: null, updated_at: now })
-    // At most two rows are looked up for each hash. Otherwise a kept plan would read all submissions of this payer.
+    // At most two rows are looked up for each hash. Otherwise a cached plan would read all submissions of this payer.
     .where(
       sql<boolean>`id in (select s.id from unnest(${sqlArray("text", hashes)}) h cross join lateral (select id from submissions
         where resource_id = ${paywallId} and address = ${payer} and tx_hash = h limit 2) s)`,

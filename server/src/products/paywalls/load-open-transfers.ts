@@ -267,7 +267,7 @@ export async function moreIsComing(ctx: TxContext, paywallId: string, payer: Add
     .select("transfers.id")
     .where("deposits.resource_id", "=", paywallId)
     .where("transfers.from_address", "=", payer)
-    // Written as SQL text, so that a kept plan can use the partial index of unapplied transfers.
+    // Written as SQL text, so that a cached plan can use the partial index of unapplied transfers.
     .where(sql<boolean>`not transfers.applied`)
     .where("transfers.state", "=", "seen")
     .limit(1)

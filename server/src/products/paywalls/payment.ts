@@ -34,8 +34,8 @@ export interface Version {
 
 /**
  * The lowest price that a transfer to this deposit, mined at this time, had to reach. All versions with that deposit
- * count that were in force at that time or up to an hour before. Undefined if there was none, or if the paywall was
- * switched off.
+ * count that were in force at that time or up to an hour before. Undefined if there was no such version, or if the
+ * paywall was switched off.
  */
 export function priceAt(versions: readonly Version[], depositId: bigint, minedAt: Date): bigint | undefined {
   const t = minedAt.getTime()

@@ -186,9 +186,9 @@ interface SubscribedBy {
 }
 
 /**
- * Builds the query for the access that an address has by subscriptions, with the last paying transaction. The product
- * that was paid counts: after a change of product, the old product's access lasts until the new one is paid. Only one
- * network is read, because a contract address may have a different owner on each network.
+ * Builds the query for the access that an address has through subscriptions, together with the last transaction that
+ * paid. The product that was paid counts: after a change of product, the old product's access lasts until the new one
+ * is paid. Only one network is read, because a contract address may have a different owner on each network.
  */
 function subscribedTo(db: Db, now: Date, { merchant, chain, product, payer }: SubscribedBy) {
   return (

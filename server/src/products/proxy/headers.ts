@@ -28,7 +28,7 @@ const keptFromOrigin = new Set([
   // The forwarder writes these for the origin.
   "host",
   "content-length",
-  // Credentials. The caller's are meant for this service, and the origin gets the merchant's.
+  // Credentials. The caller's credentials are meant for this service, and the origin gets the merchant's.
   "authorization",
   "cookie",
   "cookie2",
@@ -141,7 +141,7 @@ export const isHeaderValue = (value: string): boolean => /^[\t\x20-\x7e]*$/.test
 
 /**
  * The headers for the origin, as name, value, name, value: the caller's (`raw`, in the same form) without those that
- * are dropped, then `own`. Headers in `own` replace the caller's of the same name.
+ * are dropped, then `own`. Headers in `own` replace the caller's headers of the same name.
  */
 export function headersForOrigin(raw: readonly string[], own: Readonly<Record<string, string>>): string[] {
   const pairs = pairsOf(raw)

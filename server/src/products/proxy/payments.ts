@@ -72,11 +72,13 @@ export interface Payments {
    * before then, the call may be repeated. Returns false if another request has the right.
    */
   begin(ctx: Context, reply: FastifyReply, paid: Paid): Promise<boolean>
-  /** Records that the call was made. Returns false if another request has the right to it. */
+  /** Records that the call was made. Returns false if another request has the right to the call. */
   end(ctx: Context, paid: Paid): Promise<boolean>
   /** Lets the next request with the payment make the call, because this caller left before anything was done. */
   release(ctx: Context, paid: Paid): Promise<unknown>
-  /** Lets `retryToken` repeat a failed call for 24 hours. Returns false if another request has the right to it. */
+  /**
+   * Lets `retryToken` repeat a failed call for 24 hours. Returns false if another request has the right to the call.
+   */
   giveBack(ctx: Context, paid: Paid): Promise<boolean>
   /** Does the same for an answer that was cut off, and retries until the database accepts it. */
   giveBackLate(ctx: Context, paid: Paid): Promise<boolean>

@@ -255,8 +255,8 @@ async function setPayoutAddress(
  * lengthen the wait. Must be called inside a transaction.
  */
 export async function applyPendingPayoutAddresses(ctx: TxContext): Promise<number> {
-  // The first condition can use the index. The second can't, because the database's time changes while a statement
-  // runs.
+  // The first condition can use the index. The second condition can't, because the database's time changes while a
+  // statement runs.
   const isDue = sql<boolean>`pending_at <= ${ctx.now()} and pending_at <= ${dueNow(ctx.now())}`
   const due = await ctx.db.selectFrom("payout_addresses").select("merchant_id").distinct().where(isDue).execute()
   let applied = 0

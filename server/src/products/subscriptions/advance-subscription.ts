@@ -157,8 +157,8 @@ function noteLast(ctx: TxContext, held: Held): Held {
 
 /**
  * Restores an invoice that was paid after it was voided or had canceled its subscription. The invoice's period now
- * starts at its payment if it passed without access, or if the invoice was closed and access has ended. The reason is
- * that a period costs its full price.
+ * starts at its payment if that period passed without access, or if the invoice was closed and access has ended. The
+ * reason is that a period costs its full price.
  */
 function back(ctx: TxContext, held: Held, wasVoided: boolean): Held {
   const { access_until: accessUntil, canceled_at: canceledAt } = held.subscription

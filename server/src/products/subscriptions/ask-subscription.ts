@@ -98,7 +98,7 @@ export const cancelSubscription = (
   })
 
 /**
- * Moves a subscription to another product from its next invoice. If the length of the periods changes, they are
+ * Moves a subscription to another product with its next invoice. If the length of the periods changes, they are
  * counted from the end of the paid time.
  */
 export async function moveSubscription(

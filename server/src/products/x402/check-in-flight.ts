@@ -1,6 +1,6 @@
 /**
  * Limits how many concurrent authorizations a payer may have beyond its balance. Each passes its own simulation, and
- * all that the balance does not cover revert at our cost.
+ * those that the balance does not cover revert at our cost.
  */
 import { sql } from "kysely"
 import { MAX_OPEN, MAX_REVERTED } from "../../ledger/relays/check-payer-limits.ts"

@@ -113,7 +113,7 @@ export async function takeRetry(
   return isRepeatable || taken.numUpdatedRows > 0n
 }
 
-/** The status of an answer that the payment is pending. */
+/** The status of an answer which says that the payment is pending. */
 const ACCEPTED = 202
 /** The lowest status of a client error, and of a server error. */
 const CLIENT_ERROR = 400

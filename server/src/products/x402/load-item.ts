@@ -20,7 +20,7 @@ import type { Offered } from "./claim-payment.ts"
 import { refuse } from "./reasons.ts"
 import type { Offer, Paid } from "./take-payment.ts"
 
-/** An offer, and how whoever pays it is served. */
+/** An offer, and how its payer is served. */
 export interface Item {
   offer: Offer
   /** Returns the body of the payer's answer. */

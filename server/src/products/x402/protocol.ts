@@ -75,7 +75,7 @@ const requirementsV1 = ({ network, payTo, amount }: Price, { url, description, m
   extra: domainOf(network),
 })
 
-/** The 402 of both versions. Clients of version 2 read the header, those of version 1 the body. */
+/** The 402 of both versions. Clients of version 2 read the header, and clients of version 1 read the body. */
 export function paymentRequired(
   price: Price,
   sold: Sold,

@@ -120,8 +120,8 @@ const invalidAnswer = ({ reason, words }: Refusal, payer?: string) => ({
 })
 
 /**
- * Returns the refusal if a party is on a sanctions list, which is a refused payment instead of an error. Rethrows
- * other errors.
+ * Returns a refusal if a party is on a sanctions list, so that the answer is a refused payment instead of an error.
+ * Rethrows other errors.
  */
 function listedRefusal(error: unknown): Refusal {
   if (error instanceof ApiError && error.code === "SANCTIONS_MATCH") return refuse("sanctions_match")

@@ -33,7 +33,7 @@ type FirstClaim = Pick<
  */
 type Written = { row: Row<"settlements"> } | { lost: true } | { error: unknown } | { alone: true }
 
-/** The most claims per transaction. With more, a statement would have too many values. */
+/** The most claims per transaction. With more claims, a statement would have too many values. */
 const CLAIMS_AT_ONCE = 100
 /**
  * How long claims in one transaction wait for a lock. If another process holds the lock of one claim, the others wait
