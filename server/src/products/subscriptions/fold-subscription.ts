@@ -185,8 +185,8 @@ function renewing(
 ): FoldedSubscription {
   const { anchor: counted, billing, aheadMs, hasGrace } = facts
   const periodStart = latest([common.paidUntil, counted])
-  // The paid time can end between two boundaries: after a late payment, or if the invoice has other terms or is from
-  // before a pause. A period costs its full price, so it gets its full length.
+  // The paid time can end between two boundaries: after a late payment, or if the invoice has other terms or was
+  // created before a pause. A period costs its full price, so it gets its full length.
   const anchor = isBoundary(counted, billing, periodStart) ? counted : periodStart
   const periodEnd = nextBoundary(anchor, billing, periodStart)
   const ahead = aheadOf({ periodStart, periodEnd }, aheadMs)
