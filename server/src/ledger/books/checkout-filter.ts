@@ -1,4 +1,6 @@
-/** The filter for checkouts, in their own list and in the transactions: SQL over `checkout_sessions`. */
+/**
+ * The filter for checkouts, in the list of checkouts and in the list of transactions, as SQL over `checkout_sessions`.
+ */
 import { type RawBuilder, sql } from "kysely"
 import { Type } from "typebox"
 import { type ChainInfo, networkAsked } from "../../platform/chain/network-facts.ts"
@@ -7,7 +9,7 @@ import { invalid } from "../../platform/errors.ts"
 import { Described, Matching } from "../../platform/http/schemas.ts"
 import { idPattern } from "../../platform/ids.ts"
 
-/** The filter, as received text. */
+/** The filter, as the text that was received. */
 export interface CheckoutFilter {
   productId?: string | undefined
   slug?: string | undefined
@@ -49,7 +51,7 @@ export const checkoutFilters = {
   ),
 }
 
-/** The most fields in a filter, because each adds to the statement. */
+/** The most metadata fields in a filter, because each field makes the SQL statement longer. */
 const MAX_FIELDS = 5
 
 /**
@@ -69,7 +71,10 @@ export function withMetadata<T extends CheckoutFilter>(chain: ChainInfo, filter:
   return fields.length === 0 ? filter : { ...filter, metadata: Object.fromEntries(fields) }
 }
 
-/** SQL: text in the form of `checkout_terms`. JavaScript would count and lower-case some characters differently. */
+/**
+ * SQL: a text in the form that `checkout_terms` stores. JavaScript would count and lower-case some characters
+ * differently.
+ */
 export const termOf = (text: string): RawBuilder<string> => sql<string>`lower(left(${text}::text, 200))`
 
 /** SQL: whether a row of `checkout_sessions` matches everything but the metadata. */
@@ -87,7 +92,7 @@ export function checkoutConditions(
           sql<boolean>`${s("link_id")} = (select l.id from payment_links l where l.slug = ${slug} and l.merchant_id = ${merchantId})`,
         ],
     name === undefined ? [] : [sql<boolean>`${s("chain_id")} = ${networkAsked(chain, name).chainId}`],
-    // A literal, as in the index of checkouts that are not direct.
+    // A literal, so that Postgres can use the index of checkouts that are not direct.
     capture === undefined ? [] : [sql<boolean>`${s("capture")} = ${sql.lit(capture)}`],
     customerEmail === undefined ? [] : [sql<boolean>`lower(${s("customer_email")}) = ${customerEmail.toLowerCase()}`],
   ].flat()
@@ -102,7 +107,10 @@ export const hasTerm = ([key, value]: [string, string]): RawBuilder<boolean> =>
 export const isTerm = (merchantId: string, [key, value]: [string, string]): RawBuilder<boolean> =>
   sql<boolean>`checkout_terms.merchant_id = ${merchantId} and checkout_terms.value = ${termOf(value)} and checkout_terms.key = left(${key}::text, 200)`
 
-/** SQL: the filter's `transaction_terms.term`s. A payment must have all of them; its own column has the network. */
+/**
+ * SQL: the filter as values of `transaction_terms.term`, all of which a payment must have. The network is not among
+ * these terms, because payments have a column for it.
+ */
 export function checkoutTerms(
   merchantId: string,
   { productId, slug, capture, customerEmail, metadata }: Omit<CheckoutFilter, "chain">,

@@ -21,7 +21,7 @@ import { ifKind, payoutIdOf } from "../../platform/ids.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
 import { valuationOf, valueCells, valuesOf, withRates } from "../rates/read-values.ts"
 
-/** The list's filter, as received text. */
+/** The list's filter, as the text that was received. */
 export interface BookFilter {
   from?: string | undefined
   to?: string | undefined
@@ -32,7 +32,7 @@ export interface BookFilter {
 
 type Entry = Row<"books"> & {
   balance: bigint | null
-  /** The receiving address, or the escrow's contract. */
+  /** The receiving address, or the address of the escrow contract. */
   deposit: Address
   resource_id: string
   /** For an escrow: the wallet that receives captures and pays refunds. */
@@ -42,14 +42,17 @@ type Entry = Row<"books"> & {
   exception: Row<"payments">["exception"]
 }
 
-/** A filter with its deposits or escrows resolved, so one index is enough; if both are null, it means all. */
+/**
+ * A filter with its deposits or escrows resolved, so that one index is enough. If both are null, the filter matches all
+ * deposits and escrows.
+ */
 interface Found extends Pick<BookFilter, "from" | "to"> {
   merchantId: string
   deposits: bigint[] | null
   escrows: string[] | null
   /**
-   * Whether the list is for one address. Only then it includes the balance; otherwise each request would sum all of a
-   * merchant's deposits.
+   * Whether the list is for one address. Only such a list includes the balance. Otherwise each request would sum all of
+   * a merchant's deposits.
    */
   withBalance: boolean
 }
@@ -108,8 +111,8 @@ const after = (rows: RawBuilder<unknown>, last: { at: Date | string; id: string 
   last ? sql`(select * from ${rows} f where (at, id) < (${last.at}::timestamptz, ${last.id}))` : rows
 
 /**
- * SQL: a part of these rows, newest first, each with its related rows. Lateral joins with `limit 1` look each one up by
- * index. Without the limit, Postgres joins a part of 10,000 rows with whole tables.
+ * SQL: a part of these rows, newest first, each with its related rows. Lateral joins with `limit 1` look up each
+ * related row by index. Without the limit, Postgres joins a part of 10,000 rows with whole tables.
  */
 const page = (rows: RawBuilder<unknown>, part: RawBuilder<unknown>): RawBuilder<unknown> => sql`
     select b.*, coalesce(d.address, e.escrow) as deposit, coalesce(d.resource_id, b.escrow_id) as resource_id,
@@ -197,7 +200,7 @@ export async function* booksCsv(
       paywallId: kindCell("pw", sql`r.resource_id`),
       sessionId: kindCell("cs", sql`r.resource_id`),
       id: sql`r.id`,
-      // New columns come last, because readers of a file may count columns.
+      // New columns come last, because programs that read the file may count columns.
       ...valueCells(),
     },
     key: ["at", "id"],

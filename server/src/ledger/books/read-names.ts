@@ -1,9 +1,11 @@
-/** SQL: the merchant's names for what payments were for. */
+/** SQL: the merchant's names for the things that payments were for. */
 import { sql } from "kysely"
 import type { TxContext } from "../../platform/context.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 
-/** Returns each checkout's description and each paywall's and bundle's name, by id; no entry without one. */
+/**
+ * Returns each checkout's description and each paywall's and bundle's name, by id. An id without a name has no entry.
+ */
 export async function namesOfThings({ db }: TxContext, ids: readonly (string | null)[]): Promise<Map<string, string>> {
   const asked = [...new Set(ids.filter(id => id !== null))]
   if (asked.length === 0) return new Map()

@@ -21,7 +21,7 @@ import { ifKind, payoutIdOf, rowIdOf } from "../../platform/ids.ts"
 import { valuationOf, valueCells, valuesOf, withRates } from "../rates/read-values.ts"
 import { namesOfThings } from "./read-names.ts"
 
-/** The list's filter, as received text. */
+/** The list's filter, as the text that was received. */
 export interface Filter {
   type?: Row<"transactions">["type"] | undefined
   status?: Row<"transactions">["status"] | undefined
@@ -79,7 +79,7 @@ export function transactions(ctx: TxContext, merchantId: string, filter: Filter)
   if (filter.to !== undefined) query = query.where("created_at", "<", timeAt("to", filter.to))
   if (filter.chain !== undefined) query = query.where("chain_id", "=", networkAsked(ctx.chain, filter.chain).chainId)
   if (filter.q === undefined) return query
-  // The form of the search text decides its meaning, so one index is enough.
+  // The form of the search text decides what it means, so one index is enough.
   const hash = parseHash(filter.q)
   const address = parseAddress(filter.q)
   if (hash) return query.where("tx_hash", "=", hash)
@@ -88,15 +88,15 @@ export function transactions(ctx: TxContext, merchantId: string, filter: Filter)
   if (filter.q.startsWith("set_")) return query.where("id", "=", filter.q).where("source", "=", "settlements")
   if (filter.q.startsWith("re_")) return query.where("id", "=", filter.q).where("source", "=", "refunds")
   if (filter.q.startsWith("pay_")) return query.where("payment_id", "=", filter.q)
-  // A payout's purpose is read from its deposit, which an index finds.
+  // A payout is for the resource of its deposit, and an index finds that deposit.
   return query.where(sql<boolean>`((source <> 'payouts' and resource_id = ${filter.q})
     or (source = 'payouts' and out_of = any(array(select d.id from deposits d where d.resource_id = ${filter.q}))))`)
 }
 
 /**
  * Returns the name of the prepared statements for the usual filters. Planning the view takes ten times as long as
- * reading one of its pages (5 ms and 0.5, measured). Not every filter has one, because a prepared statement takes 270
- * KB on each connection.
+ * reading one of its pages (5 ms and 0.5 ms, measured). Other filters get no name, because a prepared statement takes
+ * 270 KB on each connection.
  */
 export function usualName({ q, ...filter }: Filter): string | undefined {
   const [only, ...others] = Object.entries(filter).filter(([, value]) => value !== undefined)
@@ -119,8 +119,9 @@ export const transactionsById = ({ db }: TxContext, ids: readonly string[]) =>
     .where("id", "in", ids)
 
 /**
- * The view, or its rows with these terms. Time and id are the first term's, so its index gives the list's order. The
- * offset keeps Postgres from reading all rows of a type or state in that order (1 s at 100,000 rows).
+ * The view, or only its rows that have these terms. Time and id come from the row of the first term, so that row's
+ * index gives the list's order. The `offset 0` keeps Postgres from reading all rows of a type or state in that order (1
+ * s at 100,000 rows).
  */
 function listed(merchantId: string, terms: Filter["terms"] = []) {
   if (terms.length === 0) return sql<Row<"transactions">>`transactions`.as("transactions")
@@ -130,7 +131,7 @@ function listed(merchantId: string, terms: Filter["terms"] = []) {
     where ${hasTerms(merchantId, terms)})`.as("transactions")
 }
 
-/** SQL: whether `transaction_terms t` is a row of the first of these terms, for a payment that also has the others. */
+/** SQL: whether the row `t` of `transaction_terms` has the first of these terms, and its payment has the others too. */
 const hasTerms = (merchantId: string, [first, ...others]: readonly RawBuilder<string>[]) =>
   sql.join(
     [
@@ -143,7 +144,10 @@ const hasTerms = (merchantId: string, [first, ...others]: readonly RawBuilder<st
     sql` and `,
   )
 
-/** Returns a query of all rows of a filter with only terms, to count without the view; undefined for another filter. */
+/**
+ * Returns a query for all rows of a filter that consists of terms only, so that they are counted without the view.
+ * Returns undefined for another filter.
+ */
 export function countedByTerms(merchantId: string, { terms = [], ...others }: Filter): RawBuilder<unknown> | undefined {
   const isAlone = terms.length > 0 && Object.values(others).every(value => value === undefined)
   return isAlone ? sql`select 1 as one from transaction_terms t where ${hasTerms(merchantId, terms)}` : undefined
@@ -166,7 +170,10 @@ const sources: Record<Row<"transactions">["type"], Row<"transactions">["source"]
   refund: ["refunds"],
 }
 
-/** SQL: open payments, and granted ones with an open surplus. They are few, so the query lists them first. */
+/**
+ * SQL: whether a transaction is an open payment, or a granted one with an open surplus. There are few of these, so the
+ * query lists them first.
+ */
 const isWaiting = (merchantId: string) => sql<boolean>`(status = 'open' or (status = 'granted' and id = any(array(
   select s.payment_id from surpluses s join payments p on p.id = s.payment_id
   where s.state = 'open' and p.merchant_id = ${merchantId}))))`
@@ -204,7 +211,9 @@ export async function transactionsOf(ctx: TxContext, rows: readonly Row<"transac
   }))
 }
 
-/** Returns all transactions that match the filter as CSV, newest first. A token's symbol is only letters and digits. */
+/**
+ * Returns all transactions that match the filter as CSV, newest first. A token's symbol has only letters and digits.
+ */
 export async function* transactionsCsv(
   ctx: TxContext,
   merchantId: string,
@@ -229,7 +238,7 @@ export async function* transactionsCsv(
       createdAt: timeCell(sql`r.created_at`),
       token: byToken(ctx, "r", sql`r.token`, ({ token }) => checksummed(token.address)),
       decimals: byToken(ctx, "r", sql`k.decimals::text`, ({ token }) => `${token.decimals}`),
-      // New columns come last, because readers of a file may count columns.
+      // New columns come last, because programs that read the file may count columns.
       currencyVerified: byToken(ctx, "r", sql`'false'`, () => "true"),
       bundleId: kindCell("bdl", sql`r.resource_id`),
       ...valueCells(),
@@ -244,8 +253,8 @@ export async function* transactionsCsv(
 }
 
 /**
- * SQL: a text about a row's token: `own` for the network's own token, otherwise `other`. `other` is an expression over
- * `k`, whose columns are null for an unknown token.
+ * SQL: a text about a row's token, which is `own` for the network's own token and `other` for any other. `other` is an
+ * expression over `k`, whose columns are null for an unknown token.
  */
 const byToken = (ctx: TxContext, row: string, other: RawBuilder<unknown>, own: (network: NetworkInfo) => string) => {
   const token = sql.ref(`${row}.token`)

@@ -78,7 +78,10 @@ export function reportRoutes(app: Server, ctx: Context): void {
   }
 }
 
-/** Whether the runtime knows the zone. An offset is not one: nobody knows which summer time it implies. */
+/**
+ * Whether the runtime knows the time zone. An offset is not a time zone, because it does not tell when summer time
+ * applies.
+ */
 function isZone(name: string): boolean {
   try {
     return new Intl.DateTimeFormat("en", { timeZone: name }).resolvedOptions().timeZone !== "" && /^[A-Za-z]/.test(name)

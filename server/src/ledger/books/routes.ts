@@ -92,7 +92,7 @@ export function bookRoutes(app: Server, ctx: Context): void {
   })
 }
 
-/** Returns the same filter, and throws for a wrong time or address before anything is sent. */
+/** Returns the filter unchanged. Throws if a time or address is invalid, before any part of the response is sent. */
 function checked<T extends BookFilter>(filter: T): T {
   for (const path of ["from", "to"] as const) if (filter[path] !== undefined) timeAt(path, filter[path])
   if (filter.deposit !== undefined) addressField("deposit", filter.deposit)

@@ -1,4 +1,4 @@
-/** The wire contract of the merchant's money: the fields that payments, shares, sweeps and returns share. */
+/** The wire contract of the merchant's money: the fields that payments, shares, sweeps and returns have in common. */
 import { Type } from "typebox"
 import type { WaitingFor } from "../../platform/db/columns.ts"
 import { exceptions } from "../../platform/db/columns.ts"

@@ -92,7 +92,10 @@ export function transactionRoutes(app: Server, ctx: Context): void {
   })
 }
 
-/** Returns the filter with its metadata parsed; throws if it is invalid, before anything is sent. */
+/**
+ * Returns the filter with its metadata parsed. Throws if the filter is invalid, before any part of the response is
+ * sent.
+ */
 function checked(ctx: TxContext, filter: ListFilter): ListFilter {
   for (const path of ["from", "to"] as const) if (filter[path] !== undefined) timeAt(path, filter[path])
   return withMetadata(ctx.chain, filter)
@@ -102,10 +105,13 @@ async function* transactionLines(ctx: TxContext, merchantId: string, filter: Lis
   yield* transactionsCsv(ctx, merchantId, await withTerms(ctx, merchantId, filter))
 }
 
-/** The most payments read individually to match the other terms. Reading that many takes about 30 ms. */
+/** The most payments that are read one by one to check a filter's other terms. Reading that many takes about 30 ms. */
 const MAX_TRIED = 2_000
 
-/** Returns the filter with its terms, the rarest first; throws if each of several terms matches too many. */
+/**
+ * Returns the filter with its terms, the rarest first. Throws if there are several terms and each of them matches too
+ * many payments.
+ */
 async function withTerms(ctx: TxContext, merchantId: string, filter: ListFilter): Promise<Filter> {
   const { productId, slug, capture, customerEmail, metadata, ...rest } = filter
   const asked = { productId, slug, capture, customerEmail, metadata }

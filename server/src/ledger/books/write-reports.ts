@@ -1,6 +1,6 @@
 /**
- * A merchant's reports as CSV: payouts with the payments in them, balances, and monthly income. Each amount is also
- * valued in the merchant's currency, at the time of its transfer.
+ * A merchant's reports as CSV: payouts with the payments that they contain, balances, and monthly income. Each amount
+ * is also valued in the merchant's currency, at the time of its transfer.
  */
 import { type RawBuilder, sql } from "kysely"
 import type { TxContext } from "../../platform/context.ts"
@@ -18,7 +18,7 @@ import {
 } from "../../platform/http/write-csv-lines.ts"
 import { rounded } from "../rates/read-values.ts"
 
-/** The period of a report, as received text: from ≤ at < to. */
+/** The period of a report, as the text that was received: from ≤ at < to. */
 export interface Period {
   from?: string | undefined
   to?: string | undefined
@@ -39,7 +39,8 @@ const unitIn = (ctx: TxContext, row: string) =>
 
 /**
  * Yields a line for each payment in each payout to the merchant or a split's recipient, newest payout first. A payout's
- * parts add up to its amount, to the base unit. A part is valued twice: at its payment's time and at the payout's.
+ * parts add up to its amount, exact to the base unit. A part is valued twice: at the time of its payment and at the
+ * time of the payout.
  */
 export function payoutsReport(ctx: TxContext, merchantId: string, period: Period): AsyncGenerator<string | Buffer> {
   const value = (rate: string) =>
@@ -82,8 +83,8 @@ export function payoutsReport(ctx: TxContext, merchantId: string, period: Period
 }
 
 /**
- * SQL: at most `limit` parts of payouts. A sweep's parts are the transfers that it takes. A share is one part of a
- * single payment, and a capture one of a single checkout.
+ * SQL: at most `limit` parts of payouts. A sweep's parts are the transfers that it takes. A share has one part, for its
+ * payment, and a capture has one part, for its checkout.
  */
 function payoutParts(
   merchantId: string,
@@ -118,8 +119,8 @@ function payoutParts(
 }
 
 /**
- * Yields, for each network and token: the opening balance, what came in and went out by reason, and the closing
- * balance. Opening and closing differ by exactly the lines between them.
+ * Yields lines for each network and token: the opening balance, what came in and went out by reason, and the closing
+ * balance. The opening and closing balances differ by exactly the sum of the lines between them.
  */
 export function balanceReport(ctx: TxContext, merchantId: string, period: Period): AsyncGenerator<string | Buffer> {
   const start = period.from === undefined ? sql`false` : sql`at < ${timeAt("from", period.from)}`
@@ -153,9 +154,9 @@ export function balanceReport(ctx: TxContext, merchantId: string, period: Period
 }
 
 /**
- * Yields, for each month in a time zone, network and token: received payments, returns to payers, and the difference.
- * Values are sums over the single transfers. `unvalued` counts transfers with an unknown rate, which are in the amounts
- * but not in the values.
+ * Yields a line for each month in a time zone, network and token: received payments, returns to payers, and the
+ * difference. Values are sums over the single transfers. `unvalued` counts transfers with an unknown rate, which are in
+ * the amounts but not in the values.
  */
 export function taxReport(
   ctx: TxContext,
@@ -205,7 +206,7 @@ export function taxReport(
   })
 }
 
-/** Months, networks and tokens are few, so one statement makes all lines, ordered by `place_of`. */
+/** There are few months, networks and tokens, so one statement makes all lines, ordered by `place_of`. */
 function whole(
   ctx: TxContext,
   { cells, rows }: { cells: Record<string, RawBuilder<unknown>>; rows: RawBuilder<unknown> },
