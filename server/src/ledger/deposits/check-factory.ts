@@ -1,6 +1,6 @@
 /**
  * Checks that a network's deposit factory is the one this version was written for. Addresses are sold before any
- * contract is deployed there, so with another factory nobody could move their money.
+ * contract is deployed there, so with another factory nobody could move the money there.
  */
 // I/O: it asks the endpoints at startup, before there is a context.
 import { randomBytes } from "node:crypto"
@@ -19,7 +19,8 @@ type Served = Pick<Network, "name" | "chainId" | "endpoints" | "depositFactory">
 /**
  * Compares the code of the factory and its deposits, and one address that the factory computes, with this version's.
  * Throws a {@link NetworkMismatch} if any endpoint on the chain reports something else, or if the operator is not
- * `payoutWallet`. Throws an RpcError if no endpoint answers. It asks every endpoint, so none is trusted over another.
+ * `payoutWallet`. Throws an RpcError if no endpoint answers. Asks every endpoint, so that no endpoint is trusted over
+ * another.
  */
 export async function checkFactory(
   network: Served,
@@ -93,7 +94,8 @@ async function operatorBy(
   const mismatch = (message: string) =>
     new NetworkMismatch(`${name}: ${message} (according to the endpoint ${hostOf(endpoint)}); see DEPOSIT_FACTORY_*`)
   if (values[0] === "0x") throw mismatch(`there is no deposit factory at ${checksummed(factory)}`)
-  // The guardian is not checked: the factory's deployer chose it, and it can only pause and name another operator.
+  // The guardian is not checked: the factory's deployer chose it, and all the guardian can do is pause the operator and
+  // name another one.
   const words = immutablesOf(values[0], depositFactoryRuntime)
   if (words?.[1] !== pad(implementation))
     throw mismatch(`the contract at ${checksummed(factory)} is not the deposit factory of this version of Sluice`)
@@ -102,7 +104,7 @@ async function operatorBy(
     throw mismatch(
       `the deposit factory ${checksummed(factory)} creates deposits with other code than this version of Sluice`,
     )
-  // A node that does not answer this call is unusable, but that proves nothing against the factory.
+  // A node that does not answer this call is unusable, but its silence proves nothing about the factory.
   const answer = textOf(computed)
   const operator = parseAddress(`0x${textOf(saidOperator)?.slice(26)}`)
   if (answer === undefined || !operator) return undefined

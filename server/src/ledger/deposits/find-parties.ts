@@ -5,7 +5,7 @@ import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
 import type { Parties } from "./make-deposits.ts"
 
-/** Who approves returns: the merchant's payout wallet, by its signature, or the service. */
+/** Who approves returns: the merchant's payout wallet, with a signature, or the service. */
 export type Approver = "wallet" | "service"
 
 /**
@@ -16,8 +16,8 @@ export const approverOr = (ctx: Pick<TxContext, "settings">, chosen: Approver | 
   chosen ?? (ctx.settings.mode === "live" ? "wallet" : "service")
 
 /**
- * Returns the approver that a merchant's new addresses commit to: `owner`, which is its payout address, or the factory,
- * which means its current operator.
+ * Returns the approver that a merchant's new addresses commit to. This is `owner`, the merchant's payout address, or
+ * the factory, which means its current operator.
  */
 export async function approverOf(
   ctx: TxContext,
@@ -33,13 +33,13 @@ export async function approverOf(
   return approverAddress(ctx, approver, owner, network.depositFactory)
 }
 
-/** Returns the approver that a new address commits to, for the merchant's choice or none. */
+/** Returns the approver that a new address commits to if the merchant chose `chosen`, or nothing. */
 export const approverAddress = (ctx: TxContext, chosen: Approver | null, owner: Address, factory: Address): Address =>
   approverOr(ctx, chosen) === "wallet" ? owner : factory
 
 /**
- * Returns a paywall's or bundle's parties by its merchant's current settings and its current split. Throws if no payout
- * address is set.
+ * Returns a paywall's or bundle's parties, from its merchant's current settings and its own current split. Throws if
+ * the merchant has set no payout address.
  */
 export async function partiesOf(
   ctx: TxContext,
@@ -60,7 +60,7 @@ export async function partiesOf(
 
 /**
  * Returns a function from a merchant and network to the owner and approver of new addresses; undefined if the merchant
- * has no payout address there.
+ * has no payout address on the network.
  */
 export async function sellersOn(
   ctx: TxContext,

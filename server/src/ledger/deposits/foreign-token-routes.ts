@@ -1,6 +1,6 @@
 /**
- * `/api/console/foreign-tokens`: tokens at the merchant's receiving addresses that nothing is sold for, with a remedy
- * for each. A scan finds them; they never count as a payment.
+ * `/api/console/foreign-tokens`: tokens at the merchant's receiving addresses in which nothing is sold, with a remedy
+ * for each. A scan finds these tokens, and they never count as a payment.
  */
 import { sql } from "kysely"
 import { Type } from "typebox"
@@ -61,7 +61,7 @@ type ForeignTokenRow = Row<"foreign_tokens"> &
     payment_status: Row<"payments">["status"] | null
   }
 
-/** Ordered by id alone, because ids ascend. */
+/** The list is ordered by id alone, because newer rows have higher ids. */
 function tokensOf(ctx: TxContext, merchantId: string): ListSource<ForeignTokenRow> {
   const of = sql`merchant_id = ${merchantId} and balance > 0`
   return {
@@ -83,7 +83,7 @@ function tokensOf(ctx: TxContext, merchantId: string): ListSource<ForeignTokenRo
 }
 
 function listedOf(ctx: TxContext, row: ForeignTokenRow) {
-  // Even a date in the far future is a safe integer. The contract uses 64 bits.
+  // The contract uses 64 bits, but even a date in the far future is a safe integer.
   const opensAt = new Date(Number.parseInt(row.open_after_s.toString(), 10) * 1_000)
   return {
     address: checksummed(row.address),

@@ -1,6 +1,7 @@
 /**
- * The receiving addresses of proxy bundles. A bundle is paid at its newest one. Like a paywall's (`move-deposits.ts`),
- * it is replaced when the payout address, approver or split changes, and before anyone may recover its money.
+ * The receiving addresses of proxy bundles. A bundle is paid at its newest address. Like a paywall's address
+ * (`move-deposits.ts`), this address is replaced when the payout address, approver or split changes, and before anyone
+ * may recover the money there.
  */
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
@@ -8,7 +9,7 @@ import type { Row } from "../../platform/db/schema.ts"
 import { partiesOf } from "./find-parties.ts"
 import { COOLING_MS, makeStandingDeposit, type Parties } from "./make-deposits.ts"
 
-/** Returns the address where a bundle is paid now; throws if it has none. */
+/** Returns the address where a bundle is paid now. Throws if the bundle has no address. */
 export const bundleDeposit = (ctx: TxContext, bundleId: string): Promise<Row<"deposits">> =>
   ctx.db
     .selectFrom("deposits")
@@ -18,7 +19,7 @@ export const bundleDeposit = (ctx: TxContext, bundleId: string): Promise<Row<"de
     .limit(1)
     .executeTakeFirstOrThrow()
 
-/** Gives a bundle, whose row is locked, a new receiving address with its current parties and this change. */
+/** Gives a bundle, whose row is locked, a new receiving address with the bundle's current parties and this change. */
 export async function moveBundleDeposit(
   ctx: TxContext,
   network: NetworkInfo,

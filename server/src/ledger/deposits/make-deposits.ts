@@ -1,4 +1,7 @@
-/** Creates receiving addresses. Each is known before anything is deployed there, and belongs to one thing for sale. */
+/**
+ * Creates receiving addresses. Each address is known before anything is deployed there, and belongs to one thing for
+ * sale.
+ */
 import { randomBytes } from "node:crypto"
 import { type RawBuilder, sql } from "kysely"
 import { addressOfTerms, type Payee, payeesHash } from "../../platform/chain/deposit-terms.ts"
@@ -9,13 +12,13 @@ import { gatherBy } from "../../platform/db/gather.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 
-/** The parties that a receiving address can ever pay. */
+/** The parties that a receiving address commits to. */
 export interface Parties {
   /** The merchant's payout address. */
   owner: Address
   /**
    * The address whose signature approves returns to payers. The factory's own address means that the service returns
-   * without a signature.
+   * money without a signature.
    */
   approver: Address
   /** The recipients of a split; null means that the owner gets everything. */
@@ -26,7 +29,7 @@ export interface Parties {
 interface DepositTerms extends Parties {
   /** The id of the resource that is sold at the address. */
   resourceId: string
-  /** After this time anyone may send the rest of its money to the owner. */
+  /** After this time anyone may send what is left at the address to the owner. */
   opensAt: Date
   /** How long the address is first watched, in milliseconds. */
   watchedMs: number
@@ -55,7 +58,7 @@ export async function makeDeposits(
   return await ctx.db.insertInto("deposits").values(rows).returningAll().execute()
 }
 
-/** Builds a new receiving address's row; `payees` are those of its recipient set, in order. */
+/** Builds the row of a new receiving address. `payees` are the recipients in the address's recipient set, in order. */
 export function depositRow(
   ctx: TxContext,
   network: NetworkInfo,
@@ -83,7 +86,7 @@ export function depositRow(
   }
 }
 
-/** Creates a paywall's or bundle's receiving address. Its money can go only to these parties. */
+/** Creates a paywall's or bundle's receiving address. The money there can go only to these parties. */
 export const makeStandingDeposit = (
   ctx: TxContext,
   network: NetworkInfo,
@@ -94,7 +97,7 @@ export const makeStandingDeposit = (
   return makeDeposit(ctx, network, { resourceId, ...parties, opensAt, watchedMs: 0 })
 }
 
-/** Returns a set's recipients, in the order that an address commits to; empty without a set. */
+/** Returns a set's recipients in the order that an address commits to, or an empty list without a set. */
 export const payeesOf = async (ctx: TxContext, setId: bigint | null): Promise<Payee[]> =>
   setId === null ? [] : ((await payeesOfSets(ctx, [setId])).get(setId) ?? [])
 
@@ -115,21 +118,21 @@ export async function payeesOfSets(ctx: TxContext, setIds: readonly bigint[]): P
 }
 
 /**
- * After this time anyone may send the rest of a paywall's or bundle's money at the address to its owner. Before that,
- * the paywall or bundle gets a new address.
+ * After this time anyone may send what is left at a paywall's or bundle's address to the owner. Before that, the
+ * paywall or bundle gets a new address.
  */
 const OPEN_AFTER_MS = 365 * 86_400_000
-/** An address is replaced this long before anyone may recover its money. */
+/** An address is replaced this long before anyone may recover the money there. */
 export const RENEW_BEFORE_S = 60 * 86_400
 /** A recently replaced address may still be paid, so it is watched for this long. */
 export const COOLING_MS = 2 * 3_600_000
 
-/** Someone who views what is sold at an address may be about to pay, so it is watched for this long. */
+/** Someone who views what is sold at an address may be about to pay, so the address is watched for this long. */
 const WATCH_MS = 3_600_000
 
 /**
- * SQL: whether anyone requested what is sold at a deposit after its creation. It is watched for an hour from then, and
- * from each request.
+ * SQL: whether anyone requested what is sold at a deposit after the deposit was created. A deposit is watched for an
+ * hour after its creation and after each request.
  */
 export const wasAskedFor = (deposit: "d" | "w" | "deposits"): RawBuilder<boolean> =>
   sql<boolean>`(${sql.ref(`${deposit}.watched_until`)} > ${sql.ref(`${deposit}.created_at`)} + interval '1 hour')`
@@ -139,12 +142,12 @@ export const watchEnds = (now: Date): RawBuilder<boolean> =>
   sql<boolean>`(not watched or watched_until < ${new Date(now.getTime() + WATCH_MS / 2)}::timestamptz)`
 
 /**
- * Watches resources' addresses, or extends the watch. It writes only the first time, and after half of the time has
+ * Watches resources' addresses, or extends the watch. Writes only the first time, and again when half of the time has
  * passed.
  */
 export async function watch(ctx: Context, ...resources: string[]): Promise<void> {
   const now = ctx.now()
-  // In one order, because two processes that watch the same resources could deadlock.
+  // The rows are locked in one order, because two processes that watch the same resources could deadlock.
   const ending = ctx.db
     .selectFrom("deposits")
     .select("id")
@@ -159,7 +162,10 @@ export async function watch(ctx: Context, ...resources: string[]): Promise<void>
     .execute()
 }
 
-/** Does the same while a client waits at a resource; clients that start at the same time share a statement. */
+/**
+ * Watches a resource's address while a client waits for the resource. Clients that start at the same time share a
+ * statement.
+ */
 export const keepWatched = (ctx: Context, resource: string): Promise<unknown> => watchTogether(ctx, resource)
 
 const watchTogether = gatherBy(async (ctx: Context, resources: readonly string[]) => {

@@ -1,6 +1,6 @@
 /**
- * Versions: what a paywall charged, when, and at which address. Every change of price, activity, split, payout address
- * or approver closes one version and opens the next, at the same instant.
+ * Versions: what price a paywall charged, when, and at which address. Every change of price, activity, split, payout
+ * address or approver closes one version and opens the next, at the same instant.
  */
 import { sql } from "kysely"
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
@@ -16,7 +16,7 @@ export async function openVersion(
   paywallId: string,
   change: { price?: bigint; active?: boolean; depositId?: bigint },
 ): Promise<void> {
-  // Processes' clocks differ, but a version must not end before it started.
+  // The clocks of processes differ, but a version must not end before it started.
   const last = await ctx.db
     .updateTable("paywall_versions")
     .set({ until_at: sql<Date>`greatest(from_at, ${ctx.now()}::timestamptz)` })
@@ -47,7 +47,7 @@ export async function openVersion(
     .execute()
 }
 
-/** Gives a paywall, whose row is locked, a new receiving address with its current parties and this change. */
+/** Gives a paywall, whose row is locked, a new receiving address with the paywall's current parties and this change. */
 export async function moveDeposit(
   ctx: TxContext,
   network: NetworkInfo,
@@ -65,8 +65,8 @@ export async function moveDeposit(
 }
 
 /**
- * The kinds of things that keep a receiving address while they are sold: how to find each one's current address, and
- * how to replace it.
+ * The kinds of things that keep a receiving address while they are sold: how to find the current address of each, and
+ * how to replace that address.
  */
 const standing = {
   paywalls: {
@@ -83,7 +83,10 @@ const standing = {
 } as const
 const kinds = ["paywalls", "bundles"] as const
 
-/** Gives all of a merchant's paywalls and bundles on a network new receiving addresses, by its current settings. */
+/**
+ * Gives all of a merchant's paywalls and bundles on a network new receiving addresses, according to the merchant's
+ * current settings.
+ */
 export async function moveDeposits(ctx: TxContext, merchantId: string, network: NetworkInfo): Promise<void> {
   for (const kind of kinds) {
     const rows = await ctx.db
@@ -107,7 +110,7 @@ interface DueDeposit {
 
 /**
  * Replaces receiving addresses before they open for recovery. Also replaces addresses of factories that this version
- * does not serve, because it could not move their money. Returns how many.
+ * does not serve, because this version could not move the money there. Returns how many addresses were due.
  */
 export async function renewDeposits(ctx: Context): Promise<number> {
   const due = { paywalls: await duePaywalls(ctx), bundles: await dueBundles(ctx) }
@@ -116,14 +119,14 @@ export async function renewDeposits(ctx: Context): Promise<number> {
       await inTransaction(ctx, async ctx => {
         await ctx.db.selectFrom(kind).select("id").where("id", "=", id).forNoKeyUpdate().execute()
         const network = ctx.chain.networks.find(each => each.chainId === chain_id)
-        // Another process may have replaced it already.
+        // Another process may have replaced the address already.
         if (network && (await standing[kind].depositOf(ctx, id))?.id === deposit_id)
           await standing[kind].move(ctx, network, id)
       })
   return due.paywalls.length + due.bundles.length
 }
 
-/** An address that opens before this time is replaced; in Unix seconds. */
+/** Addresses that open for recovery before this time, in Unix seconds, are replaced. */
 const openingBefore = (ctx: TxContext): bigint => BigInt(Math.floor(ctx.now().getTime() / 1_000) + RENEW_BEFORE_S)
 
 async function duePaywalls(ctx: TxContext): Promise<DueDeposit[]> {
@@ -135,7 +138,7 @@ async function duePaywalls(ctx: TxContext): Promise<DueDeposit[]> {
     .where(isKind("deposits.resource_id", "pw"))
     .limit(1_000)
   const unserved = current.where(sql<boolean>`deposits.older_factory`)
-  // Uses the index on the next opening time: checking each paywall took 443 ms with 150,000 of them.
+  // Uses the index on the next opening time: checking each paywall took 443 ms with 150,000 paywalls.
   const opening = current.where("open_after_s", "<", openingBefore(ctx)).orderBy("open_after_s")
   const found = [...(await unserved.execute()), ...(await opening.execute())]
   return [...new Map(found.map(each => [each.id, each])).values()]

@@ -1,7 +1,7 @@
 /**
- * Puts old unpaid checkouts away, and brings them back. Anyone with a link can open checkouts, so they must not stay as
- * large rows forever. A put-away checkout is a small row, plus terms that many share. Together they can recreate the
- * same rows when someone requests the checkout or its address, or when money is found there.
+ * Puts old unpaid checkouts away, and brings them back. Anyone with a link can open checkouts, so checkouts must not
+ * stay as large rows forever. A put-away checkout is a small row, plus terms that many share. Together, the row and the
+ * terms can recreate the same rows when someone requests the checkout or its address, or when money is found there.
  */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -10,14 +10,16 @@ import { sqlArray } from "../../platform/db/sql-array.ts"
 import { ApiError } from "../../platform/errors.ts"
 
 const DAY_MS = 86_400_000
-/** How long after its end a checkout is put away. It also stays if anyone requested it within the last day. */
+/**
+ * How long after its end a checkout is put away. A checkout that anyone requested within the last day is not put away.
+ */
 const KEPT_MS = 30 * DAY_MS
 /** How long after its end a checkout of a crowded link is put away. */
 const KEPT_IN_CROWD_MS = DAY_MS
-/** How many unpaid checkouts a link, or all of a merchant's links, may have before they are a crowd. */
+/** How many unpaid checkouts a link, or all of a merchant's links together, may have before they count as crowded. */
 const MAX_OF_LINK = 10_000
 const MAX_OF_MERCHANT = 200_000
-/** How many refused submissions are put away with their checkout. */
+/** The most refused submissions that are put away with their checkout. */
 const MAX_SUBMISSIONS = 10
 /** The SQLSTATE for a row that another row refers to. */
 export const REFERRED_TO = "23503"
@@ -47,12 +49,15 @@ export async function crowdsAmong(
   return { links: rows.flatMap(({ link }) => link ?? []), merchants: rows.flatMap(({ merchant }) => merchant ?? []) }
 }
 
-/** SQL: whether a checkout `s` was opened from a link that, alone or with its merchant's other links, has too many. */
+/**
+ * SQL: whether a checkout `s` was opened from a link that, alone or with its merchant's other links, has too many
+ * unpaid checkouts.
+ */
 export const isCrowded = ({ links, merchants }: Crowds) =>
   sql<boolean>`(s.link_id is not null and (s.link_id = any(${sqlArray("text", links)})
     or s.merchant_id = any(${sqlArray("text", merchants)})))`
 
-/** Tables whose rows keep a checkout `s`, or its deposit `d`, from being put away. */
+/** SQL: whether another table has a row that keeps a checkout `s`, or its deposit `d`, from being put away. */
 const isReferredTo = sql.join(
   [
     sql`exists (select from transfers r where r.deposit_id = d.id)`,
@@ -71,9 +76,9 @@ const isReferredTo = sql.join(
 )
 
 /**
- * Puts away the given dormant deposits whose checkouts ended long ago, unpaid and untouched; returns how many. Call it
- * after a quorum has read that they are empty. Deposits of an older factory stay, because their rows can't be
- * recreated.
+ * Puts away the given dormant deposits whose checkouts ended long ago, unpaid and untouched; returns how many. Call
+ * this after a quorum has read that the deposits are empty. Deposits of an older factory stay, because their rows can't
+ * be recreated.
  */
 export async function putAway(ctx: Context, deposits: readonly bigint[], crowds: Crowds): Promise<number> {
   const now = ctx.now().getTime()
@@ -95,15 +100,16 @@ export async function putAway(ctx: Context, deposits: readonly bigint[], crowds:
       return rows.length
     })
   } catch (error) {
-    // Someone just submitted a hash, for example. All of them stay until their next check.
+    // A new row refers to one of the checkouts, for example because someone just submitted a hash. All of the checkouts
+    // stay until their next check.
     if ((error as { code?: unknown }).code === REFERRED_TO) return 0
     throw error
   }
 }
 
 /**
- * Columns that differ between checkouts, or are set when one comes back. All others are in `put_away_terms`. A
- * migration that adds a non-null column to one of these tables must add it there too.
+ * Columns that differ between checkouts, or are set when a checkout comes back. `put_away_terms` stores all other
+ * columns. A migration that adds a non-null column to one of these tables must add the column to `put_away_terms` too.
  */
 const OF_SESSION = ["id", "merchant_id", "chain_id", "created_at", "expires_at", "updated_at", "traceparent"]
 const OF_DEPOSIT = [
@@ -145,7 +151,7 @@ async function store(ctx: TxContext, rows: readonly { deposit_id: bigint; id: st
     select g.id, g.merchant_id, g.chain_id, t.id, decode(substr(g.address, 3), 'hex'), decode(substr(g.salt, 3), 'hex'), g.open_after_s,
       g.watched_number, g.created_at, g.expires_at, g.updated_at, ${nextCheck(ctx, sql`g.expires_at`)}, g.submissions
     from (${shared}) g join put_away_terms t on t.merchant_id = g.merchant_id and t.hash = ${hash}`.execute(ctx.db)
-  // The rows deleted below could never be recreated.
+  // Otherwise the rows deleted below could never be recreated.
   if (numAffectedRows !== BigInt(rows.length)) throw new Error("Not every checkout was put away, so none is deleted")
   const ids = sqlArray(
     "text",
@@ -156,7 +162,10 @@ async function store(ctx: TxContext, rows: readonly { deposit_id: bigint; id: st
   await sql`delete from checkout_sessions where id = any(${ids})`.execute(ctx.db)
 }
 
-/** SQL: when to read a checkout address's balance next: in a day, or in 30 days once its end is 30 days ago. */
+/**
+ * SQL: when to read the balance of a checkout's address next: in a day, or in 30 days if the checkout ended over 30
+ * days ago.
+ */
 export function nextCheck(ctx: TxContext, expiresAt: ReturnType<typeof sql>): ReturnType<typeof sql> {
   const now = ctx.now().getTime()
   const [before, inADay, inAMonth] = [-KEPT_MS, DAY_MS, KEPT_MS].map(ms => new Date(now + ms))
@@ -164,8 +173,8 @@ export function nextCheck(ctx: TxContext, expiresAt: ReturnType<typeof sql>): Re
 }
 
 /**
- * Brings back the checkouts with these ids or receiving addresses; returns the ids of those that were put away. Their
- * rows are unchanged, and their balances are due to be read.
+ * Brings back the checkouts with these ids or receiving addresses. Returns the ids of those that were put away. Their
+ * rows are the same as before, and their balances are due to be read.
  */
 export async function bringBack(
   ctx: Context,
@@ -184,7 +193,7 @@ export async function bringBack(
 }
 
 async function restore(ctx: TxContext, ids: readonly string[]): Promise<string[]> {
-  // Another process may bring the same one back concurrently, but only one of them deletes the row.
+  // Another process may bring back the same checkout concurrently, but only one of the processes deletes the row.
   const { rows } = await sql<{ id: string; row: string }>`
     delete from put_away where id = any(${sqlArray("text", ids)}) returning id, to_jsonb(put_away)::text as row`.execute(
     ctx.db,
@@ -208,7 +217,7 @@ async function restore(ctx: TxContext, ids: readonly string[]): Promise<string[]
       'open_after_s', b.open_after_s, 'created_at', b.created_at, 'watched', false, 'watched_until', ${now}::timestamptz,
       'watched_number', b.watched_number, 'dormant_since', ${now}::timestamptz, 'check_at', ${now}::timestamptz)) r
     returning id`.execute(ctx.db)
-  // The database sets the newest block, where a new address is empty. This address may hold money by now.
+  // The database sets the newest block, because a new address is empty there. This address may hold money by now.
   await sql`update deposits set balanced_number = watched_number where id = any(${sqlArray(
     "bigint",
     deposits.map(({ id }) => id),
@@ -216,7 +225,7 @@ async function restore(ctx: TxContext, ids: readonly string[]): Promise<string[]
   return rows.map(({ id }) => id)
 }
 
-/** Runs `work`. If it finds no checkout or address, brings back the put-away ones and runs `work` again. */
+/** Runs `work`. If `work` finds no checkout or address, brings back the put-away ones and runs `work` again. */
 export async function withPutAway<T>(
   ctx: Context,
   what: { ids?: readonly string[]; addresses?: readonly Address[] },
@@ -226,7 +235,7 @@ export async function withPutAway<T>(
     return await work()
   } catch (error) {
     if (!isNotFound(error)) throw error
-    // Even if nothing came back, because another request may have brought it back meanwhile.
+    // Runs `work` again even if nothing came back, because another request may have brought the row back meanwhile.
     await bringBack(ctx, what)
     return await work()
   }

@@ -6,15 +6,15 @@ import type { Row } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { payeesOfSets } from "./make-deposits.ts"
 
-/** An address's row with its split's payees, in the order of `payees_hash`; none without a split. */
+/** An address's row with its split's payees, in the order of `payees_hash`; without a split there are no payees. */
 export interface CommittedTerms {
   row: Row<"deposits">
   payees: readonly Payee[]
 }
 
 /**
- * Reads a receiving address's terms. Throws `DEPOSIT_NOT_FOUND` if it is not the service's, or can't be computed from
- * the database.
+ * Reads a receiving address's terms. Throws `DEPOSIT_NOT_FOUND` if the address does not belong to the service, or can't
+ * be computed from the database.
  */
 export async function termsOf(ctx: TxContext, address: Address): Promise<CommittedTerms> {
   const chainIds = ctx.chain.networks.map(({ chainId }) => chainId)

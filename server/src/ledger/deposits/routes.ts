@@ -1,6 +1,6 @@
 /**
- * `/api/console/deposits`: the merchant's receiving addresses with their terms. With them, anyone can send the money to
- * its owner after the recovery time, without the service: `sluice recover` reads the CSV.
+ * `/api/console/deposits`: the merchant's receiving addresses with their terms. With these terms, anyone can send the
+ * money to its owner after the recovery time, without the service: `sluice recover` reads the CSV.
  */
 import { sql } from "kysely"
 import { Type } from "typebox"
@@ -59,7 +59,7 @@ export function depositRoutes(app: Server, ctx: Context): void {
   })
 }
 
-/** Ordered by id alone, because ids ascend. */
+/** The list is ordered by id alone, because newer rows have higher ids. */
 function depositsOf(ctx: TxContext, merchantId: string): ListSource<Row<"deposits">> {
   const query = ctx.db.selectFrom("deposits").where("merchant_id", "=", merchantId)
   return {
@@ -86,7 +86,7 @@ async function listedOf(ctx: TxContext, rows: readonly Row<"deposits">[]) {
 
 function shownOf(ctx: TxContext, row: Row<"deposits">, payees: readonly Payee[]) {
   const { name: chain, token } = networkOf(ctx.chain, row.chain_id)
-  // Even a date in the far future is a safe integer. The contract uses 64 bits.
+  // The contract uses 64 bits, but even a date in the far future is a safe integer.
   const openAfter = Number.parseInt(row.open_after_s.toString(), 10)
   return {
     address: checksummed(row.address),
@@ -108,8 +108,8 @@ function shownOf(ctx: TxContext, row: Row<"deposits">, payees: readonly Payee[])
 }
 
 /**
- * Yields all of a merchant's deposits as CSV, newest first, then those of put-away checkouts, with the fields of
- * {@link shownOf}.
+ * Yields all of a merchant's deposits as CSV, newest first and followed by those of put-away checkouts, with the fields
+ * of {@link shownOf}.
  */
 export async function* depositsCsv(ctx: TxContext, merchantId: string): AsyncGenerator<string | Buffer> {
   const percent = sql`trim_scale(p.percent_e4 / 10000.0)`

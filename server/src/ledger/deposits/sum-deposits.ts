@@ -1,4 +1,4 @@
-/** Sums a deposit's rows to its balance. Every comparison with balances on chain uses this sum. */
+/** Computes a deposit's balance from its rows. Every comparison with balances on chain uses this sum. */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
 import type { TxContext } from "../../platform/context.ts"
@@ -11,15 +11,18 @@ export const outgoingKinds = () => kindsThat(({ moneyOf }) => moneyOf === "depos
 /** A deposit's inflow and outflow, in base units of one token. */
 export interface DepositSums {
   came: bigint
-  /** Payouts, and outflows without one: recoveries, money that merchants gave back themselves, and unknown ones. */
+  /**
+   * Payouts, and outflows that belong to no payout: recoveries, money that merchants gave back themselves, and unknown
+   * outflows.
+   */
   went: bigint
-  /** Whether some of it is not in a final block yet. */
+  /** Whether some of this money is not in a final block yet. */
   inFlight: boolean
 }
 
 /**
- * Returns deposits' sums in one token, by deposit id: everything on chain that was not reorged or, with `at`,
- * everything final by that block.
+ * Returns deposits' sums in one token, by deposit id. They include everything on chain that was not reorged or, with
+ * `at`, everything that is final and in a block up to `at`.
  */
 export async function depositSums(
   ctx: TxContext,

@@ -1,6 +1,6 @@
 /**
  * `/api/deposits/:address`: what a receiving address commits to. A payer need not trust the answer, because `sluice
- * verify-address` computes the address from it without the service.
+ * verify-address` computes the address from these terms without the service.
  */
 import { Type } from "typebox"
 import { addressField } from "../../platform/chain/address-field.ts"
@@ -65,7 +65,7 @@ export function termsRoute(app: Server, ctx: Context): void {
         approver: checksummed(row.approver),
         payeesHash: payeesHash(payees),
         payees: payees.map(({ address, percentE4 }) => ({ address: checksummed(address), percentE4 })),
-        // Even a date in the far future is a safe integer. The contract uses 64 bits.
+        // The contract uses 64 bits, but even a date in the far future is a safe integer.
         openAfter: Number.parseInt(row.open_after_s.toString(), 10),
       }
     },
