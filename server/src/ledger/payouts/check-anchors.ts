@@ -1,4 +1,4 @@
-/** Compares the calldata of calls that write receipts to the chain with their purpose. */
+/** Compares the calldata of the calls that write receipts to the chain with what these calls are for. */
 import { sql } from "kysely"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 import { anchorData, anchorDeployment } from "../../platform/chain/receipt-anchor.ts"
@@ -15,7 +15,10 @@ interface AnchorRow {
   prev_root: Hash | null
 }
 
-/** Returns the fault of each of these payouts that is such a call, by id; undefined without a fault. */
+/**
+ * Returns, by id, the faults of those of these payouts that write receipts to the chain. A fault is undefined if the
+ * calldata is right.
+ */
 export async function anchorFaults(
   ctx: TxContext,
   { chainId, depositFactory }: { chainId: number; depositFactory: Address },

@@ -1,6 +1,6 @@
 /**
- * Pauses sales on a network while its payout wallet is halted: its key may be stolen, and the thief could empty the
- * receiving addresses. Money that arrives anyway is scanned and settled as usual.
+ * Pauses sales on a network while its payout wallet is halted: the wallet's key may be stolen, and the thief could
+ * empty the receiving addresses. Money that arrives anyway is scanned and settled as usual.
  */
 import { type RawBuilder, sql } from "kysely"
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
@@ -18,7 +18,10 @@ type PaidTo = Pick<Row<"deposits">, "factory" | "older_factory">
 /** The halted payout wallets. They are never cached: the statement that reads what is sold reads them too. */
 export type HaltedWallets = readonly Pick<Row<"wallets">, "chain_id" | "address">[]
 
-/** SQL: a cell with the {@link HaltedWallets}, for a statement that also reads something else; null if none is. */
+/**
+ * SQL: a cell with the {@link HaltedWallets}, for a statement that also reads something else; null if no wallet is
+ * halted.
+ */
 export const haltedWalletsCell = sql<HaltedWallets | null>`(
   select jsonb_agg(jsonb_build_object('chain_id', chain_id, 'address', address)) from wallets
   where lane = 'payout' and status = 'halted')`
@@ -27,9 +30,9 @@ export const haltedWalletsCell = sql<HaltedWallets | null>`(
 type IsPaused = (network: Pick<Network, "chainId" | "depositFactory">, paidTo: PaidTo) => boolean
 
 /**
- * Returns whether payments are paused while these wallets are halted. An earlier factory obeys another wallet, of which
- * only the row is known here, so any halted wallet pauses that factory's deposits. A factory older than this version's
- * contracts is always paused, because its money could not be moved.
+ * Returns whether payments are paused while these wallets are halted. An earlier factory obeys another wallet, and this
+ * process does not know which one, so any halted wallet pauses that factory's deposits. A factory older than this
+ * version's contracts is always paused, because money there could not be moved.
  */
 export function pausedWhile(ctx: Pick<TxContext, "settings">, halted: HaltedWallets | null): IsPaused {
   const ours = ctx.settings.serviceWallets
@@ -42,8 +45,8 @@ export function pausedWhile(ctx: Pick<TxContext, "settings">, halted: HaltedWall
 }
 
 /**
- * SQL: whether payments to a network's new addresses are paused, like {@link pausedWhile} for its current factory. It
- * belongs in the statement that creates something for sale, because an earlier read may be outdated.
+ * SQL: whether payments to a network's new addresses are paused, like {@link pausedWhile} for its current factory. This
+ * condition belongs in the statement that creates something for sale, because an earlier read may be outdated.
  */
 export function isSellingPaused(ctx: Pick<TxContext, "settings">, chainId: RawBuilder<number>): RawBuilder<boolean> {
   const ours = sqlArray("text", ctx.settings.serviceWallets)
@@ -51,7 +54,7 @@ export function isSellingPaused(ctx: Pick<TxContext, "settings">, chainId: RawBu
     and (w.address = any(${ours}) or cardinality(${ours}) = 0))`
 }
 
-/** Reads which payout wallets are halted, and returns which payments that pauses. */
+/** Reads which payout wallets are halted, and returns the function that says which payments are paused. */
 export const pausedDeposits = async (ctx: TxContext): Promise<IsPaused> =>
   pausedWhile(ctx, (await haltedWallets(ctx.db, "all")) ?? null)
 
@@ -83,6 +86,6 @@ export const sellingPaused = (network: NetworkInfo): ApiError =>
       "Ask the operator, who finds the reason with `sluice wallet show`. Try again when the wallet is resumed.",
   )
 
-/** Applies the result of `pausedWhile` to a network's new addresses. */
+/** Whether payments to a network's new addresses are paused, according to the result of {@link pausedWhile}. */
 export const isNewPaused = (isPaused: IsPaused, network: NetworkInfo): boolean =>
   isPaused(network, { factory: network.depositFactory, older_factory: false })

@@ -1,6 +1,6 @@
 /**
  * Compares signed or soon-to-be-signed transactions with the rows. A payout's calldata must match its deposit, token,
- * recipient, amount and id, and an attempt's bytes that calldata. A deposit's address must match its terms.
+ * recipient, amount and id. An attempt's bytes must match that calldata. A deposit's address must match its terms.
  */
 import { sql } from "kysely"
 import { type Hex, keccak256, parseTransaction } from "viem"
@@ -45,8 +45,8 @@ const payeesOfDeposit = sql`(select coalesce(json_agg(json_build_object('address
   order by r.position), '[]'::json) from recipients r where r.set_id = d.recipient_set_id)`
 
 /**
- * SQL: whether this version knows the terms of a deposit `d`. It skips deposits of factories from before addresses
- * named approvers.
+ * SQL: whether this version knows the terms of a deposit `d`. Deposits of factories that are older than approvers are
+ * skipped.
  */
 const isOurs = ({ depositFactory }: Pick<Network, "depositFactory">) =>
   sql<boolean>`(d.factory = ${depositFactory} or not d.older_factory)`
@@ -75,8 +75,8 @@ export async function signedPayouts(
 }
 
 /**
- * Compares the calldata of payouts from deposits with their rows and their deposits' terms. Returns a function from id
- * to a sentence about the difference, or undefined without one.
+ * Compares the calldata of payouts from deposits with their rows and their deposits' terms. Returns a function that
+ * maps a payout's id to a sentence about the difference, or to undefined if there is none.
  */
 export async function calldataFaults(
   ctx: TxContext,
@@ -90,7 +90,7 @@ export async function calldataFaults(
   return id => (words.has(id) ? words.get(id) : "its deposit is of a factory that is not served")
 }
 
-/** Returns a payout's first calldata or signed transaction that differs from its row. */
+/** Returns the first contradiction between a payout's row and its calldata or signed transactions. */
 export function checkPayout(payout: SignedPayout): Contradiction | undefined {
   const { id, terms, to_address: to, token, recipient, amount, nonce } = payout
   if (to !== terms.factory || !saysTheRow(payout))
@@ -117,7 +117,7 @@ function saysTheRow({ id, kind, terms, data, payment_id, returns, ...row }: Sign
   if (!kindOf({ kind }).hasApproval) return data === releaseData(id, deposit, terms.payees, row)
   const approval = approvalIn(data)
   if (!approval || payment_id === null) return false
-  // No row stores how many returns had moved money when this one was made, so it compares every possible nonce.
+  // No row stores how many returns had moved money when this one was made, so every possible nonce is compared.
   const nonces = Array.from({ length: returns }, (_, moved) => returnNonce(payment_id, moved))
   if (!nonces.includes(approval.nonce)) return false
   const { token, recipient: to, amount } = row

@@ -14,7 +14,10 @@ import { drawShares } from "./draw-shares.ts"
 /** Base units promised to the recipient of a share or, with `share` null, to a payer as a return. */
 type Promised = Pick<Row<"payouts">, "share" | "amount">
 
-/** One payment's money at a deposit, and what is promised of it; `others`: the same for payments that share it. */
+/**
+ * One payment's money at a deposit, and what is promised of that money. `others` is the same for the payments that
+ * share the money.
+ */
 interface PromisedMoney {
   /** In base units. */
   received: bigint
@@ -25,7 +28,7 @@ interface PromisedMoney {
 const sumOf = (rows: readonly Promised[]) => rows.reduce((sum, row) => sum + row.amount, 0n)
 const atLeastZero = (amount: bigint) => (amount > 0n ? amount : 0n)
 
-/** Returns what a deposit's money still owes each share, negative if too much was promised. */
+/** Returns what a deposit's money still owes each share. The amount is negative if too much was promised. */
 function owed(recipients: readonly Pick<Payee, "percentE4">[], received: bigint, promised: readonly Promised[]) {
   const returned = sumOf(promised.filter(row => row.share === null))
   const whole = allocate(
@@ -36,13 +39,13 @@ function owed(recipients: readonly Pick<Payee, "percentE4">[], received: bigint,
 }
 
 /**
- * Returns what each share still gets of a payment, in base units. It splits all money of the payment and the others,
+ * Returns what each share still gets of a payment, in base units. Splits all money of the payment and the others,
  * without the returns; see {@link allocate} for the rounding. If one payment promised a share too much, the share gets
- * less from the next. Money that the others have not promised yet stays theirs, so this payment's shares never get more
- * than its own money covers.
+ * less from the next payment. Money that the others have not promised yet stays with them. So this payment's shares
+ * never get more than its own money covers.
  *
  * @example
- * // An earlier payment was 100, of which share 0 was signed 70. A reorg left it 40, and this payment has the other 60.
+ * // An earlier payment had 100, and 70 was signed for share 0. A reorg left it 40, and this payment has the other 60.
  * missingShares([{ percentE4: 700_000 }, { percentE4: 300_000 }], {
  *   received: 60n, promised: [], others: { received: 40n, promised: [{ share: 0, amount: 70n }] },
  * }) // [0n, 30n]
@@ -65,9 +68,9 @@ export const isLive = ({ share, state, stopped }: Row<"payouts">): boolean =>
   (stopped && share !== null) || (state !== "cancelled" && state !== "reverted")
 
 /**
- * Whether another payment's payout keeps its promise whatever a reorg did to that payment. A payout without a nonce is
- * cancelled, perhaps in a later transaction, if its payment has lost its money. Otherwise the rest of that payment
- * covers it.
+ * Whether another payment's payout keeps its promise, whatever a reorg did to that payment. A payout without a nonce is
+ * cancelled, perhaps in a later transaction, if its payment has lost its money. Otherwise the rest of that payment's
+ * money covers the payout.
  */
 export const isFirm = (row: Row<"payouts">): boolean => isLive(row) && (row.nonce !== null || row.stopped)
 
@@ -88,8 +91,8 @@ export async function standingOf(
     where c.payment_id = any(${ids}) and t.deposit_id = ${depositId} and t.token = ${token} and t.state <> 'gone'`.execute(
     ctx.db,
   )
-  // Reads these few payments' payouts first. Otherwise, for a busy address, Postgres read all payouts and, for each,
-  // all transfers (2.6 s with 2,430 payouts, measured).
+  // Reads the payouts of these few payments first. Otherwise, for a busy address, Postgres read all payouts and, for
+  // each of them, all transfers (2.6 s with 2,430 payouts, measured).
   const payouts = await sql<
     Row<"payouts">
   >`with made as materialized (select * from payouts where payment_id = any(${ids}))
@@ -98,8 +101,8 @@ export async function standingOf(
 }
 
 /**
- * Returns the payments that share money with a payment since a reorg. These held its transfers and were paid out, or
- * are older and now hold other transfers of such a payment.
+ * Returns the payments that share money with a payment since a reorg. Such a payment held its transfers and was paid
+ * out, or is older and now holds other transfers that were paid out for the first kind.
  */
 export async function sharersOf(ctx: TxContext, { id, created_at }: Row<"payments">): Promise<string[]> {
   const { rows } = await sql<{ id: string }>`

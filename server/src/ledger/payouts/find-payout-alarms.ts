@@ -1,4 +1,7 @@
-/** The alarms only the payout lane knows: late sweeps, failed payouts, and payouts waiting for a key or a process. */
+/**
+ * The alarms that only the payout lane knows: late sweeps, failed payouts, and payouts that wait for a key or a
+ * process.
+ */
 import { sql } from "kysely"
 import type { Network } from "../../platform/chain/networks.ts"
 import type { Context } from "../../platform/context.ts"
@@ -10,12 +13,12 @@ import type { WaitingAlarm } from "../txmanager/report-alarms.ts"
 
 /** A sweep is due within a day, so something prevents it if a payment is unswept after two days. */
 const UNSWEPT_MS = 2 * 86_400_000
-/** The longest wait before a sweep that could take nothing is retried. */
+/** The longest wait before the service retries a sweep that could take nothing. */
 const SWEEP_AGAIN_MS = 3_600_000
-/** How many payments the log names. */
+/** The most payments that the log names. */
 const PAYMENTS_NAMED = 10
 
-/** Returns a payout wallet's alarms that depend on rows. */
+/** Returns those of a payout wallet's alarms that depend on rows. */
 export async function laneAlarms(
   ctx: Context,
   network: Pick<Network, "depositFactory">,
@@ -48,7 +51,7 @@ async function hasParked(
 }
 
 /**
- * Returns some granted payments that no sweep could take. Only one endpoint reports them, a reorg is moving them, or
+ * Returns some granted payments that no sweep could take: only one endpoint reports them, a reorg is moving them, or
  * their deposit's book promises more than it holds. A sweep that recently failed or was cancelled is retried
  * automatically, so it raises no alarm.
  */
@@ -63,7 +66,7 @@ async function unsweptPayments(ctx: Context, { chain_id: chainId }: Row<"wallets
   return rows.map(({ id }) => id)
 }
 
-/** The alarm of a served network without a payout key. */
+/** The alarm for a served network without a payout key. */
 export const NO_KEY =
   "the service has no payout key, so no money can leave its deposits: set PAYOUT_PRIVATE_KEY, PAYOUT_KEYSTORE or PAYOUT_SIGNER, and restart"
 /** The alarm for payouts that need a process for their factory. */

@@ -1,6 +1,6 @@
 /**
- * Decides whether a return can never succeed, because a transaction unknown to this database already made it or its
- * approval has expired.
+ * Decides whether a return can never succeed: a transaction that this database does not know already made the return,
+ * or the return's approval has expired.
  */
 import { encodeFunctionData } from "viem"
 import { depositFactoryAbi } from "../../platform/chain/abi.ts"
@@ -17,8 +17,9 @@ import type { Row } from "../../platform/db/schema.ts"
 import { askEach } from "../txmanager/simulate-on-each.ts"
 
 /**
- * Whether a return's approval has expired unused, so nobody can ever make the return. At a final block after its
- * deadline, a quorum reports its nonce as unused. Neither a fast clock nor a single endpoint can cause this result.
+ * Whether a return's approval has expired unused, so nobody can ever make the return. A quorum must report the
+ * approval's nonce as unused, at a final block after the deadline. Neither a fast clock nor a single endpoint can cause
+ * this result.
  */
 export async function hasEnded(ctx: Context, network: Network, payout: Row<"payouts">): Promise<boolean> {
   const approval = approvalOf(payout)
@@ -33,7 +34,8 @@ export async function hasEnded(ctx: Context, network: Network, payout: Row<"payo
 }
 
 /**
- * Returns why a return can never succeed, for the operator; undefined if its nonce is unused or no endpoint can tell.
+ * Returns why a return can never succeed, for the operator; undefined if the return's nonce is unused, or if no
+ * endpoint can tell.
  */
 export async function usedApproval(
   ctx: Context,

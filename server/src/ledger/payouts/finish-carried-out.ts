@@ -1,7 +1,7 @@
 /**
- * Returns that happened without the service: anyone may submit the merchant wallet's signature, so a foreign
- * transaction can move the money. Such a return becomes final without a nonce, by the outflow that the comparison with
- * the chain found in a final block.
+ * Ends returns that happened without the service. Anyone may submit the merchant wallet's signature, so someone else's
+ * transaction can move the money. Such a return becomes final without a nonce, once the comparison with the chain has
+ * found the outflow in a final block.
  */
 import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
@@ -15,8 +15,8 @@ import { coverShortfall } from "./insert-payout.ts"
 import { cancelReturn, returnsOf } from "./make-returns.ts"
 
 /**
- * Ends returns without a nonce whose approval another transaction used. They become final if that transaction made
- * their transfer; otherwise they are cancelled, because they can never succeed. Returns how many ended.
+ * Ends returns without a nonce whose approval another transaction used. A return becomes final if that transaction made
+ * its transfer. Otherwise the return is cancelled, because it can never succeed. Returns how many returns ended.
  */
 export async function finishCarriedOut(ctx: Context, network: Network): Promise<number> {
   const { rows: waiting } = await sql<Row<"payouts">>`select i.* from payouts i
@@ -72,7 +72,7 @@ async function finish(
   { id, payment_id }: Row<"payouts">,
   outflow: Row<"outflows">,
 ): Promise<number> {
-  // Locks the payment before its payouts, like all code.
+  // Locks the payment before its payouts, as all code does.
   await ctx.db.selectFrom("payments").select("id").where("id", "=", payment_id).forNoKeyUpdate().execute()
   const waits = ctx.db.selectFrom("payouts").selectAll().where("id", "=", id).where("state", "in", ["queued", "held"])
   const payout = await waits.forNoKeyUpdate().executeTakeFirst()
@@ -85,7 +85,7 @@ async function finish(
   return 1
 }
 
-/** Links an outflow to a return; then the books count the return instead of the outflow. */
+/** Links an outflow to a return, so that the books count the return instead of the outflow. */
 async function link(ctx: TxContext, outflow: Row<"outflows">, payoutId: string): Promise<void> {
   const linked = await ctx.db
     .updateTable("outflows")
@@ -97,9 +97,9 @@ async function link(ctx: TxContext, outflow: Row<"outflows">, payoutId: string):
 }
 
 /**
- * Writes the final return of a payment that an outflow just made `returned`. Call it in that transaction, under the
- * payment's lock. Its amount is what was moved, because the merchant decided that. `owed` is the amount that waited for
- * its decision, in base units.
+ * Writes the final return of a payment that an outflow just made `returned`. Call this in the same transaction, under
+ * the payment's lock. The return's amount is what the outflow moved, because the merchant decided that amount. `owed`
+ * is the amount, in base units, that waited for the merchant's decision.
  */
 export async function writeCarriedOut(
   ctx: TxContext,
@@ -129,7 +129,7 @@ export async function writeCarriedOut(
       kind: "return",
       source_key: `payment:${payment.id}:return:${made}`,
       to_address: deposit.factory,
-      // The call that the service would have sent. The real signature is in the transaction that was sent.
+      // The call that the service would have sent. The real signature is in the transaction that someone else sent.
       data: giveBackCall(id, deposit, message, "0x"),
       run_at: ctx.now(),
       created_at: ctx.now(),

@@ -23,16 +23,16 @@ interface NewPayout {
   recipient: Address
   amount: bigint
   hold: HeldReason | undefined
-  /** Why it is held until a person retries it. */
+  /** Why the payout is held until a person retries it. */
   parked?: string | undefined
   checks: number
-  /** The trace of the payment that causes it. */
+  /** The trace of the payment that causes the payout. */
   traceparent: string | null
 }
 
 /**
- * Writes a payout and returns its id; it is held as `short` while the deposit's book has no room. `call` returns the
- * calldata for a payout id.
+ * Writes a payout and returns its id. The payout is held as `short` while the deposit's book has no room. `call`
+ * returns the calldata for a payout id.
  */
 export async function insertPayout(
   ctx: TxContext,
@@ -67,8 +67,8 @@ export async function insertPayout(
 }
 
 /**
- * Returns what a deposit holds and has not promised yet; locks its book until the transaction ends. A return may use
- * all of it. Any other payout must leave money that needs the merchant's decision.
+ * Returns what a deposit holds and has not promised yet, and locks its book until the transaction ends. A return may
+ * use all of this money. Any other payout must leave money that needs the merchant's decision.
  */
 export async function roomIn(
   ctx: TxContext,
@@ -91,7 +91,7 @@ export async function roomIn(
   return rows[0]?.room ?? 0n
 }
 
-/** Whether a payout can be reserved: its deposit has room, and its payment's own money is there. */
+/** Whether the money for a payout can be reserved: its deposit has room, and the money of its own payment is there. */
 async function fits(
   ctx: TxContext,
   {
@@ -113,8 +113,8 @@ async function fits(
 }
 
 /**
- * Lets a book promise money that has already left its deposit. Its inflow does not cover that, so the difference is its
- * shortfall.
+ * Lets a book promise money that has already left its deposit. The book's inflow does not cover that money, so the
+ * difference is the book's shortfall.
  */
 export async function coverShortfall(
   ctx: TxContext,

@@ -1,6 +1,6 @@
 /**
- * Makes payouts: rows of `payouts` that say which money has to move, written in the transaction that makes it due. Each
- * function reads what is already promised and adds what is missing, so a second call is a no-op.
+ * Makes payouts: rows of `payouts` that say which money has to move. They are written in the transaction that makes the
+ * money due. Each function reads what is already promised and adds what is missing, so a second call is a no-op.
  */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -26,16 +26,16 @@ const SWEEP_AGAIN_MS = 3_600_000
 const TRANSFERS_PER_SWEEP = 5_000
 
 /**
- * SQL: how much of a transfer `t` with claim `c` no sweep has taken, without a surplus that waits or is returned. A
- * sweep that ended without moving money frees its part again.
+ * SQL: how much of a transfer `t` with claim `c` no sweep has taken yet. A surplus that waits or is returned does not
+ * count. A sweep that ended without moving money frees its part again.
  */
 const unswept = sql<bigint>`${remainingValue} - ${withheld("open", "returned")} - coalesce((select sum(s.amount) from sweep_parts s join payouts i on i.id = s.payout_id
   where s.transfer_id = t.id and (i.stopped or i.state not in ('cancelled', 'reverted'))), 0)`
 
 /**
- * SQL: whether nothing of a payment `p` is left to sweep. A transfer that a reorg moved or removed still counts as left.
- * It may be mined again before settlement sees that it was gone, and nothing else would schedule its payment again; if
- * settlement sees it first, the reversal ends the schedule.
+ * SQL: whether nothing of a payment `p` is left to sweep. A transfer that a reorg moved or removed still counts as
+ * left. It may be mined again before settlement sees that it was gone. Nothing else would then schedule its payment
+ * again. If settlement sees first that the transfer was gone, the reversal ends the schedule.
  */
 const allSwept = sql`not exists (select from claims c join transfers t on t.id = c.transfer_id
     join deposits d on d.id = t.deposit_id
@@ -53,8 +53,8 @@ export const failedOften = (n: number): string =>
 
 /**
  * Makes a granted payment's payouts: a share for each recipient of its split, otherwise a sweep to the merchant. The
- * sweep is immediate if the deposit owes more than `SWEEP_ABOVE`. Call it inside the transaction that grants the
- * payment, even if it is granted again.
+ * sweep is immediate if the deposit owes more than `SWEEP_ABOVE`. Call this inside the transaction that grants the
+ * payment, even if the payment is granted again.
  */
 export async function makePayouts(ctx: TxContext, paymentId: string, hold?: Hold): Promise<void> {
   const made = await makeAllShares(ctx, paymentId, hold)
@@ -62,15 +62,16 @@ export async function makePayouts(ctx: TxContext, paymentId: string, hold?: Hold
 }
 
 /**
- * Makes a granted payment's missing shares, and schedules no sweep. Returns the payment, locked, and its deposits
- * without recipients; undefined if it is not granted. Call it inside a transaction.
+ * Makes a granted payment's missing shares, without scheduling a sweep. Returns the payment, locked, and its deposits
+ * without recipients; undefined if the payment is not granted. Call this inside a transaction.
  */
 export async function makeAllShares(
   ctx: TxContext,
   paymentId: string,
   hold?: Hold,
 ): Promise<{ payment: Row<"payments">; unsplit: Row<"deposits">[] } | undefined> {
-  // Locked until the commit, so a concurrent reversal sees these payouts, or this function sees the reversal.
+  // The payment is locked until the commit. So either a concurrent reversal sees these payouts, or this function sees
+  // the reversal.
   const payment = await ctx.db
     .selectFrom("payments")
     .modifyFront(sql`/* named: lock_payment */`)
@@ -134,7 +135,8 @@ async function makeShares(
 }
 
 /**
- * Returns the payments that hold a payment's transfers after a reorg, if those transfers were already paid out for it.
+ * Returns the payments that hold a payment's transfers after a reorg, if those transfers were already paid out for the
+ * first payment.
  */
 export async function heirsOf(ctx: TxContext, paymentId: string): Promise<string[]> {
   const { rows } = await sql<{ id: string }>`select distinct c.payment_id as id from past_claims e
@@ -144,9 +146,9 @@ export async function heirsOf(ctx: TxContext, paymentId: string): Promise<string
 }
 
 /**
- * Returns the deposits that hold a payment's transfers. `received` is what each got, without a surplus that waits for
- * the merchant. Transfers that a reorg moved count before they are confirmed again: the payment still counts, and the
- * book knows when there is room.
+ * Returns the deposits that hold a payment's transfers. `received` is what each deposit got, without a surplus that
+ * waits for the merchant. Transfers that a reorg moved count even before they are confirmed again: the payment still
+ * stands, and the book shows when there is room.
  */
 async function depositsOf(ctx: TxContext, { id: paymentId, token }: Row<"payments">) {
   const rows = await sql<Row<"deposits"> & { received: bigint }>`
@@ -159,8 +161,8 @@ async function depositsOf(ctx: TxContext, { id: paymentId, token }: Row<"payment
 }
 
 /**
- * Cancels a reversed payment's payouts without a nonce. Those with a nonce continue, and fail on chain if the deposit
- * no longer holds the money. Call it inside the transaction that reverses the payment.
+ * Cancels those of a reversed payment's payouts that have no nonce. Payouts with a nonce continue, and fail on chain if
+ * the deposit no longer holds the money. Call this inside the transaction that reverses the payment.
  */
 export async function cancelPayouts(ctx: TxContext, paymentId: string): Promise<void> {
   const now = ctx.now()
@@ -179,7 +181,7 @@ export async function cancelPayouts(ctx: TxContext, paymentId: string): Promise<
   await ctx.db.updateTable("payments").set({ sweep_at: null }).where("id", "=", paymentId).execute()
 }
 
-/** Schedules another sweep for the payments of a sweep that can't happen. */
+/** Schedules another sweep for the payments in a sweep that can't happen. */
 async function sweepAgain(ctx: TxContext, payoutId: string, at: Date): Promise<void> {
   await sql`update payments set sweep_at = ${at} where status = 'granted' and id in (
     select c.payment_id from claims c join sweep_parts s on s.transfer_id = c.transfer_id
@@ -208,8 +210,8 @@ async function planSweep(
 }
 
 /**
- * Sweeps the deposits that are due, the longest waiting first; returns how many. A deposit that had nothing to take is
- * retried an hour later.
+ * Sweeps the deposits that are due, those that have waited longest first. Returns how many were due. A deposit that had
+ * nothing to take is retried an hour later.
  */
 export async function sweepDue(ctx: Context, network: Network): Promise<number> {
   const due = await sql<{ id: bigint; token: Address }>`
@@ -233,8 +235,9 @@ export async function sweepDue(ctx: Context, network: Network): Promise<number> 
 }
 
 /**
- * Schedules another sweep after one that reverted on chain. After `most` failures in a row, the next is held until a
- * person retries it, because a token that always reverts would cost gas forever. Call it inside a transaction.
+ * Schedules another sweep after one that reverted on chain. After `most` failures in a row, the next sweep is held
+ * until a person retries it, because a token that always reverts would cost gas forever. Call this inside a
+ * transaction.
  */
 export async function sweepAfterRevert(
   ctx: TxContext,
@@ -257,7 +260,7 @@ export async function sweepAfterRevert(
   await sweepDeposit(ctx, failed.token, deposit, 0n, failedOften(n))
 }
 
-/** Returns the first of these parts, the last one shortened, so their sum is at most `most` base units. */
+/** Returns the first of these parts, with the last one shortened so that the sum is at most `most` base units. */
 function upTo<P extends { left: bigint }>(most: bigint, parts: readonly P[]): P[] {
   let room = most
   return parts.flatMap(part => {
@@ -269,9 +272,9 @@ function upTo<P extends { left: bigint }>(most: bigint, parts: readonly P[]): P[
 }
 
 /**
- * Sweeps what a deposit owes its owner in a token and has not promised, if more than `above` base units. Returns
- * whether it did. One sweep takes a limited number of transfers; the rest stays scheduled. `parked` says why the sweep
- * is held for a person.
+ * Sweeps what a deposit owes its owner in a token and has not promised, if this is more than `above` base units.
+ * Returns whether it made a sweep. One sweep takes a limited number of transfers, and the rest stay scheduled. `parked`
+ * says why the sweep is held for a person.
  */
 async function sweepDeposit(
   ctx: TxContext,
@@ -281,8 +284,8 @@ async function sweepDeposit(
   parked?: string,
 ): Promise<boolean> {
   if (deposit.recipient_set_id !== null) return false
-  // The book is the lock, so two concurrently granted payments can't sweep the same money. It also shows quickly when
-  // there is too little.
+  // The book is the lock, so two concurrently granted payments can't sweep the same money. The book also shows quickly
+  // whether there is too little money.
   const room = await roomIn(ctx, deposit.id, token, "sweep")
   if (room <= above) return false
   const open = await sql<{ id: bigint; payment_id: string; traceparent: string | null; left: bigint }>`
@@ -291,7 +294,7 @@ async function sweepDeposit(
     where t.deposit_id = ${deposit.id} and t.token = ${token} and t.state in ('confirmed', 'final')
       and not t.single_source and p.status = 'granted' and p.sweep_at is not null
     order by t.id limit ${sql.lit(TRANSFERS_PER_SWEEP)}`.execute(ctx.db)
-  // After a reorg that brought other amounts, signed payouts may already have promised some of it.
+  // After a reorg that brought other amounts, signed payouts may already have promised some of the money.
   const parts = upTo(room, open.rows)
   const amount = parts.reduce((sum, { left }) => sum + left, 0n)
   if (amount === 0n || amount <= above) return false
@@ -324,7 +327,7 @@ async function sweepDeposit(
   const taken = parts.map(({ id, left }) => ({ id: `${id}`, amount: `${left}` }))
   await sql`insert into sweep_parts (payout_id, transfer_id, amount)
     select ${payoutId}, id, amount from (${rowsParameter(taken, "id bigint, amount numeric")}) taken`.execute(ctx.db)
-  // Payments with money in other deposits stay scheduled until that is swept too.
+  // Payments with money in other deposits stay scheduled until that money is swept too.
   const swept = [...new Set(parts.map(row => row.payment_id))]
   await sql`/* named: unschedule_swept */ update payments p set sweep_at = null where p.id in (${sqlRows("text", swept)})
     and ${allSwept}`.execute(ctx.db)

@@ -1,6 +1,6 @@
 /**
  * Makes returns: money that needed the merchant's decision goes back to its payer with one ordinary payout. A returned
- * payment has one live or final return; if its last return fails for good, the payment is open again.
+ * payment has one live or final return. If its last return fails for good, the payment is open again.
  */
 import { sql } from "kysely"
 import type { Hex } from "viem"
@@ -21,7 +21,7 @@ interface Approval {
 
 /**
  * Makes the return of a payment that just became `returned`, with the approver's signature if the receiving address
- * names one. Call it in that transaction, under the payment's lock.
+ * names one. Call this in the same transaction, under the payment's lock.
  */
 export async function makeReturn(
   ctx: TxContext,
@@ -68,7 +68,9 @@ interface Returned {
   amount: bigint
 }
 
-/** Returns what a return sends back and to which address: the whole payment, or the surplus of a granted one. */
+/**
+ * Returns what a return sends back and to which address. This is the whole payment, or the surplus of a granted one.
+ */
 async function returnedOf(ctx: TxContext, payment: Row<"payments">): Promise<Returned> {
   const order = payment.status === "returned" ? payment : await returnedSurplus(ctx, payment.id)
   const { deposit_id, returned_at, returned_to, amount } = order ?? payment
@@ -85,7 +87,9 @@ const returnedSurplus = (ctx: TxContext, paymentId: string): Promise<Row<"surplu
     .where("state", "=", "returned")
     .executeTakeFirst()
 
-/** Reads the approval of an earlier return of the same money, which stays valid until it has moved that money. */
+/**
+ * Reads the approval of an earlier return of the same money. The approval stays valid until it has moved that money.
+ */
 async function approvalOf(ctx: TxContext, payoutId: string): Promise<ReturnType<typeof approvalIn>> {
   const { data } = await ctx.db
     .selectFrom("payouts")
@@ -99,7 +103,7 @@ async function approvalOf(ctx: TxContext, payoutId: string): Promise<ReturnType<
 export const movedReturns = async (ctx: TxContext, paymentId: string): Promise<number> =>
   (await returnsOf(ctx, paymentId)).moved
 
-/** Counts a payment's returns since a time, and those of them that moved money. */
+/** Counts the returns that a payment has had since a time, and those among them that moved money. */
 export async function returnsOf(
   ctx: TxContext,
   paymentId: string,
@@ -120,7 +124,7 @@ export async function returnsOf(
 /**
  * Replaces a return that failed for good with a new one, held until its simulation succeeds. The payment reopens
  * instead after `most` failures, or if the return would now send later money. It also reopens if a reorg removed the
- * money or changed its sender. Call it inside a transaction that holds the payment's lock.
+ * money or changed its sender. Call this inside a transaction that holds the payment's lock.
  */
 export async function returnAgain(
   ctx: TxContext,
@@ -135,7 +139,7 @@ export async function returnAgain(
   const surplus = payment.status === "returned" ? undefined : await returnedSurplus(ctx, payment.id)
   if (payment.status !== "returned" && !surplus) return
   const { returned_at } = await returnedOf(ctx, payment)
-  // A reorg may have mined the money again from another sender, who was promised nothing. Money claimed after the
+  // A reorg may have mined the money again from another sender, to whom nothing was promised. Money claimed after the
   // decision replaced what a reorg took, so it counts like any other.
   const isAnothers = sql`(t.from_address <> ${payment.payer} or t.created_at > ${returned_at})
     and (${!surplus} or t.id = ${surplus?.transfer_id ?? null})`
@@ -160,10 +164,10 @@ export async function returnAgain(
     where c.transfer_id = t.id and c.payment_id = ${payment.id}`.execute(ctx.db)
 }
 
-/** Cancels a return without a nonce that can't succeed any more. This reopens its payment. */
+/** Cancels a return that has no nonce and can't succeed any more. This reopens its payment. */
 export async function cancelReturn(ctx: Context, { id, payment_id }: Row<"payouts">, reason: string): Promise<void> {
   const cancelled = await inTransaction(ctx, async ctx => {
-    // Locks the payment before its payouts, like all code.
+    // Locks the payment before its payouts, as all code does.
     await ctx.db.selectFrom("payments").select("id").where("id", "=", payment_id).forNoKeyUpdate().execute()
     return await ctx.db
       .updateTable("payouts")
@@ -177,13 +181,13 @@ export async function cancelReturn(ctx: Context, { id, payment_id }: Row<"payout
 }
 
 /**
- * Cancels returns without a nonce if a reorg changed their payment's money. This reopens the payments. Call it inside a
- * transaction, under the lock of the paywall's payer or of the session.
+ * Cancels returns without a nonce if a reorg changed their payment's money. This reopens the payments. Call this inside
+ * a transaction, under the lock of the paywall's payer or of the session.
  */
 export async function stopReturns(ctx: TxContext, paymentIds: readonly string[]): Promise<void> {
   if (paymentIds.length === 0) return
   const unsigned = sql`kind = 'return' and state in ('queued', 'held') and payment_id = any(${sqlArray("text", paymentIds)})`
-  // Locks the payment before its payouts, like `operator/` when it cancels one.
+  // Locks the payment before its payouts, as `operator/` does when it cancels a payout.
   const { rows } = await sql<{ id: string }>`select id from payments p
     where id in (select payment_id from payouts where ${unsigned})
       and amount <> (select coalesce(sum(${remainingValue}), 0) from claims c join transfers t on t.id = c.transfer_id

@@ -27,15 +27,15 @@ import { reserveShort } from "./insert-payout.ts"
 import { failedOften, heirsOf, makePayouts, sweepAfterRevert } from "./make-payouts.ts"
 import { cancelReturn, returnAgain } from "./make-returns.ts"
 
-/** A payout that failed this often is made once more, but held until a person retries it. */
+/** A payout that failed this often is made once more, but the new one is held until a person retries it. */
 const MAX_GENERATIONS = 5
 const HOUR_MS = 3_600_000
 
 /** Returns a network's payout lane, with the key of the wallet that its deposit factory obeys. */
 export function payoutLane(network: Network, signer: Signer): Lane {
   const { depositFactory, token } = network
-  // A factory obeys one wallet, so payouts from another factory's deposits are left to the process with its key. The
-  // same holds for calls that write another factory's receipts.
+  // A factory obeys one wallet, so payouts from another factory's deposits are left to the process that has that
+  // wallet's key. The same holds for calls that write another factory's receipts.
   const served = sql<boolean>`(to_address = ${depositFactory} or kind = 'anchor' and recipient = ${depositFactory})`
   return {
     name: "payout",
@@ -51,7 +51,7 @@ export function payoutLane(network: Network, signer: Signer): Lane {
     inFlightMs: 2_000,
     pickable: room => room,
     prepare: ctx => reserveShort(ctx, network.chainId),
-    // Only loops wait for it, never a payer.
+    // Only loops wait for these changes, never a payer.
     afterChange: ctx => ctx.wakes.wake("payments", []),
     served,
     ours: () => served,
@@ -64,7 +64,7 @@ export function payoutLane(network: Network, signer: Signer): Lane {
     outdated: async () => new Set(),
     arrivalReads: () => new Map(),
     unseenAt: async () => new Set(),
-    // Runs once when a payout gets its nonce, and again when it is read back for signing.
+    // Runs once when a payout gets its nonce, and again when the payout is read back for signing.
     calldataFaults: (ctx, ids) => faultsOf(ctx, network, ids),
     listed: holdListed,
     fails: (ctx, payout, error) => whyItFails(ctx, network, payout, error),
@@ -97,8 +97,8 @@ async function whyItFails(ctx: Context, network: Network, payout: Payout, error:
 }
 
 /**
- * Whether a quorum reports that the factory obeys another wallet at the final block, so the halted one's releases fail.
- * The contract accepts a merchant's approval once, whoever sends it.
+ * Whether a quorum reports that the factory obeys another wallet at the final block, so the halted wallet's releases
+ * fail. The contract accepts a merchant's approval once, whoever sends it.
  */
 async function canOnlyFail(
   ctx: Context,
@@ -128,8 +128,8 @@ async function canOnlyFail(
 }
 
 /**
- * Locks a payout's payment and its heirs before their payouts and books, like settlement; returns them all, the payment
- * first. While this waits for a lock, settlement may add heirs.
+ * Locks a payout's payment and its heirs before their payouts and books, as settlement does. Returns all of them, the
+ * payment first. While this function waits for a lock, settlement may add heirs.
  */
 async function lockPayments(ctx: TxContext, { payment_id: id }: Pick<Payout, "payment_id">): Promise<string[]> {
   if (id === null) return []
@@ -147,8 +147,8 @@ async function lockPayments(ctx: TxContext, { payment_id: id }: Pick<Payout, "pa
 }
 
 /**
- * Makes a linked successor of a payout that failed for good, held until its simulation succeeds. Makes none if the
- * payment was reversed.
+ * Makes a linked successor of a payout that failed for good, and holds it until its simulation succeeds. Makes no
+ * successor if the payment was reversed.
  */
 const makeAgain = (ctx: TxContext, payout: Reverted, payments: readonly string[]): Promise<void> =>
   successors[payout.kind]?.(ctx, payout, payments) ?? Promise.resolve()
@@ -160,7 +160,7 @@ const successors: Partial<Record<PayoutKindName, typeof makeAgain>> = {
   return: (ctx, returned) => returnAgain(ctx, returned, MAX_GENERATIONS),
 }
 
-/** The payments that now hold the transfers owe a share too. */
+/** Makes a share again. The payments that now hold the transfers owe a share too. */
 async function shareAgain(
   ctx: TxContext,
   { payment_id: id, share }: Reverted,

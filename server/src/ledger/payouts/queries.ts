@@ -21,8 +21,8 @@ interface ShareRow {
 }
 
 /**
- * Returns a payment's shares in the order of its recipients; empty without a split. Shares that were cancelled with the
- * payment, or failed and were replaced, are left out.
+ * Returns a payment's shares in the order of its recipients; the list is empty without a split. Leaves out shares that
+ * were cancelled with the payment, or that failed and were replaced.
  */
 export async function sharesOf(ctx: TxContext, paymentId: string): Promise<Share[]> {
   const rows = await shareRows(ctx, paymentId)
@@ -30,7 +30,7 @@ export async function sharesOf(ctx: TxContext, paymentId: string): Promise<Share
   return rows.map(row => shareOf(row, format(row)))
 }
 
-/** Returns the same shares with their states, for the console. */
+/** Returns a payment's shares as {@link sharesOf} does, with their states, for the console. */
 export async function sharesWithStates(ctx: Context, paymentId: string) {
   const rows = await shareRows(ctx, paymentId)
   const format = await amountFormatter(ctx, rows)
@@ -51,7 +51,8 @@ export async function isSplit(ctx: TxContext, paymentId: string): Promise<boolea
 }
 
 /**
- * Whether none of a payment's shares is queued or assigned, so waiting longer changes nothing; true without a split.
+ * Whether none of a payment's shares is queued or assigned, so that waiting longer changes nothing. True without a
+ * split.
  */
 export const sharesSettled = async (ctx: TxContext, paymentId: string): Promise<boolean> =>
   (await shareRows(ctx, paymentId)).every(({ state }) => state !== "queued" && state !== "assigned")

@@ -6,6 +6,6 @@ export interface Share {
   address: string
   amount: string
   percent: number
-  /** Null until the share is mined, and if it failed. */
+  /** Null until the share is mined, or if it failed. */
   txHash: Hash | null
 }
