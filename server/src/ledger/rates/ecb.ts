@@ -3,7 +3,7 @@
  * https://www.ecb.europa.eu/stats/policy_and_exchange_rates/euro_reference_exchange_rates/html/index.en.html
  */
 
-/** One day's rates as published: how much of each currency one euro was worth. */
+/** One day's rates as the ECB published them: how much of each currency one euro was worth. */
 export interface EcbDay {
   /** YYYY-MM-DD. */
   date: string
@@ -15,8 +15,8 @@ const RATE = /<Cube\s+currency=["']([A-Z]{3})["']\s+rate=["'](\d{1,9}(?:\.\d{1,9
 const NUMBER = /^\d{1,9}(\.\d{1,9})?$/
 
 /**
- * Returns the days of an ECB file, oldest first. Throws a sentence for any other file, and for a day without the US
- * dollar, because everything else is computed from it.
+ * Returns the days of an ECB file, oldest first. Throws an error with a sentence for any other file, and for a day
+ * without the US dollar, because everything else is computed from that rate.
  */
 export function parseEcb(file: string): EcbDay[] {
   const days = file.trimStart().startsWith("<") ? parseXml(file) : parseCsv(file)
@@ -36,7 +36,7 @@ const parseXml = (file: string): EcbDay[] =>
     ),
   }))
 
-/** Parses `Date,USD,JPY,…`, one line per day, with `N/A` if a currency has no rate. */
+/** Parses `Date,USD,JPY,…` with one line for each day, and `N/A` where a currency has no rate. */
 function parseCsv(file: string): EcbDay[] {
   const [header = "", ...lines] = file.split(/\r?\n/)
   const [first, ...currencies] = header.split(",").map(name => name.trim())

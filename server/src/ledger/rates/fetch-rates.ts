@@ -6,13 +6,13 @@ import { parseEcb } from "./ecb.ts"
 import { storeEcb, storeFixed } from "./store-rates.ts"
 
 const ROUND_MS = 60_000
-/** The ECB publishes once a day; values may wait half an hour for it. */
+/** The ECB publishes once a day, and values may wait half an hour for the new rates. */
 const FETCH_MS = 30 * 60_000
 const TIMEOUT_MS = 20_000
-/** Ninety days are 130 KB; the file of all days since 1999 is 9 MB. */
+/** The file of 90 days has 130 KB, and the file of all days since 1999 has 9 MB. */
 const MAX_BYTES = 32 * 1024 * 1024
 
-/** Stores the rates that the setting RATES names. Returns in how many milliseconds to run again. */
+/** Stores the rates that the setting RATES names. Returns how many milliseconds the next round may wait. */
 export async function ratesRound(ctx: Context): Promise<number> {
   const { rates } = ctx.settings
   if (rates === undefined) return ROUND_MS
@@ -31,7 +31,7 @@ export async function ratesRound(ctx: Context): Promise<number> {
   return ROUND_MS
 }
 
-/** Whether to fetch now; only one of several workers does. */
+/** Whether to fetch rates now. With several workers, only one of them fetches. */
 async function isDue(ctx: Context): Promise<boolean> {
   const { rows } = await sql`
     insert into rate_sources as s (source, complete_until, next_at) values ('ecb', '1999-01-01', now() + ${FETCH_MS} * interval '1 ms')

@@ -1,4 +1,4 @@
-/** Values amounts in a merchant's own currency, each at its time. */
+/** Values amounts in a merchant's own currency, each at the time of its row. */
 import { type RawBuilder, sql } from "kysely"
 import { Type } from "typebox"
 import { networkOf } from "../../platform/chain/network-facts.ts"
@@ -40,14 +40,16 @@ interface Valued {
   at: Date
 }
 
-/** A merchant's currency; `isAtPar`: a token is worth exactly a dollar of it, so no rate is looked up. */
+/**
+ * A merchant's currency. With `isAtPar`, a token is worth exactly a dollar in this currency, so no rate is looked up.
+ */
 export interface Valuation {
   currency: string
   isAtPar: boolean
 }
 
 const PAR_RATE = "1.00000000"
-/** The token that is worth a dollar by design; `rate_at` has the same one. */
+/** The token that is worth a dollar by design; `rate_at` names the same token. */
 const PAR_TOKEN = "USDC"
 const PAR_SOURCE = `${PAR_TOKEN} at par`
 
@@ -60,8 +62,8 @@ export async function valuationOf(ctx: TxContext, merchantId: string): Promise<V
 }
 
 /**
- * Returns the value of each of one merchant's rows, in order. Null if the token is not the network's own, its rate is
- * not known yet, or none was published in the five days before.
+ * Returns the value of each of one merchant's rows, in order. A value is null if the token is not the network's own, if
+ * its rate is not known yet, or if no rate was published in the five days before.
  */
 export async function valuesOf(ctx: TxContext, rows: readonly Valued[]) {
   const [first] = rows
@@ -101,7 +103,7 @@ export async function valuesOf(ctx: TxContext, rows: readonly Valued[]) {
   )
 }
 
-/** Formats an amount of a token worth a dollar as dollars and cents, half up. */
+/** Formats an amount of a token worth a dollar as dollars and cents, rounded half up. */
 function inCents(amount: bigint, decimals: number): string {
   const unit = 10n ** BigInt(decimals)
   const cents = (2n * amount * 100n + unit) / (2n * unit)
@@ -119,8 +121,8 @@ export const rounded = (value: RawBuilder<unknown>, currency: RawBuilder<unknown
 const valueColumns = ["value", "valueCurrency", "rate", "rateSource", "rateAt"] as const
 
 /**
- * Returns a file's cells for the value of `r.amount`; {@link withRates} gives `r` its rate. Empty if the rate is
- * unknown, never 0.00.
+ * Returns a file's cells for the value of `r.amount`; {@link withRates} gives `r` its rate. If the rate is unknown, the
+ * cells are empty, never 0.00.
  */
 export function valueCells(): Record<(typeof valueColumns)[number], RawBuilder<unknown>> {
   return {
@@ -132,7 +134,10 @@ export function valueCells(): Record<(typeof valueColumns)[number], RawBuilder<u
   }
 }
 
-/** SQL: the rows `part`, which need `at`, `chain_id` and `token`, with the columns that {@link valueCells} reads. */
+/**
+ * SQL: the rows of `part` with the columns that {@link valueCells} reads. The rows must have `at`, `chain_id` and
+ * `token`.
+ */
 export function withRates(
   ctx: Pick<TxContext, "chain">,
   { currency, isAtPar }: Valuation,

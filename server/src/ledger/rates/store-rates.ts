@@ -1,20 +1,23 @@
-/** Stores rates without changing any value that someone may have read: if a rate is known, no other is added. */
+/**
+ * Stores rates without changing any value that someone may have read: if a rate is known for a time, no other rate is
+ * added.
+ */
 import { sql } from "kysely"
 import type { Db } from "../../platform/db/open.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import type { EcbDay } from "./ecb.ts"
 
-/** The longest time without rates is Easter, from Thursday to Tuesday. */
+/** The longest time without new rates is Easter, from Thursday to Tuesday. */
 const VALID = sql`interval '5 days'`
 /**
- * The ECB publishes at about 16:00 in Frankfurt. An hour later the file is certainly there, so any reader then values
- * the day's later payments with it.
+ * The ECB publishes at about 16:00 in Frankfurt. An hour later the file is certainly available, so every reader then
+ * uses it to value the later payments of that day.
  */
 const PUBLISHED = sql`time '17:00'`
 
 /**
- * Returns how many rates were new. `newest` says whether the days are all that were published up to `now`, as from the
- * ECB's own address. An operator's file is complete until a day after its last one.
+ * Stores the rates of these days and returns how many were new. `newest` says whether the days are everything published
+ * up to `now`, as at the ECB's own address. A file from the operator is complete until a day after its last one.
  */
 export async function storeEcb(
   db: Db,
@@ -49,7 +52,7 @@ export async function storeEcb(
   })
 }
 
-/** Stores the operator's own rates, in US dollars for each unit. They count from now until they are changed. */
+/** Stores the operator's own rates, in US dollars for each unit. The rates apply from now until they are changed. */
 export async function storeFixed(db: Db, rates: Readonly<Record<string, string>>, now: Date): Promise<void> {
   await db.transaction().execute(async db => {
     await lockSource(db, "fixed")
@@ -65,7 +68,10 @@ export async function storeFixed(db: Db, rates: Readonly<Record<string, string>>
   })
 }
 
-/** Creates the source's row if there is none, and locks it, because two processes that store must not interleave. */
+/**
+ * Creates the source's row if it does not exist, and locks it, because two processes that store rates must not
+ * interleave.
+ */
 async function lockSource(db: Db, source: "ecb" | "fixed"): Promise<void> {
   await sql`insert into rate_sources (source, complete_until, next_at) values (${source}, '1999-01-01', now())
     on conflict do nothing`.execute(db)
