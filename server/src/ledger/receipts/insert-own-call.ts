@@ -1,4 +1,7 @@
-/** A call of one of the service's wallets that moves no merchant's money: it is stored before it is sent, like any payout. */
+/**
+ * A call of one of the service's wallets that moves no merchant's money. Like any payout, the call is stored before it
+ * is sent.
+ */
 import { ZERO_ADDRESS } from "../../platform/chain/hex.ts"
 import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
@@ -11,7 +14,7 @@ type OwnCall = Pick<
     Pick<Row<"payouts">, "value" | "state" | "tx_hash" | "block_number" | "block_hash" | "succeeded">
   >
 
-/** Inserts the row of such a call, `queued` unless it says otherwise; returns the row. */
+/** Inserts the row of such a call and returns it. The row is `queued` unless `call` has another state. */
 export async function insertOwnCall(ctx: TxContext, call: OwnCall): Promise<Row<"payouts">> {
   const now = ctx.now()
   return await ctx.db

@@ -1,8 +1,8 @@
 /**
  * Makes batches: numbers, signs and seals the receipts that wait, and puts them into one file whose Merkle root proves
- * each. Settlement writes rows and waits for nothing: a receipt's place in its merchant's chain is given here, in the
- * order of commits, so two settlements of a merchant never wait for each other. What is committed without a place gets
- * the next one, so no place is left out.
+ * each receipt. Settlement only writes rows and waits for nothing. A receipt gets its place in its merchant's chain
+ * here, in the order of commits, so two settlements of a merchant never wait for each other. A receipt that is
+ * committed without a place gets the next one, so no place is left out.
  */
 import { hash } from "node:crypto"
 import { setImmediate as nextTurn } from "node:timers/promises"
@@ -22,10 +22,10 @@ import { storeBatches } from "./store-batches.ts"
 import { openKey, receiptKeys } from "./use-receipt-keys.ts"
 import { anchorAgain, anchorBatches, isRegistered, mayKeySign, revokeReplaced } from "./write-anchors.ts"
 
-/** The maximum number of receipts in a batch, and the maximum number of bytes. */
+/** The most receipts in a batch, and the most bytes. */
 const RECEIPTS = 1_000
 const BYTES = 4 * 1_048_576
-/** No receipt is longer: its transfers, its metadata and its answers are bounded. */
+/** No receipt is longer, because its transfers, metadata and answers are bounded. */
 const RECEIPT_BYTES = 65_536
 const LEASE_MS = 60_000
 
@@ -55,15 +55,18 @@ export async function receiptRound(ctx: Context, network: Network): Promise<numb
 }
 
 /**
- * What this round could not make. It reads on after the last of them, so that they never fill a batch, and leaves out what
- * is about the same payment: a reversal must not stand before what it reverses.
+ * The receipts that this round could not make. The round continues after the last one that it looked at, so that these
+ * receipts never fill a batch. It also leaves out later receipts about the same payments, because a reversal must not
+ * precede what it reverses.
  */
 interface Unmade {
   after: bigint
   about: Set<string>
 }
 
-/** Makes one batch of the receipts that are not signed, and writes it; returns whether there may be more. */
+/**
+ * Makes one batch of the receipts that are not signed yet, and writes it. Returns whether there may be more receipts.
+ */
 async function makeBatch(ctx: Context, network: Network, unmade: Unmade): Promise<boolean> {
   const waiting = await waitingReceipts(ctx, network, unmade.after, RECEIPTS)
   if (waiting.length === 0) return false
@@ -82,13 +85,15 @@ async function makeBatch(ctx: Context, network: Network, unmade: Unmade): Promis
     placed.push(placedOf(ctx, root, tree, each))
     await yieldAt(placed.length)
   }
-  // Nothing was locked until here. Where another process had one of these receipts too, or a merchant's next place, this
-  // changes nothing, and the next round makes another.
+  // Nothing was locked until here. If another process also took one of these receipts, or a merchant's next place, this
+  // transaction fails, and the next round makes another batch.
   await inTransaction(ctx, ctx => write(ctx, { network, keyId: stored.id, root, file, placed }))
   return isMore
 }
 
-/** The newest key that may sign; one that waits to be registered is registered. Undefined where none may. */
+/**
+ * Returns the newest key that may sign, or undefined if none may. Registers the newest key if it is not registered yet.
+ */
 async function signingKey(ctx: Context, network: Network): Promise<Row<"receipt_keys"> | undefined> {
   const [newest, ...older] = await receiptKeys(ctx, network)
   if (newest && (await mayKeySign(ctx, network, newest))) return newest
@@ -96,10 +101,13 @@ async function signingKey(ctx: Context, network: Network): Promise<Row<"receipt_
   return undefined
 }
 
-/** Lets the process do other work now and then: a receipt takes it a third of a millisecond, and others wait for it meanwhile. */
+/**
+ * Lets the process do other work after every 32 receipts. Each receipt takes a third of a millisecond, and other work
+ * waits meanwhile.
+ */
 const yieldAt = (n: number): Promise<void> | undefined => (n % 32 === 0 ? nextTurn() : undefined)
 
-/** By OpenSSL, which takes an eighth of the time of the verifier's own. */
+/** Uses OpenSSL, which takes an eighth of the time that the verifier's own implementation takes. */
 const keccak = (bytes: Uint8Array): Uint8Array => hash("keccak-256", bytes, "buffer")
 
 interface InBatch extends Made {
@@ -110,8 +118,8 @@ interface InBatch extends Made {
 }
 
 /**
- * Signs and seals receipts in their order, as many as fit into a batch; `passed` is the last that was looked at. One that
- * can't be made stays, is logged, and stops no other: an alarm says that it waits.
+ * Signs and seals receipts in their order, as many as fit into a batch. `passed` is the last receipt that was looked
+ * at. A receipt that can't be made stays, is logged, and stops no other: an alarm says that it waits.
  */
 async function sealAll(
   ctx: TxContext,
@@ -158,10 +166,12 @@ async function sealAll(
   return { made, passed }
 }
 
-/** The receipts that this process has logged, once each: a round is a matter of seconds. */
+/** The receipts that this process has logged. Each is logged once, because a round runs every few seconds. */
 const logged = new Set<string>()
 
-/** A sealed receipt with its padded bytes; undefined, and logged, where what is written of it makes none. */
+/**
+ * Returns a sealed receipt with its padded bytes. If its row makes no valid receipt, logs that and returns undefined.
+ */
 function trySeal(ctx: TxContext, { n, about }: Waiting, make: () => Made): (Made & { bytes: Uint8Array }) | undefined {
   try {
     const made = make()
@@ -190,7 +200,7 @@ function placedOf(
   return { merchant_id, n, ...place, sealed, had_what }
 }
 
-/** Whose secret a receipt's key is. */
+/** The owner under whose name a receipt's key is sealed. */
 export const ownerOf = (root: Hash, offset: number): string => `${root} ${offset}`
 
 async function write(

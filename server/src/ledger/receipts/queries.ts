@@ -6,10 +6,13 @@ import { rowsParameter } from "../../platform/db/rows-parameter.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import type { StoredTerms, Waiting } from "./receipt.ts"
 
-/** A receipt names at most this many fields of metadata, or of answers, one by one; more are one fact together. */
+/**
+ * A receipt names at most this many fields of metadata, or of answers, one by one. If there are more, all of them
+ * become one fact.
+ */
 const FIELDS = 50
 
-/** SQL: the fields of an object in what was sold, as facts. */
+/** SQL: the fields of an object in `what`, which says what was sold, as facts. */
 function fieldsOf(name: "metadata" | "answers", prefix: string) {
   const value = sql`(r.body #> ${`{what,${name}}`})`
   const object = sql`(case when jsonb_typeof(${value}) = 'object' then ${value} else '{}' end)`
@@ -18,14 +21,14 @@ function fieldsOf(name: "metadata" | "answers", prefix: string) {
     union all select ${prefix}::text, ${object}::text, 1 where ${many}`
 }
 
-/** The receipts of a network that wait behind `after`, in the order in which they were written, at most `limit`. */
+/** Returns at most `limit` of a network's waiting receipts after `after`, in the order in which they were written. */
 export async function waitingReceipts(
   ctx: TxContext,
   { chainId, token }: { chainId: number; token: { address: Address; decimals: number } },
   after: bigint,
   limit: number,
 ): Promise<Waiting[]> {
-  // Metadata is read as text: its numbers may have more digits than JavaScript's.
+  // Metadata is read as text, because its numbers may have more digits than JavaScript's numbers.
   const { rows } = await sql<Waiting>`
     select r.n, r.merchant_id, r.type, r.chain_id, r.resource_id, r.about, r.token, r.amount, r.settled_at,
       r.body - 'what' as body, r.body ? 'what' as had_what,
@@ -40,7 +43,7 @@ export async function waitingReceipts(
   return rows
 }
 
-/** The last receipt in the chain of each of these merchants. */
+/** Returns the last receipt in the chain of each of these merchants. */
 export async function headsOf(
   ctx: TxContext,
   merchants: readonly string[],
@@ -53,7 +56,10 @@ export async function headsOf(
   return new Map(rows.map(({ merchant_id, ...head }) => [merchant_id, head]))
 }
 
-/** The newest signed receipt about each of these that was not one of a reversal: what a reversal takes back. */
+/**
+ * Returns the newest signed receipt about each of these that is not a reversal. This is the receipt that a reversal
+ * takes back.
+ */
 export async function standingHashes(ctx: TxContext, abouts: readonly string[]): Promise<Map<string, string>> {
   if (abouts.length === 0) return new Map()
   const { rows } = await sql<{ about: string; hash: string }>`
@@ -64,7 +70,7 @@ export async function standingHashes(ctx: TxContext, abouts: readonly string[]):
   return new Map(rows.map(({ about, hash }) => [about, hash]))
 }
 
-/** The terms of these deposits, by their ids. */
+/** Returns the terms of these deposits, by deposit id. */
 export async function termsOfDeposits(ctx: TxContext, ids: readonly number[]): Promise<Map<number, StoredTerms>> {
   if (ids.length === 0) return new Map()
   const { rows } = await sql<{ id: bigint; open_after_s: bigint } & StoredTerms>`
@@ -73,7 +79,7 @@ export async function termsOfDeposits(ctx: TxContext, ids: readonly number[]): P
   return new Map(rows.map(({ id, open_after_s, ...terms }) => [Number(id), { ...terms, openAfter: open_after_s }]))
 }
 
-/** A receipt as it is written when it is in its batch. */
+/** The columns of a receipt that are written when it gets its place in a batch. */
 export interface Placed {
   merchant_id: string
   n: bigint
@@ -83,11 +89,14 @@ export interface Placed {
   byte_length: number
   path: Uint8Array
   sealed: string
-  /** Whether the payment's words were there when it was signed: an erasure meanwhile destroys its key. */
+  /**
+   * Whether the payment's description was still there when the receipt was signed. An erasure since then destroys the
+   * receipt's key.
+   */
   had_what: boolean
 }
 
-/** Writes where receipts are; throws where another process was faster with any of them. */
+/** Writes where receipts are in their batch. Throws if another process was faster with any of them. */
 export async function placeReceipts(ctx: TxContext, root: Hash, placed: readonly Placed[]): Promise<void> {
   const rows = placed.map(({ n, path, ...row }) => ({ ...row, n: `${n}`, path: Buffer.from(path).toString("hex") }))
   const { numAffectedRows } = await sql`update receipts r set seq = p.seq, hash = p.hash, root = ${root},

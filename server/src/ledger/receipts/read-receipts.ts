@@ -1,4 +1,4 @@
-/** Reads receipts: a merchant's list of them, and the files that their holders keep. */
+/** Reads receipts: a merchant's list, and the files that the holders of receipts keep. */
 import { sql } from "kysely"
 import {
   type DepositTerms,
@@ -23,14 +23,14 @@ import { type Kept, signText } from "./receipt.ts"
 import { readBatch } from "./store-batches.ts"
 import { openKey } from "./use-receipt-keys.ts"
 
-/** The list's filter; text as received. */
+/** The list's filter, as the text that was received. */
 export interface ReceiptFilter {
   type?: Row<"receipts">["type"] | undefined
   from?: string | undefined
   to?: string | undefined
 }
 
-/** A signed receipt as it is listed. */
+/** A signed receipt as the list shows it. */
 export type Listed = Pick<
   Row<"receipts">,
   | "type"
@@ -60,7 +60,7 @@ const columns = [
   "byte_length",
 ] as const satisfies (keyof Row<"receipts">)[]
 
-/** The merchant's receipts that match, newest first; those that wait for their batch too. */
+/** Returns the merchant's receipts that match, newest first. Receipts that wait for their batch are included. */
 export function receiptsOf(ctx: TxContext, merchantId: string, { type, from, to }: ReceiptFilter): ListSource<Listed> {
   const query = ctx.db
     .selectFrom("receipts")
@@ -89,7 +89,7 @@ export function receiptsOf(ctx: TxContext, merchantId: string, { type, from, to 
   }
 }
 
-/** What a file needs of a receipt's row, of its batch and of what was written to the chain. */
+/** What a file needs from a receipt's row, from its batch, and from what was written to the chain. */
 type Stored = Pick<Row<"receipts">, "chain_id" | "seq" | "hash" | "type" | "sealed"> & {
   root: Hash
   byte_offset: number
@@ -103,7 +103,7 @@ type Stored = Pick<Row<"receipts">, "chain_id" | "seq" | "hash" | "type" | "seal
 /** A line of a merchant's file. */
 type SavedLine = SavedReceipt | ErasedReceipt
 
-/** A receipt that its holder can keep, with what the page says of it. */
+/** A receipt as a file that its holder can keep, with what the receipt's page says about it. */
 export interface Saved {
   seq: number
   type: Row<"receipts">["type"]
@@ -116,7 +116,7 @@ const storedWhere = (which: ReturnType<typeof sql>) => sql<Stored>`
     (select i.block_number from payouts i where i.id = b.anchor_id) as anchor_block
   from receipts r join receipt_batches b on b.root = r.root where ${which}`
 
-/** The signed receipts about a payment, or about the calls of an escrow, in their order. */
+/** Returns the signed receipts about a payment, or about the calls of an escrow, in their order. */
 export async function savedAbout(ctx: TxContext, abouts: readonly string[]): Promise<Saved[]> {
   const which = sql`r.about = any(${sqlArray("text", abouts)}) order by r.n limit 100`
   return await save(ctx, (await storedWhere(which).execute(ctx.db)).rows)
@@ -151,7 +151,7 @@ async function save(ctx: TxContext, rows: readonly Stored[]): Promise<Saved[]> {
 interface Opened {
   row: Stored
   jwe: string
-  /** Undefined where it was erased. */
+  /** Undefined if the receipt was erased. */
   kept: Kept | undefined
   addresses: { chainId: number; to: string }[]
 }
@@ -168,7 +168,7 @@ async function openStored(ctx: TxContext, row: Stored): Promise<Opened> {
   return { row, jwe, kept, addresses: [...new Set(to)].map(to => ({ chainId: row.chain_id, to })) }
 }
 
-/** The terms of these addresses, keyed by `<chain> <address>`. */
+/** Returns the terms of these addresses, keyed by `<chain> <address>`. */
 async function termsAt(
   ctx: TxContext,
   addresses: readonly { chainId: number; to: string }[],
@@ -185,8 +185,9 @@ async function termsAt(
 const ROWS_PER_READ = 200
 
 /**
- * A merchant's file: all its receipts of a period in their order, a line each, and as the last line how far they go. The
- * period is widened to whole parts of the chain, so that a receipt that is not there shows. With a type the file has only those.
+ * Yields a merchant's file: all its receipts of a period in their order, one on each line, and a last line that says
+ * how far they go. The period is widened to a whole part of the chain, so that a missing receipt is noticed. With a
+ * type, the file has only receipts of that type.
  */
 export async function* receiptLines(
   ctx: TxContext,
@@ -212,8 +213,9 @@ export async function* receiptLines(
 }
 
 /**
- * The last line, signed by a key that is neither revoked nor lost: by the one of the last receipt that can be opened and has such a key. Where there
- * is none, by the one that replaced it, since another may be of another network. Nothing where there is no key yet.
+ * Returns the last line, signed by a key that is not revoked. This is the key of the last receipt that can be opened
+ * and whose key is not revoked. If there is none, it is the key that replaced that receipt's key, because another key
+ * may belong to another network. Returns an empty string if there is no key yet.
  */
 async function headLine(
   ctx: TxContext,

@@ -1,6 +1,6 @@
-/** The page of a receipt. Whoever has its address can read the receipt, as with every page for payers. */
+/** The page of a receipt. Like every page for payers, it can be read by anyone who has its address. */
 import type { Settings } from "../../platform/config/settings.ts"
 
-/** The address of the receipt of a checkout, or of a payment that is reported as one. */
+/** Returns the address of the receipt of a checkout, or of a payment that is reported like a checkout. */
 export const receiptUrl = ({ settings: { baseUrl } }: { settings: Pick<Settings, "baseUrl"> }, id: string): string =>
   `${baseUrl}/receipt/${id}`

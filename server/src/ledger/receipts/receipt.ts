@@ -1,4 +1,4 @@
-/** Makes of what was settled what is signed, and seals it. Pure but for randomness. */
+/** Makes the signed receipt of what was settled, and seals it. Pure, except for randomness. */
 import { createCipheriv, createHash, createPrivateKey, type KeyObject, randomBytes, sign } from "node:crypto"
 import {
   canonical,
@@ -23,9 +23,9 @@ export interface Waiting
   > {
   n: bigint
   body: ReceiptDraft
-  /** Whether the words of what was sold are there; an erasure takes them away. */
+  /** Whether the description of what was sold is there; an erasure removes it. */
   had_what: boolean
-  /** Names and values of what its holder can prove. */
+  /** Names and values that the receipt's holder can prove. */
   facts: readonly (readonly [name: string, value: string])[]
   decimals: number
 }
@@ -37,27 +37,27 @@ export interface StoredTerms extends TermsArgument {
   address: Address
 }
 
-/** The receipt of the merchant before, and the one that this takes back. */
+/** A receipt's place in its merchant's chain: its number, the receipt before it, and the receipt that it reverses. */
 export interface Place {
   seq: number
   prev: string | null
   reverses: string | undefined
 }
 
-/** A key that signs, with its id. */
+/** A key that signs receipts, with its id. */
 export interface SigningKey {
   id: string
   publicKey: PublicKey
   key: KeyObject
 }
 
-/** What the service keeps of a receipt for its holders. */
+/** What the service keeps of a receipt for its holder. */
 export interface Kept {
   key: string
   facts: Fact[]
 }
 
-/** A receipt, signed and sealed. `hash` is by which the next one names it. */
+/** A signed and sealed receipt. The merchant's next receipt refers to it by `hash`. */
 export interface Made {
   jwe: string
   hash: string
@@ -66,7 +66,7 @@ export interface Made {
 
 const RESOURCES: Record<string, string> = { cs: "checkout", pw: "paywall", bdl: "bundle" }
 
-/** What is signed of a receipt; `facts` are the hashes of its facts. */
+/** Returns the part of a receipt that is signed. `facts` are the hashes of its facts. */
 export function bodyOf(
   row: Waiting,
   { seq, prev, reverses }: Place,
@@ -101,20 +101,20 @@ export function bodyOf(
   }
 }
 
-/** What of an address's terms is signed: the hash that its factory makes the address of. */
+/** Returns the part of an address's terms that is signed: the hash from which the factory computes the address. */
 function commitmentOf(terms: StoredTerms | undefined): Pick<Moved, "factory" | "terms"> {
   if (!terms) return {}
   const { factory, salt, address } = terms
-  // If the database was altered, the service must not sign other terms than the address commits to.
+  // If the database was altered, the service must not sign terms other than those that the address commits to.
   if (addressOfTerms(factory, salt, terms) !== address) throw new Error(`${address} does not follow from its terms`)
   return { factory, terms: depositSalt(salt, terms) }
 }
 
-/** The facts of a receipt, each with a salt of its own. */
+/** Returns the facts of a receipt, each with its own salt. */
 export const saltedFacts = ({ facts }: Pick<Waiting, "facts">): Fact[] =>
   facts.map(([name, value]) => ({ name, salt: randomBytes(32).toString("base64url"), value }))
 
-/** The same as `hashOfFact` of the verifier, at once. */
+/** Returns the same hash as the verifier's `hashOfFact`, but synchronously. */
 export const factHash = ({ name, salt, value }: Fact): string =>
   createHash("sha256")
     .update(Buffer.from(salt, "base64url"))
@@ -127,7 +127,7 @@ export function signText(body: ReceiptBody | HeadBody, { id, publicKey, key }: S
   return `${text}.${sign(null, Buffer.from(text), key).toString("base64url")}`
 }
 
-/** Signs a receipt and seals it under a key of its own. */
+/** Signs a receipt and seals it with its own key. */
 export function makeSealed(body: ReceiptBody, facts: Fact[], signingKey: SigningKey): Made {
   const jws = signText(body, signingKey)
   const key = randomBytes(32)
@@ -142,7 +142,7 @@ export function makeSealed(body: ReceiptBody, facts: Fact[], signingKey: Signing
   }
 }
 
-/** A private key as it is stored, as a JWK. */
+/** Returns the signing key for a private key that is stored as a JWK. */
 export const signingKeyOf = (id: string, publicKey: PublicKey, jwk: string): SigningKey => ({
   id,
   publicKey,

@@ -1,4 +1,4 @@
-/** The bytes of receipts, for everybody; and a merchant's receipts, as a list and as a file that proves itself. */
+/** The bytes of receipts, for everybody, and a merchant's receipts, as a list and as a file that proves itself. */
 import { Type } from "typebox"
 import { amountFormatter } from "../../platform/chain/format-amounts.ts"
 import { checksummed, type Hash } from "../../platform/chain/hex.ts"

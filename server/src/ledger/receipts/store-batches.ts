@@ -1,6 +1,6 @@
 /**
- * The store of batches: a file each in `DATA_DIR/receipts`, named by its root. The bytes are in the row until the file is
- * on the disk, so a process may die at any point.
+ * The store of batches: each is a file in `DATA_DIR/receipts`, named after its root. The bytes stay in the row until
+ * the file is on the disk, so a process may die at any point.
  */
 // I/O: reads and writes files.
 import { mkdir, open, readFile } from "node:fs/promises"
@@ -12,7 +12,7 @@ import type { TxContext } from "../../platform/context.ts"
 const fileOf = ({ settings }: Pick<TxContext, "settings">, root: Hash): string =>
   join(settings.dataDir, "receipts", root.slice(2, 4), root.slice(2))
 
-/** Writes the batches of a network to the store that only the database has yet. */
+/** Writes those batches of a network that only the database has to the store. */
 export async function storeBatches(ctx: TxContext, chainId: number): Promise<void> {
   for (;;) {
     const batch = await ctx.db
@@ -35,7 +35,10 @@ export async function storeBatches(ctx: TxContext, chainId: number): Promise<voi
   }
 }
 
-/** The bytes of a batch, or a part of them; undefined where it is neither in the store nor in the database. */
+/**
+ * Returns the bytes of a batch, or a part of them. Returns undefined if the batch is neither in the store nor in the
+ * database.
+ */
 export async function readBatch(
   ctx: TxContext,
   root: Hash,

@@ -1,7 +1,7 @@
 /**
- * The keys that sign receipts (Ed25519), for each network and factory. Where roots are written to the chain, a key signs
- * nothing until the call that registers it is final: whoever verifies needs to see it before the first receipt. Until then
- * the key before it signs.
+ * The keys that sign receipts (Ed25519), for each network and factory. If roots are written to the chain, a key signs
+ * nothing until the call that registers it is final, because verifiers must be able to see the key before the first
+ * receipt. Until then the previous key signs.
  */
 import { generateKeyPairSync } from "node:crypto"
 import { type PublicKey, thumbprint } from "../../../../verify/src/format.ts"
@@ -13,7 +13,7 @@ import { type SigningKey, signingKeyOf } from "./receipt.ts"
 
 type Served = Pick<NetworkInfo, "chainId" | "depositFactory">
 
-/** The keys of a network that are neither revoked nor lost, the newest first; one is made where there is none. */
+/** Returns the keys of a network that are not revoked, newest first. Makes a key if there is none. */
 export async function receiptKeys(ctx: TxContext, network: Served): Promise<Row<"receipt_keys">[]> {
   const rows = await ctx.db
     .selectFrom("receipt_keys")
@@ -27,7 +27,7 @@ export async function receiptKeys(ctx: TxContext, network: Served): Promise<Row<
   return rows.length > 0 ? rows : [await makeReceiptKey(ctx, network)]
 }
 
-/** Makes a key, which signs for the network as soon as it may. */
+/** Makes a key that signs for the network as soon as it may. */
 export async function makeReceiptKey(
   ctx: TxContext,
   { chainId, depositFactory }: Served,
@@ -51,8 +51,6 @@ export async function makeReceiptKey(
     .executeTakeFirstOrThrow()
 }
 
-/** The key of a row, ready to sign. Throws if the private key was lost with SECRET_KEY. */
-export function openKey(ctx: TxContext, { id, public_key, sealed }: Row<"receipt_keys">): SigningKey {
-  if (sealed === null) throw new Error(`the receipt key ${id} was lost with SECRET_KEY`)
-  return signingKeyOf(id, public_key, unseal(ctx.settings.secretKeys, "receipt-key", id, sealed))
-}
+/** Returns the key of a row, ready to sign. */
+export const openKey = (ctx: TxContext, { id, public_key, sealed }: Row<"receipt_keys">): SigningKey =>
+  signingKeyOf(id, public_key, unseal(ctx.settings.secretKeys, "receipt-key", id, sealed))

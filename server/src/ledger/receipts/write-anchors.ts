@@ -1,6 +1,7 @@
 /**
- * Writes the roots of batches, and the keys that sign receipts, to the chain: as calls of the payout wallet, which the
- * factory obeys, so they are stored before they are sent, have one nonce each, and survive a reorg like any payout.
+ * Writes the roots of batches, and the keys that sign receipts, to the chain. These writes are calls of the payout
+ * wallet, which the factory obeys. So they are stored before they are sent, have one nonce each, and survive a reorg
+ * like any payout.
  */
 import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
@@ -19,10 +20,13 @@ import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import { insertOwnCall } from "./insert-own-call.ts"
 
-/** How many roots one call writes; each costs about 2,300 gas. */
+/** How many roots one call writes. Each root costs about 2,300 gas. */
 const ROOTS = 200
 
-/** Whether the key may sign: at once, or where roots are written to the chain, when it is registered there. */
+/**
+ * Whether the key may sign: immediately, or, if roots are written to the chain, once the key is registered there.
+ * Registers the key if necessary.
+ */
 export async function mayKeySign(ctx: Context, network: Network, key: Row<"receipt_keys">): Promise<boolean> {
   if (await isRegistered(ctx, key)) return true
   const state = key.anchor_id === null ? undefined : await stateOf(ctx, key.anchor_id)
@@ -43,20 +47,20 @@ export async function mayKeySign(ctx: Context, network: Network, key: Row<"recei
   return false
 }
 
-/** Whether a key is registered on the chain for good; with RECEIPT_ANCHOR=off none needs to be. */
+/** Whether a key's registration on the chain is final. With RECEIPT_ANCHOR=off, no key needs to be registered. */
 export const isRegistered = async (ctx: TxContext, { anchor_id }: Row<"receipt_keys">): Promise<boolean> =>
   ctx.settings.receipts.anchorMs === undefined || (anchor_id !== null && (await stateOf(ctx, anchor_id)) === "final")
 
 /**
- * Revokes keys that another has replaced: one at a time, once all that it signed is written to the chain for good, since
- * what is written after that would not be believed.
+ * Revokes keys that another key has replaced, one at a time. A key is revoked once everything that it signed is on the
+ * chain for good, because nobody would believe what is written after the revocation.
  */
 export async function revokeReplaced(ctx: Context, network: Network): Promise<void> {
   if (ctx.settings.receipts.anchorMs === undefined) return
   const [found] = await replacedKeys(ctx, network)
   if (!found) return
   await inTransaction(ctx, async ctx => {
-    // Whoever writes a batch of it holds this lock, too.
+    // A process that writes a batch signed by this key holds this lock too.
     await sql`select from receipt_keys where id = ${found.id} for no key update`.execute(ctx.db)
     const row = (await replacedKeys(ctx, network)).find(({ id }) => id === found.id)
     if (!row || row.merchant_id === null) return
@@ -66,7 +70,10 @@ export async function revokeReplaced(ctx: Context, network: Network): Promise<vo
   await ctx.wakes.wake("payouts")
 }
 
-/** The keys that another has replaced and that nothing revokes, of which all that they signed is written for good. */
+/**
+ * Returns the keys that another key has replaced and that no call revokes, if everything that they signed is on the
+ * chain for good.
+ */
 async function replacedKeys(ctx: TxContext, { chainId, depositFactory }: NetworkInfo) {
   const { rows } = await sql<{ id: string; merchant_id: string | null }>`
     select k.id, (select r.merchant_id from receipts r where r.chain_id = ${chainId} order by r.n limit 1) as merchant_id
@@ -84,7 +91,10 @@ async function replacedKeys(ctx: TxContext, { chainId, depositFactory }: Network
 const stateOf = async (ctx: TxContext, id: string) =>
   (await ctx.db.selectFrom("payouts").select("state").where("id", "=", id).executeTakeFirst())?.state
 
-/** Whether the network has the contract. Without it receipts wait: nobody could verify who signed them. */
+/**
+ * Whether the network has the contract. Without the contract receipts wait, because nobody could verify who signed
+ * them.
+ */
 async function isThere(ctx: Context, network: Network): Promise<boolean> {
   if (await hasReceiptAnchor(network.endpoints)) return true
   const todo = `Run sluice deploy --contract receipt-anchor --network ${network.name}, or set RECEIPT_ANCHOR=off.`
@@ -126,7 +136,7 @@ async function writeRoots(ctx: TxContext, network: NetworkInfo): Promise<void> {
     .execute()
 }
 
-/** Makes the roots due again whose call has ended without writing them. */
+/** Makes roots due again if their call ended without writing them. */
 export async function anchorAgain(ctx: TxContext, { chainId }: Pick<NetworkInfo, "chainId">): Promise<void> {
   await sql`update receipt_batches b set anchor_id = null from payouts i
     where i.id = b.anchor_id and i.chain_id = ${chainId} and i.kind = 'anchor' and i.state in ('reverted', 'cancelled')`.execute(

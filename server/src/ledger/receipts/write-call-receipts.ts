@@ -1,4 +1,4 @@
-/** Writes the receipts of an escrow's calls: when one counts, and when a reorg reverses it. */
+/** Writes the receipts of an escrow's calls: one when a call counts, and a reversal when a reorg removes the call. */
 import { sql } from "kysely"
 import { tokenStoreOf } from "../../platform/chain/escrow-deployments.ts"
 import type { TxContext } from "../../platform/context.ts"
@@ -6,15 +6,15 @@ import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 
 /**
- * Writes what is missing, in one statement: a receipt for each capture, release and refund among `counting`, and a
- * reversal for each other one that had a receipt. Call it in the transaction that writes the escrow.
+ * Writes the missing receipts in one statement: a receipt for each capture, release and refund among `counting`, and a
+ * reversal for each other call that had a receipt. Call this in the transaction that writes the escrow.
  */
 export async function writeCallReceipts(
   ctx: TxContext,
   escrow: Pick<Row<"escrows">, "session_id" | "escrow" | "operator">,
   counting: ReadonlySet<string>,
 ): Promise<void> {
-  // Whoever pays out of the escrow: refunds pass through it too.
+  // The address that pays money out of the escrow; refunds pass through it too.
   const from = tokenStoreOf(escrow.escrow, escrow.operator)
   await sql`
     insert into receipts (merchant_id, chain_id, type, resource_id, about, token, amount, body, settled_at)

@@ -1,4 +1,7 @@
-/** Asks 0G's indexer and storage nodes: JSON-RPC over HTTP, one call a request. Whatever they say is checked by the root. */
+/**
+ * Queries 0G's indexer and storage nodes with JSON-RPC over HTTP, one call in each request. Whatever they respond with
+ * is checked against the root.
+ */
 import { Agent } from "undici"
 import type { Hash } from "../../../platform/chain/hex.ts"
 import { post } from "../../../platform/chain/post.ts"
@@ -8,38 +11,42 @@ import { addressRule } from "../../../platform/net/public-address.ts"
 import type { Place } from "./read-submitted.ts"
 import type { Segment } from "./segments.ts"
 
-/** `timeoutMs`: how long an exchange may take; 15 seconds by default. */
+/** How a query is made. `timeoutMs` is how long an exchange may take, 15 seconds by default. */
 export type Asking = Pick<Context, "settings" | "signal"> & { timeoutMs?: number }
 
 const TIMEOUT_MS = 15_000
 /** A segment in base64 with its proof takes 350 KB. */
 const MAX_BYTES = 1_048_576
-/** Of the error of a node, which goes into the log. */
+/** The most characters of a node's error that go into the log. */
 const MAX_WORDS = 200
 const MAX_SHARDS = 1_024
-/** Of those that an indexer names; it may name any number. */
+/** The most nodes that are used, because an indexer may name any number. */
 const MAX_NODES = 64
-/** How long a node is left alone that did not answer. */
+/** How long a node that did not answer is skipped. */
 const DEAD_MS = 60_000
 
-/** A node that could not be asked, or that refuses; the message names its host and what it said. */
+/** A node could not be queried, or refused. The message names the node's host and what the node said. */
 export class NodeRefused extends Error {}
 
-/** A node that can't be reached, or gives no answer in time. */
+/** A node can't be reached, or does not answer in time. */
 class NodeSilent extends NodeRefused {}
 
-/** Connections to nodes, and until when (by `performance.now()`) those that did not answer are left alone, by their host. */
+/**
+ * The connections to nodes. For each host that did not answer, also the time until which it is skipped, by
+ * `performance.now()`.
+ */
 interface Nodes {
   agent: Agent
   deadUntil: Map<string, number>
 }
 
-/** By the ranges that the operator allows. */
+/** By the address ranges that the operator allows. */
 const connections = new WeakMap<readonly string[], Nodes>()
 
 /**
- * The indexer is another's and names the nodes, so a node is asked only at a public address, or at one that
- * WEBHOOK_ALLOW_CIDRS allows, as its name resolves for this very connection.
+ * Returns the connections for these settings. Someone else runs the indexer, and the indexer names the nodes. So a node
+ * is queried only at a public address, or at one that WEBHOOK_ALLOW_CIDRS allows. The check applies to the address to
+ * which the name resolves for this very connection.
  */
 function nodesOf({ settings }: Asking): Nodes {
   const { allowCidrs } = settings.webhooks
@@ -57,7 +64,7 @@ function nodesOf({ settings }: Asking): Nodes {
   return made
 }
 
-/** The host of a node, with its port: whatever is asked there, one node answers. */
+/** Returns the host of a node, with its port. One host and port is one node. */
 export const hostOf = ({ url }: StorageNode): string => new URL(url).host
 
 const isDead = ({ deadUntil }: Nodes, node: StorageNode): boolean =>
@@ -103,14 +110,14 @@ async function call(
   return result
 }
 
-/** A storage node; it has the segments whose number in the whole log is `shardId` modulo `numShard`. */
+/** A storage node. It has the segments whose number in the whole log is `shardId` modulo `numShard`. */
 export interface StorageNode {
   url: string
   shardId: number
   numShard: number
 }
 
-/** The nodes that the indexer trusts, each once and at most 64; without those that did not answer a moment ago. */
+/** Returns the nodes that the indexer trusts, each once and at most 64, without those that recently did not answer. */
 export async function trustedNodes(ctx: Asking, indexer: string): Promise<StorageNode[]> {
   const { trusted } = ((await call(ctx, indexer, "indexer_getShardedNodes", [])) ?? {}) as { trusted?: unknown }
   if (!Array.isArray(trusted)) return []
@@ -132,12 +139,12 @@ const POWERS = Array.from({ length: Math.log2(MAX_SHARDS) + 1 }, (_, i) => 2 ** 
 
 const isHttp = (text: string): boolean => URL.canParse(text) && ["http:", "https:"].includes(new URL(text).protocol)
 
-/** A file that is in the log of all files. */
+/** A file that has a place in the log of all files. */
 export interface Placed extends Place {
   root: Hash
 }
 
-/** Whether a node has all of its part of a file; undefined where it has not read the transaction yet. */
+/** Whether a node has its whole part of a file; undefined if the node has not read the transaction yet. */
 export async function hasAll(
   ctx: Asking,
   node: StorageNode,
@@ -154,7 +161,7 @@ export async function hasAll(
   return info.finalized === true
 }
 
-/** Gives segments to a node; one that it has already is no error. */
+/** Uploads segments to a node. A segment that the node already has is no error. */
 export async function giveSegments(
   ctx: Asking,
   node: StorageNode,
@@ -168,6 +175,6 @@ export async function giveSegments(
   }
 }
 
-/** A segment with its proof, as the node gives it: unchecked. */
+/** Returns a segment with its proof as the node responds with it, unchecked. */
 export const takeSegment = (ctx: Asking, node: StorageNode, seq: number, index: number): Promise<unknown> =>
   callNode(ctx, node, "zgs_downloadSegmentWithProofByTxSeq", [seq, index])

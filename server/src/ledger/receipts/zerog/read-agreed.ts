@@ -1,4 +1,4 @@
-/** Reads from 0G's chain what enough of its endpoints report alike: one endpoint that lies decides nothing. */
+/** Reads from 0G's chain what enough of its endpoints agree on, so that one lying endpoint decides nothing. */
 import type { RpcCall, RpcResult } from "../../../platform/chain/rpc.ts"
 import { quorumOf } from "../../../platform/chain/wallet-state.ts"
 import type { Context } from "../../../platform/context.ts"
@@ -6,8 +6,9 @@ import { askEach } from "../../txmanager/simulate-on-each.ts"
 import type { Storage } from "./storage.ts"
 
 /**
- * What `read` makes of the answer that as many endpoints give as agree elsewhere, and more than give any other; undefined
- * where there is none. `read` returns text, or undefined for an answer that says nothing.
+ * Returns what `read` makes of the answer that a quorum of endpoints gives, and that more endpoints give than any
+ * other. Returns undefined if there is no such answer. `read` returns text, or undefined for an answer that says
+ * nothing.
  */
 export async function readAgreed(
   { signal }: Pick<Context, "signal">,

@@ -1,4 +1,4 @@
-/** Reads files of receipts for 0G, and puts off those that can't be brought there now: no file holds up another. */
+/** Reads files of receipts for 0G, and postpones those that can't be uploaded now, so that no file delays another. */
 import { hash } from "node:crypto"
 import { sql } from "kysely"
 import { rootOf, type Tree, treeOf } from "../../../../../verify/src/merkle.ts"
@@ -7,11 +7,11 @@ import type { Context, TxContext } from "../../../platform/context.ts"
 import { payoutAlarms } from "../../../platform/metrics.ts"
 import { readBatch } from "../store-batches.ts"
 
-/** The first wait before a file is tried again, which doubles up to the longest. */
+/** The first wait before a file is tried again. Each wait is twice the last one, up to the longest. */
 const FIRST_WAIT_S = 5
 const LONGEST_WAIT_S = 3_600
 
-/** SQL: how long a file `b` waits after a try that failed. */
+/** SQL: how long a file `b` waits after a failed try. */
 export const waitOf = sql<string>`make_interval(secs => least(${FIRST_WAIT_S} * 2.0 ^ least(b.storage_tries, 16), ${LONGEST_WAIT_S}))`
 
 /** SQL: whether a file `b` may be tried now. */
@@ -22,7 +22,10 @@ export interface File {
   tree: Tree
 }
 
-/** A file with its tree; its fault in words where it can't be read, or has other bytes than its root says. Never rejects. */
+/**
+ * Reads a file with its tree. If the file can't be read, or its bytes do not match its root, returns a sentence about
+ * this fault. Never rejects.
+ */
 export async function readFile(ctx: TxContext, root: Hash): Promise<File | string> {
   try {
     const bytes = await readBatch(ctx, root)
@@ -34,13 +37,16 @@ export async function readFile(ctx: TxContext, root: Hash): Promise<File | strin
   }
 }
 
-/** Has a file tried again later: after 5 seconds, and twice as long each time, up to an hour. */
+/** Postpones a file: first for 5 seconds, then twice as long each time, up to an hour. */
 export async function postpone(ctx: TxContext, root: Hash): Promise<void> {
   await sql`update receipt_batches b set storage_run_at = ${ctx.now()}::timestamptz + ${waitOf}, storage_tries = storage_tries + 1
     where root = ${root}`.execute(ctx.db)
 }
 
-/** Postpones a file for a reason that a person must look at: counts it as an alarm, and logs it as an error the first time. */
+/**
+ * Postpones a file for a reason that a person must look at. Counts the reason as an alarm, and logs it as an error the
+ * first time.
+ */
 export async function postponeWithAlarm(
   ctx: Context,
   { root, tries }: { root: Hash; tries: number },

@@ -1,4 +1,4 @@
-/** Where the receipt of a payment is in 0G's storage, as events say it. SQL only. */
+/** Finds where the receipt of a payment is in 0G's storage, as events report it. SQL only. */
 import { sql } from "kysely"
 import type { Hash } from "../../../platform/chain/hex.ts"
 import type { TxContext } from "../../../platform/context.ts"
@@ -7,15 +7,16 @@ import type { TxContext } from "../../../platform/context.ts"
 export interface ZeroG {
   storageUri: string
   storageRoot: Hash
-  /** Of the transaction that is signed; where its fee is raised, another of the same nonce may be mined. */
+  /** The hash of the signed transaction. If its fee is raised, another transaction with the same nonce may be mined. */
   storageTxHash: Hash
-  /** Null until it is mined, and where roots are not written to the payment's chain. */
+  /** Null until that transaction is mined, and if roots are not written to the payment's chain. */
   anchorTxHash: Hash | null
 }
 
 /**
- * Undefined until the transaction is signed that has 0G keep the payment's newest receipt, and again while another must
- * take its place: one that reverted or was cancelled keeps nothing.
+ * Returns where 0G keeps the payment's newest receipt. Undefined until the transaction that pays 0G for that file is
+ * signed. Also undefined while that transaction must be replaced, because one that reverted or was cancelled stores
+ * nothing.
  */
 export async function zerogOf(ctx: TxContext, paymentId: string): Promise<ZeroG | undefined> {
   const { rows } = await sql<{

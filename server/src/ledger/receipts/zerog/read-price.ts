@@ -8,7 +8,10 @@ import { flowAbi } from "./submission.ts"
 
 type Reading = Pick<Context, "signal">
 
-/** The price of a chunk in wei; undefined where too few endpoints report the same, or it is 0, which no call can pay. */
+/**
+ * Returns the price of a chunk in wei. Undefined if too few endpoints report the same price, or if it is 0, which no
+ * call can pay.
+ */
 export async function readPrice(ctx: Reading, storage: Storage): Promise<bigint | undefined> {
   const market = await view(ctx, storage, storage.flow, "market")
   const address = market === undefined ? undefined : parseAddress(`0x${market.slice(26)}`)

@@ -1,4 +1,4 @@
-/** Reads from the chain where 0G's log has a file that our own transaction submitted. */
+/** Reads from the chain which place 0G's log gave to a file that our own transaction submitted. */
 import { decodeEventLog, type Hex } from "viem"
 import type { Hash } from "../../../platform/chain/hex.ts"
 import type { RpcResult } from "../../../platform/chain/rpc.ts"
@@ -8,13 +8,16 @@ import { readAgreed } from "./read-agreed.ts"
 import type { Storage } from "./storage.ts"
 import { flowAbi, type Submission } from "./submission.ts"
 
-/** Where a file is in the log of all files: its number, and its first chunk. */
+/** The place of a file in the log of all files: its number, and its first chunk. */
 export interface Place {
   seq: number
   start: number
 }
 
-/** The place that the transaction's `Submit` event gives it; undefined where too few endpoints report one. */
+/**
+ * Returns the place that the `Submit` event of the transaction gives the file. Undefined if too few endpoints report
+ * the event.
+ */
 export async function readSubmitted(
   ctx: Pick<Context, "signal">,
   storage: Storage,
@@ -48,7 +51,7 @@ function placeOf(log: { topics?: unknown; data?: unknown } | null, { data }: Sub
     if (length !== data.length || rootsOf(nodes) !== rootsOf(data.nodes)) return undefined
     return `${args.submissionIndex} ${args.startPos}`
   } catch {
-    // Another event, or no log at all.
+    // This is another event, or there is no log at all.
     return undefined
   }
 }

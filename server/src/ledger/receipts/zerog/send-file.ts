@@ -1,8 +1,8 @@
 /**
- * Brings a file to 0G's storage nodes whose root is in the `Flow` contract, and proves that they have it. It may be called
- * again at any time: nodes that have it take nothing.
+ * Uploads a file to 0G's storage nodes after its root is in the `Flow` contract, and proves that they have it. An
+ * upload can be repeated at any time, because nodes that have the file accept nothing.
  */
-// I/O: asks 0G's indexer and nodes.
+// I/O: queries 0G's indexer and nodes.
 import { hash } from "node:crypto"
 import { rootOf, type Tree } from "../../../../../verify/src/merkle.ts"
 import { provenBytes, SEGMENT_CHUNKS, segmentsOf } from "../../../../../verify/src/segments.ts"
@@ -23,19 +23,22 @@ import { segmentOf } from "./segments.ts"
 
 /** How many nodes get each segment. */
 const COPIES = 2
-/** Segments in a request: 1.4 MB. */
+/** The number of segments in a request, which make 1.4 MB. */
 const AT_ONCE = 4
 
-/** How far a file is; `why` is for the log. `pending`: no node has read its transaction yet. */
+/**
+ * How far the upload of a file is. `why` is for the log. `pending` means that no node has read the file's transaction
+ * yet.
+ */
 export type Upload = { state: "stored" } | { state: "pending" | "failed"; why: string }
 
-/** A file, and where our own transaction put it in the log of all files. */
+/** A file, and the place in the log of all files that our own transaction gave it. */
 interface Sent extends Place {
   bytes: Uint8Array
   tree: Tree
 }
 
-/** A node that has read the transaction, with the segments of the file that belong to it. */
+/** A node that has read the transaction, with the segments of the file that belong on this node. */
 interface Holder {
   node: StorageNode
   part: number[]
@@ -43,8 +46,8 @@ interface Holder {
 }
 
 /**
- * Uploads a file and reads it back with proofs, from a second node too where two have the same segments. Nodes are asked at
- * the same time. Never rejects for what an indexer or a node does.
+ * Uploads a file and reads it back with proofs, from a second node too if two nodes have the same segments. Queries the
+ * nodes concurrently. Never rejects because of what an indexer or a node does.
  */
 export async function uploadFile(ctx: Asking, indexer: string, file: Sent): Promise<Upload> {
   const placed: Placed = { root: rootOf(file.tree) as Hash, seq: file.seq, start: file.start }
@@ -65,7 +68,7 @@ export async function uploadFile(ctx: Asking, indexer: string, file: Sent): Prom
   const holders = (await Promise.all(asked)).flat()
   if (holders.length === 0)
     return { state: "pending", why: faults[0] ?? `none of ${nodes.length} nodes has read its transaction` }
-  // The hosts that have proven each segment: one that is named twice is one copy.
+  // The hosts that have proven each segment. A host that is named twice counts as one copy.
   const copies = Array.from({ length: count }, () => new Set<string>())
   for (let left = holders; left.length > 0; ) {
     const chosen = chooseHolders(left, copies)
@@ -81,7 +84,7 @@ export async function uploadFile(ctx: Asking, indexer: string, file: Sent): Prom
   return { state: "failed", why: faults[0] ?? `no node has segment ${lacking}` }
 }
 
-/** Those who are to bring each segment to as many copies as it needs, if all of them do. */
+/** Returns the nodes that give each segment as many copies as it needs, if none of these nodes fails. */
 function chooseHolders(left: readonly Holder[], copies: readonly ReadonlySet<string>[]): Holder[] {
   const expected = copies.map(has => new Set(has))
   const chosen: Holder[] = []
@@ -101,7 +104,7 @@ interface Progress {
   noting: <T>(work: Promise<T>) => Promise<T | undefined>
 }
 
-/** Gives a node all of its part unless it has it, and reads that back. */
+/** Uploads a node's part unless the node has all of it, and reads that part back. */
 async function bring(
   ctx: Asking,
   file: Sent,
@@ -114,7 +117,7 @@ async function bring(
       const segments = part.slice(at, at + AT_ONCE).map(i => segmentOf(file.bytes, file.tree, i))
       await noting(giveSegments(ctx, node, segments, file.seq))
     }
-    // A node drops what it was given of a file that it never had all of.
+    // A node drops the segments that it was given if it never had all of its part.
     if ((await noting(hasAll(ctx, node, placed))) !== true) {
       faults.push(`${hostOf(node)} does not say yet that it has all of its part`)
       return
@@ -130,6 +133,6 @@ async function bring(
 
 const keccak = (bytes: Uint8Array): Uint8Array => hash("keccak-256", bytes, "buffer")
 
-/** Whether a segment of the file belongs to the node's shard, by its place in the whole log. */
+/** Whether a segment of the file belongs to the node's shard, by the segment's place in the whole log. */
 const belongs = ({ shardId, numShard }: StorageNode, { start }: Place, index: number): boolean =>
   (Math.floor(start / SEGMENT_CHUNKS) + index) % numShard === shardId

@@ -1,6 +1,6 @@
 /**
- * The storage lane has 0G keep files of receipts: a call of its `Flow` contract for each, which pays for the storage. Nobody
- * waits for one, and no money but the wallet's moves.
+ * The storage lane pays 0G to keep files of receipts, with one call of its `Flow` contract for each file. Nobody waits
+ * for such a call, and it moves only the wallet's own money.
  */
 import { sql } from "kysely"
 import type { Address, Hash } from "../../../platform/chain/hex.ts"
@@ -17,7 +17,7 @@ import { storeData, storeFee } from "./store-call.ts"
 /** How long a call waits while too few endpoints agree on the price. */
 const UNPRICED_WAIT_MS = 5_000
 
-/** The lane of 0G's chain, with the key of the wallet that pays there. */
+/** Returns the lane of 0G's chain, with the key of the wallet that pays there. */
 export const storageLane = (storage: Storage, signer: Signer): Lane => {
   const { chain, flow } = storage
   const served = sql<boolean>`to_address = ${flow}`
@@ -39,20 +39,21 @@ export const storageLane = (storage: Storage, signer: Signer): Lane => {
     served,
     ours: () => served,
     isElsewhere: to => to !== flow,
-    // A file that is submitted twice is paid for twice, whoever does it.
+    // If a file is submitted twice, it is paid for twice, no matter who submits it.
     canOnlyFail: async () => false,
-    // The budgets are in the money of the networks where payments are made. What this costs is bounded by its wallet.
+    // The budgets are in the money of the networks where payments are made. The cost of this lane is bounded by what
+    // its wallet holds.
     isStopped: async () => false,
     withinBudgets: async (_ctx, _wallet, due) => ({ due, held: 0 }),
     partiesOf: async () => new Map(),
-    // Its recipient is 0G's own contract, which the operator named: there is nobody to screen.
+    // The recipient is 0G's own contract, which the operator named, so there is nobody to screen.
     vet: (ctx, payouts) => vetFees(ctx, storage, payouts),
     outdated: async () => new Set(),
     arrivalReads: () => new Map(),
     unseenAt: async () => new Set(),
     calldataFaults: (ctx, ids) => storeFaults(ctx, ids),
     listed: async () => ({ kind: "skip" }),
-    // The price rose since the fee was written. Another call pays the new one; this one has no nonce.
+    // The price rose after the fee was written. Another call pays the new fee, and this one has no nonce.
     fails: async (_ctx, _payout, error) =>
       /NotEnoughFee/.test(error) ? { kind: "cancel", reason: "0G's price rose" } : holdFailing(error),
     overTotal: () => ({ kind: "skip" }),
@@ -73,8 +74,8 @@ export const storageLane = (storage: Storage, signer: Signer): Lane => {
 }
 
 /**
- * Reads the price again before anything is signed. A call that would pay another than today's is cancelled: it may be as old
- * as the wallet was empty. Another one is written for its file.
+ * Reads the price again before anything is signed. A call whose fee does not match today's price is cancelled: the call
+ * may have waited for as long as the wallet was empty. Another call is then written for its file.
  */
 async function vetFees(ctx: Context, storage: Storage, payouts: readonly Payout[]): Promise<Map<string, Verdict>> {
   const price = await readPrice(ctx, storage)
@@ -86,7 +87,7 @@ async function vetFees(ctx: Context, storage: Storage, payouts: readonly Payout[
   const sizes = new Map(rows.map(({ id, size }) => [id, size]))
   const verdictOn = ({ id, value }: Payout): Verdict => {
     const size = sizes.get(id)
-    // The comparison with its file holds it.
+    // The call's file is unknown, so the comparison with the file holds the call.
     if (size === undefined) return { kind: "sign" }
     if (value !== storeFee(size, price)) return { kind: "cancel", reason: "0G's price is another one now" }
     if (value > storage.maxFee) return { kind: "cancel", reason: "its fee exceeds ZEROG_MAX_FEE" }
@@ -95,10 +96,10 @@ async function vetFees(ctx: Context, storage: Storage, payouts: readonly Payout[
   return new Map(payouts.map(payout => [payout.id, verdictOn(payout)]))
 }
 
-/** SQL: the root of the file that a call `i` is for. */
+/** SQL: the root of the file that a call `i` pays for. */
 const rootOfKey = sql<Hash>`split_part(i.source_key, ':', 2)`
 
-/** Compares calldata with the file that it is for, whose root follows from its bytes. */
+/** Compares calldata with the file that the call pays for. The bytes of the file must match the root. */
 async function storeFaults(ctx: TxContext, ids: readonly string[]): Promise<(id: string) => string | undefined> {
   const { rows } = await sql<{
     id: string

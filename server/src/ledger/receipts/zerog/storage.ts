@@ -1,15 +1,15 @@
-/** 0G's chain and network as a process knows them. */
+/** 0G's chain and storage network, as a process knows them. */
 import { newEndpoint } from "../../../platform/chain/endpoints.ts"
 import type { Address } from "../../../platform/chain/hex.ts"
 import type { ReachableChain } from "../../../platform/chain/networks.ts"
 import type { ZerogSettings } from "../../../platform/config/settings.ts"
 
-/** Where files are kept: the chain, its `Flow` contract, and the indexer that names the nodes. */
+/** Where files are stored: the chain, its `Flow` contract, and the indexer that names the nodes. */
 export interface Storage {
   chain: ReachableChain
   flow: Address
   indexer: string
-  /** The most that a file's fee may be, in wei of this chain. */
+  /** The highest fee for a file, in wei of this chain. */
   maxFee: bigint
 }
 

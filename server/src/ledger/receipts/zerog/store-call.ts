@@ -1,4 +1,4 @@
-/** The call that has 0G keep a file: its calldata, its key and its fee. Pure. */
+/** The call that pays 0G to keep a file: its calldata, its key and its fee. Pure. */
 import { encodeFunctionData, type Hex } from "viem"
 import { leavesOf, type Tree } from "../../../../../verify/src/merkle.ts"
 import { chunksOf } from "../../../../../verify/src/segments.ts"
@@ -7,8 +7,8 @@ import { marked } from "../../../platform/chain/release-call.ts"
 import { flowAbi, submissionOf } from "./submission.ts"
 
 /**
- * The calldata, followed by the id of its payout (a UUID). `submitter` is for whom the file is submitted, whoever pays: any
- * address but zero, which the contract refuses.
+ * Returns the calldata, followed by the id of the call's payout (a UUID). `submitter` is the address for which the file
+ * is submitted, no matter who pays. It can be any address but zero, which the contract refuses.
  */
 export function storeData(
   payoutId: string,
@@ -19,12 +19,12 @@ export function storeData(
   return marked(encodeFunctionData({ abi: flowAbi, functionName: "submit", args: [submission] }), payoutId)
 }
 
-/** The `source_key` of a call, which says for ever which file it is for. */
+/** Returns the `source_key` of a call, which permanently says which file the call pays for. */
 export const storeKey = (root: Hash, payoutId: string): string => `store:${root}:${payoutId}`
 
 /**
- * What 0G takes for a file of `size` bytes, in wei, at a price of a chunk. The contract keeps what is paid beyond that and
- * spends it on whoever comes next, so it is paid exactly; less is refused.
+ * Returns 0G's fee for a file of `size` bytes, in wei, at a price for each chunk. The contract keeps any excess and
+ * spends it on the next submission, so the exact fee is paid. A lower fee is refused.
  */
 export const storeFee = (size: number, pricePerSector: bigint): bigint =>
   BigInt(leavesOf(chunksOf(size))) * pricePerSector

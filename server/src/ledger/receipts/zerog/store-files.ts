@@ -1,6 +1,6 @@
 /**
- * Uploads the files of receipts whose calls are final, and has the nodes prove that they have them. A file stays in our
- * own store too, so nothing here is in a hurry.
+ * Uploads the files of receipts whose calls are final, and has the nodes prove that they have the files. A file also
+ * stays in our own store, so nothing here is urgent.
  */
 import { sql } from "kysely"
 import type { Hash } from "../../../platform/chain/hex.ts"
@@ -11,11 +11,14 @@ import { uploadFile } from "./send-file.ts"
 import type { Storage } from "./storage.ts"
 import { submissionOf } from "./submission.ts"
 
-/** How many files a round uploads. */
+/** The most files that a round uploads. */
 const FILES = 16
-/** How long no other process tries a file that one uploads, if that one dies meanwhile. */
+/** How long no other process uploads a file that one process has claimed, even if that process dies. */
 const CLAIM_MS = 120_000
-/** How long a file may take: less, or another process would take it meanwhile. */
+/**
+ * How long the upload of a file may take. It must end before the claim does, because otherwise another process would
+ * claim the file.
+ */
 const UPLOAD_MS = 90_000
 
 interface Paid {
@@ -24,7 +27,7 @@ interface Paid {
   tries: number
 }
 
-/** One round, with `uploadMs` for each file; returns how many milliseconds the next may wait. */
+/** Runs one round, with `uploadMs` for each file. Returns how many milliseconds the next round may wait. */
 export async function storeFilesRound(ctx: Context, storage: Storage, uploadMs = UPLOAD_MS): Promise<number> {
   for (let n = 0; n < FILES && !ctx.signal.aborted; n++) {
     const paid = await claimPaid(ctx, storage)
@@ -34,7 +37,7 @@ export async function storeFilesRound(ctx: Context, storage: Storage, uploadMs =
   return ctx.settings.receipts.batchMs
 }
 
-/** Claims the next file that is paid for: its call is final, so no reorg takes it back. */
+/** Claims the next file that is paid for. Its call is final, so no reorg removes the payment. */
 async function claimPaid(ctx: Context, { chain: { chainId }, flow }: Storage): Promise<Paid | undefined> {
   const until = new Date(ctx.now().getTime() + CLAIM_MS)
   const { rows } = await sql<Paid>`

@@ -1,5 +1,5 @@
 /**
- * What 0G's `Flow` contract is asked to keep: the roots of the whole subtrees that a file's leaves divide into, the
+ * What 0G's `Flow` contract is told to keep: the roots of the whole subtrees into which a file's leaves divide, the
  * largest first. Pure.
  */
 import { type Hex, parseAbi } from "viem"
@@ -7,7 +7,7 @@ import { toHex } from "../../../../../verify/src/bytes.ts"
 import type { Tree } from "../../../../../verify/src/merkle.ts"
 import type { Address, Hash } from "../../../platform/chain/hex.ts"
 
-/** What is called of 0G's contracts, and the event by which nodes learn of a file. */
+/** The functions of 0G's contracts that are called, and the event that tells nodes about a file. */
 export const flowAbi = parseAbi([
   "struct SubmissionNode { bytes32 root; uint256 height; }",
   "struct SubmissionData { uint256 length; bytes tags; SubmissionNode[] nodes; }",
@@ -19,13 +19,13 @@ export const flowAbi = parseAbi([
   "error NotEnoughFee(uint256 price, uint256 amount, uint256 paid)",
 ])
 
-/** The argument of `Flow.submit`; `length` is in bytes, and a node of height h has 2^h chunks. */
+/** The argument of `Flow.submit`. `length` is in bytes, and a node of height h has 2^h chunks. */
 export interface Submission {
   data: { length: bigint; tags: Hex; nodes: { root: Hash; height: bigint }[] }
   submitter: Address
 }
 
-/** The submission of a file of `size` bytes with this tree. */
+/** Returns the submission of a file of `size` bytes with this tree. */
 export function submissionOf(tree: Tree, size: number, submitter: Address): Submission {
   const nodes: Submission["data"]["nodes"] = []
   const leaves = tree[0]?.length ?? 0
@@ -37,6 +37,6 @@ export function submissionOf(tree: Tree, size: number, submitter: Address): Subm
   return { data: { length: BigInt(size), tags: "0x", nodes }, submitter }
 }
 
-/** The hash of a node, by its level from the leaves up, and its place there. */
+/** Returns the hash of a node, by its level above the leaves and its position in that level. */
 export const nodeAt = (tree: Tree, level: number, i: number): Hash =>
   toHex(tree[level]?.[i] ?? new Uint8Array()) as Hash

@@ -1,6 +1,6 @@
 /**
- * Writes the calls that pay 0G for files of receipts. It waits for no node of 0G, and no lease: the row of each file is
- * locked while its call is written.
+ * Writes the calls that pay 0G for files of receipts. This waits for no node of 0G, and for no lease, because the row
+ * of each file is locked while its call is written.
  */
 import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
@@ -12,12 +12,12 @@ import { readPrice } from "./read-price.ts"
 import type { Storage } from "./storage.ts"
 import { storeData, storeFee, storeKey } from "./store-call.ts"
 
-/** How many files a round pays for. */
+/** The most files that a round pays for. */
 const FILES = 16
-/** A call took 525,000 for a file of 4 MB; what is not used costs nothing. */
+/** A call took 525,000 gas for a file of 4 MB. Unused gas costs nothing. */
 const GAS = 1_500_000n
 
-/** One round, with the wallet that pays; returns how many milliseconds the next may wait. */
+/** Runs one round with the wallet that pays, and returns how many milliseconds the next round may wait. */
 export async function storeCallsRound(ctx: Context, storage: Storage, submitter: Address): Promise<number> {
   await cancelElsewhere(ctx, storage)
   const { rows } = await sql<{ root: Hash; size: number; tries: number }>`
@@ -27,23 +27,27 @@ export async function storeCallsRound(ctx: Context, storage: Storage, submitter:
   return ctx.settings.receipts.batchMs
 }
 
-/** SQL: whether a call `i` goes to the contract that the settings name. */
+/** SQL: whether a call `i` is for the contract that the settings name. */
 const isHere = ({ chain: { chainId }, flow }: Storage) =>
   sql<boolean>`i.chain_id = ${chainId} and i.to_address = ${flow}`
 
 const hasEnded = sql<boolean>`i.state in ('reverted', 'cancelled')`
 
 /**
- * SQL: whether a file `b` needs a call now: it has none at this contract, or its last one there ended without effect a
- * while ago, and no person cancelled it.
+ * SQL: whether a file `b` needs a call now. It has no call at this contract, or its last call there ended without
+ * effect a while ago and was not cancelled by a person.
  */
 const needsCall = (ctx: TxContext, storage: Storage) => sql<boolean>`b.uploaded_at is null and b.stored_at is not null
   and ${isDue(ctx)} and not exists (select from payouts i where i.id = b.storage_id and ${isHere(storage)}
     and (not ${hasEnded} or i.stopped or i.updated_at > ${ctx.now()}::timestamptz - ${waitOf}))`
 
-/** Cancels calls without a nonce that go to another chain or contract than the settings name: theirs were corrected. */
+/**
+ * Cancels calls without a nonce that are for another chain or contract than the settings name, because the settings
+ * were corrected.
+ */
 async function cancelElsewhere(ctx: Context, storage: Storage): Promise<void> {
-  // Their files wait as after any call that ended: two processes with different settings would cancel each other's for ever.
+  // The files of these calls wait as after any call that ended. Otherwise two processes with different settings would
+  // keep cancelling each other's calls.
   const { rows } = await sql<{ id: string }>`
     with ended as (update payouts i set state = 'cancelled', held_reason = null, updated_at = ${ctx.now()},
       held_detail = 'the settings name another contract of 0G'
@@ -79,7 +83,7 @@ async function writeCalls(
   await ctx.wakes.wake("payouts")
 }
 
-/** Writes the call for a file; returns what is wrong with the file, in words. */
+/** Writes the call for a file. If something is wrong with the file, returns a sentence about it. */
 async function payFor(
   ctx: Context,
   storage: Storage,
@@ -101,7 +105,8 @@ async function writeCall(
   storage: Storage,
   { root, file, fee, submitter }: { root: Hash; file: File; fee: bigint; submitter: Address },
 ): Promise<void> {
-  // Another process may have written one since. The lock comes first: a statement that waits for it doesn't see that call.
+  // Another process may have written a call meanwhile. The lock is a separate, earlier statement, because a statement
+  // that waits for the lock doesn't see that call.
   await sql`select from receipt_batches where root = ${root} for no key update`.execute(ctx.db)
   const { rows } = await sql<{ merchant_id: string; known: string | null; is_again: boolean }>`
     select (select r.merchant_id from receipts r where r.root = b.root limit 1) as merchant_id,
@@ -111,7 +116,8 @@ async function writeCall(
     from receipt_batches b where b.root = ${root} and ${needsCall(ctx, storage)}`.execute(ctx.db)
   const [first] = rows
   if (!first) return
-  // The settings name an earlier contract again, and its call may still be mined, or was: nothing is paid for twice there.
+  // The settings may name an earlier contract again, where the file's call may still be mined or already was. No file
+  // is paid for twice at one contract.
   const id = first.known ?? (await insertCall(ctx, storage, first.merchant_id, { root, file, fee, submitter }))
   await sql`update receipt_batches set storage_id = ${id}, storage_tries = storage_tries + ${first.is_again ? 1 : 0}
     where root = ${root}`.execute(ctx.db)
