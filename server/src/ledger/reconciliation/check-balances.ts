@@ -1,5 +1,5 @@
 /**
- * Compares deposits' balances at one finalized block with the sums of their rows up to that block. It first tries to
+ * Compares deposits' balances at one finalized block with the sums of their rows up to that block. First tries to
  * explain a difference: by payouts in flight, a row that receipts contradict, or a log that the scan missed.
  */
 import { sql } from "kysely"
@@ -25,17 +25,22 @@ const ADDRESSES_PER_CALL = 500
 /** How many of a deposit's newest rows are compared individually. The daily pass compares all of them. */
 const ROWS_OF_A_DEPOSIT = 500
 /**
- * How many deposits per call have their rows compared, those that lack money first. Dust makes a deposit differ, and
- * anyone can send dust to every address.
+ * For how many deposits each call compares the rows, starting with those that lack money. Dust makes a deposit differ,
+ * and anyone can send dust to every address.
  */
 const DEPOSITS_BY_ROWS = 10
 const WINDOWS_OF_DEPOSITS = 50
-/** Unexplained missing money must be seen twice, this far apart, because an endpoint may index a log late. */
+/**
+ * Missing money without an explanation must be seen twice, this far apart, because an endpoint may index a log late.
+ */
 const UNEXPLAINED_MS = 600_000
 
 type Deposit = Row<"deposits">
 
-/** Since when deposits lack money without explanation, by id. In memory, so a restart requires two more sightings. */
+/**
+ * Since when deposits lack money without explanation, by id. This is in memory, so after a restart two more sightings
+ * are needed.
+ */
 export const unexplained = new Map<string, number>()
 
 /** Compares deposits at the quorum's finalized block. */
@@ -87,7 +92,8 @@ async function balanced(ctx: Context, ids: readonly bigint[], at: bigint): Promi
 }
 
 /**
- * Balances by address, from each endpoint that has the block's state; the key is its position in the setting, from 0.
+ * Balances by address, from each endpoint that has the block's state. The outer key is the endpoint's position in the
+ * setting, from 0.
  */
 type Reported = ReadonlyMap<number, ReadonlyMap<Address, bigint>>
 
@@ -106,7 +112,10 @@ async function balancesByEndpoint(
   return new Map(answers.flat())
 }
 
-/** Returns the balance that a quorum and a plurality of the endpoints report; undefined without one. */
+/**
+ * Returns the balance that a quorum of the endpoints reports, and more endpoints than any other balance; undefined
+ * without such a balance.
+ */
 function agreedBalance(network: Network, reported: Reported, { address }: Deposit): bigint | undefined {
   const values = [...reported.values()].flatMap(balances => balances.get(address) ?? [])
   const groups = [...Map.groupBy(values, value => value).values()].sort((a, b) => b.length - a.length)
@@ -161,7 +170,10 @@ const sumsOf = (ctx: Context, network: Network, deposits: readonly Deposit[], at
     at,
   )
 
-/** Explains why deposits differ from their rows, all together, because strangers control how many there are. */
+/**
+ * Explains why deposits differ from their rows. Handles all of them together, because strangers control how many there
+ * are.
+ */
 async function explain(
   ctx: SellingContext,
   network: Network,
@@ -185,7 +197,7 @@ async function explain(
   for (const each of sure) {
     const { deposit, balance } = each
     const now = sums.get(deposit.id)
-    // A log that the scan missed is stored by now, as a transfer in flight or as an outflow.
+    // By now, a log that the scan missed is stored, as a transfer in flight or as an outflow.
     if (!now || now.inFlight || balance === now.came - now.went) continue
     const words = wordsOf(quorum, each)
     // A surplus over the rows is no loss, so it is no reason to halt.
@@ -205,7 +217,7 @@ const lacksMoney = ({ balance, came, went }: Differing): boolean => balance < ca
 const wordsOf = ({ finalized }: Quorum, { deposit, balance, came, went }: Differing): string =>
   `the deposit ${deposit.address} (row ${deposit.id} of deposits) holds ${balance} at block ${finalized}, and its rows say ${came} in, ${went} out`
 
-/** Rereads the balances from all endpoints; returns the deposits that a quorum confirms to differ. */
+/** Rereads the balances from all endpoints; returns the deposits whose difference a quorum confirms. */
 async function readAgain(
   ctx: Context,
   network: Network,
@@ -254,7 +266,7 @@ export async function checkRowsOf(
   ])
 }
 
-/** Compares deposits' logs since the earliest block at which one of them last agreed. */
+/** Compares deposits' logs since the earliest block at which any of these deposits last agreed. */
 async function compareSince(
   ctx: SellingContext,
   network: Network,

@@ -26,28 +26,26 @@ import { givenBackFrom } from "./read-given-back.ts"
 import { type Compared, haltPayoutWallets, reportUnproven } from "./report.ts"
 
 const HOUR_MS = 3_600_000
-/** The longest sleep: a new or resumed wallet is compared within a minute. */
+/** The longest sleep, so that a new or resumed wallet is compared within a minute. */
 const IDLE_MS = 60_000
 /** The wait after an unfinished comparison, so an endpoint does not immediately get the same requests again. */
 const RETRY_MS = 60_000
-/**
- * The wait while a payout round holds the lease. Each round leaves the lease free for longer than this before the next.
- */
+/** The wait while a payout round holds the lease. After each round, the lease is free for longer than this. */
 const LEASE_TAKEN_MS = 250
-/** As long as a payout round's lease, so payouts wait no longer than that if this process dies. */
+/** The same as the lease of a payout round, so that payouts wait no longer than that if this process dies. */
 const LEASE_MS = 30_000
-/** How long a turn takes, not counting the part it ends with. Payouts wait meanwhile. */
+/** How long a turn takes, not counting the part that is running when the time is up. Payouts wait meanwhile. */
 const TURN_MS = 15_000
-/** The wait between two turns of a comparison, in which payouts take theirs. */
+/** The wait between two turns of a comparison, in which payouts take their turn. */
 const BETWEEN_TURNS_MS = 1_000
-/** Five log requests, each for a thousand addresses. */
+/** The deposits of five log requests, each for a thousand addresses. */
 const DEPOSITS_AT_ONCE = 5_000
 /** The clocks of this process, other processes and the chain differ by less than this. */
 const MAX_SKEW_MS = 600_000
 
 /**
- * Compares when a payout wallet's hour has passed, for a turn of `turnMs` milliseconds; returns how many milliseconds
- * the next call may wait.
+ * Compares for a turn of `turnMs` milliseconds if a payout wallet's hour has passed. Returns how many milliseconds the
+ * next call may wait.
  */
 export async function checkBooks(
   ctx: SellingContext,
@@ -64,17 +62,20 @@ export async function checkBooks(
   const waitMs = wallet ? msUntilDue(ctx, wallet) : IDLE_MS
   if (!wallet || waitMs > 0) return waitMs
   const now = ctx.now()
-  // `run_at` is when a payout round last ran, so the comparison does not change it.
+  // `run_at` is when a payout round last ran, so the comparison keeps its value.
   const job = { table: "wallets", only: wallet.id, leaseMs: LEASE_MS, now, nextRunAt: wallet.run_at } as const
   let nextMs = LEASE_TAKEN_MS
   await withLease(ctx.db, job, async claimed => {
-    // Another process may have compared or halted since the row was read.
+    // Another process may have compared blocks or halted the wallet since the row was read.
     nextMs = msUntilDue(ctx, claimed) || (await compareNewBlocks(ctx, network, claimed, turnMs))
   })
   return Math.min(IDLE_MS, nextMs)
 }
 
-/** Returns 0 if the wallet's comparison is due. A halted wallet is not compared until a person resumes it. */
+/**
+ * Returns 0 if the wallet's comparison is due, and otherwise how many milliseconds to wait. A halted wallet is not
+ * compared until a person resumes it.
+ */
 function msUntilDue(ctx: Context, { status, check_at: dueAt }: Row<"wallets">): number {
   if (status === "halted") return IDLE_MS
   if (dueAt === null || isDue(dueAt, ctx.now(), HOUR_MS)) return 0
@@ -84,8 +85,8 @@ function msUntilDue(ctx: Context, { status, check_at: dueAt }: Row<"wallets">): 
 type Wallet = Row<"wallets">
 
 /**
- * Compares for one turn, from where the last one stopped; returns how many milliseconds the next comparison or turn may
- * wait.
+ * Compares for one turn, from where the last turn stopped. Returns how many milliseconds the next comparison or turn
+ * may wait.
  */
 async function compareNewBlocks(
   ctx: SellingContext,
@@ -101,7 +102,7 @@ async function compareNewBlocks(
     .where("chain_id", "=", network.chainId)
     .executeTakeFirst()
   const quorum = await openQuorum(network, cursor?.block_number ?? 0n, ctx.signal)
-  // The first comparison covers one block: the current one, or the one where it already started.
+  // The first comparison covers one block: the current one, or the block where this comparison already started.
   const first = wallet.checked_to ?? quorum.finalized
   let from = wallet.checked_number === null ? first : wallet.checked_number + 1n
   let begun = wallet
@@ -127,21 +128,21 @@ async function compareNewBlocks(
       break
     }
   }
-  // A turn that stops in the middle has not compared the later blocks.
+  // A turn that stops early has not compared the later blocks yet.
   if (nextMs !== BETWEEN_TURNS_MS) await followGivenBack(ctx, network)
   const dueInMs = nextMs === BETWEEN_TURNS_MS ? 0 : nextMs
   await note(ctx, wallet, { check_at: new Date(startedAt.getTime() + dueInMs) })
   return nextMs
 }
 
-/** Not fenced by the claim: compared blocks stay compared even if the lease has expired. */
+/** The claim does not fence this write: compared blocks stay compared even if the lease has expired. */
 const note = (ctx: Context, { id }: Wallet, change: Partial<Wallet>) =>
   ctx.db.updateTable("wallets").set(change).where("id", "=", id).execute()
 
 /**
- * Stores a range's progress if the wallet is still at the start of the range and, unless it `begins`, within it;
- * returns whether it is. A worker whose lease has expired may return while another compares different blocks. Its
- * position would skip deposits there.
+ * Stores the progress within a range, if the wallet is still at the start of the range and, unless the range `begins`,
+ * within it. Returns whether this is so. A worker whose lease has expired may return while another worker compares
+ * different blocks. The first worker's position would skip deposits there.
  */
 async function noteProgress(
   ctx: Context,
@@ -158,8 +159,8 @@ async function noteProgress(
 }
 
 /**
- * Compares blocks from `from`, as many as fit in one comparison, part by part until `until`. `comparedTo` is the last
- * of them once all parts are compared; `isLost` means that another worker compares other blocks.
+ * Compares as many blocks from `from` as fit in one comparison, part by part until `until`. `comparedTo` is the last of
+ * these blocks once all parts are compared. `isLost` means that another worker compares other blocks.
  */
 async function compareRange(
   ctx: SellingContext,
@@ -198,8 +199,8 @@ async function compareRange(
 }
 
 /**
- * Decides how many blocks from `from` to compare together, and compares the deposits that factories name in them; `end`
- * is the last of these blocks.
+ * Decides how many blocks from `from` to compare together, and compares the deposits that factories name in these
+ * blocks. `end` is the last of these blocks.
  */
 async function compareNamed(
   ctx: SellingContext,

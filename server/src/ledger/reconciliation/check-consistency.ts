@@ -1,6 +1,6 @@
 /**
  * Compares the database with itself: sums with their parts, parts with their whole, copies with their originals. Each
- * question is one statement, so it sees one snapshot, and work in progress never makes an answer wrong.
+ * question is one statement and sees one snapshot, so work in progress never makes an answer wrong.
  */
 import { type RawBuilder, sql } from "kysely"
 import { ZERO_ADDRESS } from "../../platform/chain/hex.ts"
@@ -12,10 +12,10 @@ import { sqlArray } from "../../platform/db/sql-array.ts"
 import { outgoingKinds } from "../deposits/sum-deposits.ts"
 import type { Finding } from "./report.ts"
 
-/** The clocks of processes and of the database may differ by this much. */
+/** How much the clocks of processes and of the database may differ. */
 const SLACK_MS = 60_000
 
-/** SQL: whether all transfers of payment `p` are settled, and none is about to be settled again. */
+/** SQL: whether all transfers of payment `p` are settled, and no transfer is about to be settled again. */
 const quietAt = (now: Date) => sql`not exists (select from claims c join transfers t on t.id = c.transfer_id
     where c.payment_id = p.id and (t.state = 'seen' or t.suspect_at is not null or t.run_at is not null
       or (t.state = 'gone' and not ${isKind("p.resource_id", "cs")})))
@@ -108,7 +108,7 @@ const questions: Question[] = [
         and p.resource_id is distinct from d.resource_id`,
   },
   {
-    // A checkout session adds up transfers of all senders.
+    // This excludes checkout sessions, because they add up the transfers of all senders.
     table: "claims",
     of: (chainId, isQuiet) => sql`
       select c.transfer_id::text as id, format('counts a transfer of %s for the row %s of payments, whose payer is %s', t.from_address, p.id, p.payer) as words
@@ -117,7 +117,7 @@ const questions: Question[] = [
         and t.from_address <> p.payer and ${isQuiet}`,
   },
   {
-    // For every payment: the amount of a returned or reversed payment does not show its claims.
+    // This covers every payment, because the amount of a returned or reversed payment does not show its claims.
     table: "claim_books",
     of: chainId => sql`
       select coalesce(b.payment_id, counted.payment_id, p.id) as id,
@@ -154,7 +154,8 @@ const questions: Question[] = [
         left join deposits d on d.resource_id = s.id where s.chain_id = ${chainId} and s.capture = 'direct' and d.id is null`,
   },
   {
-    // An address from before addresses named an approver has terms unknown here, so nothing else about it is compared.
+    // If an address is older than approvers, this version does not know its terms, so nothing else about it is
+    // compared.
     table: "deposits",
     of: chainId => sql`
       select d.id::text, format('is called an address of an older factory, with %s as its approver, of the factory %s', d.approver,
@@ -178,7 +179,7 @@ const questions: Question[] = [
         and (i.merchant_id, i.chain_id) is distinct from (d.merchant_id, d.chain_id)`,
   },
   {
-    // An address from before addresses named approvers does not show its recipients' shares.
+    // If an address is older than approvers, it does not show its recipients' shares.
     table: "payouts",
     of: chainId => sql`
       select i.id::text, format('is a share of %s/10000 %% for %s; by the row %s of deposits it is %s/10000 %% for %s', i.percent_e4,
@@ -277,7 +278,7 @@ const questions: Question[] = [
   },
 ]
 
-/** Returns the first wrong row of each question; empty when everything agrees. */
+/** Returns the first wrong row of each question; an empty list if everything agrees. */
 export async function checkConsistency(ctx: TxContext, chainId: number): Promise<Finding[]> {
   const found: Finding[] = []
   const isQuiet = quietAt(ctx.now())
@@ -288,7 +289,7 @@ export async function checkConsistency(ctx: TxContext, chainId: number): Promise
   return found
 }
 
-/** Returns the deposits whose rows may explain findings about sums, at most 20. */
+/** Returns at most 20 deposits whose rows may explain findings about sums. */
 export async function depositsBehind(ctx: Context, findings: readonly Finding[]): Promise<Row<"deposits">[]> {
   const idsOf = (name: string) => findings.filter(({ table }) => table === name).map(({ id }) => id)
   const books = idsOf("deposit_books").flatMap(id => id.split("/")[0] ?? [])

@@ -1,7 +1,7 @@
 /**
  * Compares escrows with what the chain stores about their payments, at one finalized block. Only our relay wallet can
- * change them, except that a payer may reclaim the rest after the authorization ended. So a difference means that the
- * wallet's key is used elsewhere, or that rows were altered.
+ * change them, except that a payer may reclaim the rest after the authorization ended. So a difference means that
+ * someone else uses the wallet's key, or that rows were altered.
  */
 import { sql } from "kysely"
 import { ask, awake, type Endpoint } from "../../platform/chain/endpoints.ts"
@@ -15,23 +15,23 @@ import type { Context } from "../../platform/context.ts"
 import type { Finding } from "./report.ts"
 
 const ESCROWS_PER_CALL = 500
-/** An escrow that ended longer ago is no longer compared. */
+/** An escrow that ended longer ago than this is no longer compared. */
 const ENDED_MS = 7 * 86_400_000
 
 /** An escrow with the sums of its calls up to the compared block, in base units. */
 interface Booked {
   session_id: string
   escrow: Address
-  /** The relay wallet; only it may call the escrow for this payment. */
+  /** The relay wallet. No other address may call the escrow for this payment. */
   operator: Address
   auth_id: Hash
   authorized: bigint
   captured: bigint
   voided: bigint
   refunded: bigint
-  /** The amount that the payer reclaimed, by an earlier answer of the chain. */
+  /** The amount that the payer reclaimed, according to an earlier reading of the chain. */
   reclaimed: bigint
-  /** Whether the payer may already reclaim what is left. */
+  /** Whether the payer may already reclaim the rest. */
   over: boolean
 }
 
@@ -39,14 +39,14 @@ interface Booked {
 export interface ComparedEscrows {
   /** The first proven difference for each relay wallet. */
   findings: Map<Address, Finding>
-  /** The first difference that was not proven, in words. */
+  /** A sentence about the first difference that was not proven. */
   unproven?: string
 }
 
 /**
- * Compares every changeable escrow of a network, `pageSize` per call. Returns what is proven for each relay wallet, and
- * what was not proven. A finding about an earlier wallet, whose key may have leaked, says nothing about the current
- * one.
+ * Compares every changeable escrow of a network, `pageSize` per call. Returns the proven difference for each relay
+ * wallet, and one that was not proven. A finding about an earlier wallet, whose key may have leaked, says nothing about
+ * the current one.
  */
 export async function checkEscrows(
   ctx: Context,
@@ -91,7 +91,7 @@ async function comparePage(
   }
 }
 
-/** Reads the escrows, except those with an unfinished call that may be in a block up to the finalized one. */
+/** Reads the escrows, except those that have an unfinished call which may be in a block up to the finalized one. */
 async function bookedBy(
   ctx: Context,
   network: Network,
@@ -100,7 +100,7 @@ async function bookedBy(
 ): Promise<Booked[]> {
   const { finalized } = quorum
   await quorum.learn([finalized], [])
-  // The chain's clock decides when a payer may reclaim what is left.
+  // The chain's clock decides when a payer may reclaim the rest.
   const at = quorum.blockAt(finalized)?.block.time ?? ctx.now()
   const sumOf = (kind: string) =>
     sql`coalesce((select sum(i.amount) from payouts i where i.escrow_id = e.session_id and i.kind = ${kind}
@@ -141,11 +141,12 @@ function agrees(
 }
 
 /**
- * Cancels a reclaim that never happened, because a later final block still holds the money: one endpoint once answered
- * wrongly. The escrow is due again, and releases the money.
+ * Cancels a reclaim that never happened: a later final block still holds the money, so one endpoint once answered
+ * wrongly. The escrow is due again, and then releases the money.
  */
 async function withdrawReclaim(ctx: Context, { session_id: sessionId, reclaimed }: Booked, at: bigint): Promise<void> {
-  // The reclaim was read at a final block that the scan knows; an older block still holds the money.
+  // The reclaim was read at a final block that the scan knows. At an older block, the escrow still holds the money
+  // anyway.
   const withdrawn = await ctx.db
     .updateTable("escrows")
     .set({ reclaimed: 0n, run_at: ctx.now() })
@@ -179,7 +180,8 @@ async function stands(ctx: Context, network: Network, quorum: Quorum, before: Bo
 }
 
 /**
- * Returns these payments' states from each endpoint that has the block; undefined for a payment that it did not report.
+ * Returns these payments' states from each endpoint that has the block; undefined for a payment that the endpoint did
+ * not report.
  */
 async function statesByEndpoint(
   ctx: Context,

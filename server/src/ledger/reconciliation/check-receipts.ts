@@ -1,6 +1,6 @@
 /**
- * Compares rows' assertions about the chain with receipts. A quorum of endpoints must confirm an assertion; only a
- * quorum that contradicts it halts a wallet. Anything else is unproven. An error, or null alone, is never evidence.
+ * Compares rows' assertions about the chain with receipts. A quorum of endpoints must confirm an assertion. A wallet
+ * halts only if a quorum contradicts one. Anything else is unproven. An error, or null alone, is never evidence.
  */
 import { ask, awake } from "../../platform/chain/endpoints.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
@@ -13,7 +13,7 @@ import type { Context } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import type { Compared } from "./report.ts"
 
-/** A row's assertion that a transaction in a final block moved money or, with `moved` false, that it did not. */
+/** What a row asserts: that a transaction in a final block moved money or, if `moved` is false, that it did not. */
 export interface ChainAssertion {
   table: "transfers" | "payouts" | "outflows"
   id: string
@@ -47,7 +47,7 @@ export const transferAssertion = (row: Row<"transfers">): ChainAssertion => ({
 export const payoutAssertion = (row: Row<"payouts"> & { deposit: Address }): ChainAssertion => ({
   table: "payouts",
   id: row.id,
-  // The database refuses a final or reverted payout without these.
+  // The database refuses a final or reverted payout without these columns.
   txHash: row.tx_hash as Hash,
   blockNumber: row.block_number as bigint,
   blockHash: row.block_hash as Hash,
@@ -75,7 +75,9 @@ export const outflowAssertion = (row: Row<"outflows"> & { deposit: Address }): C
 
 type Movement = Pick<ChainAssertion, "token" | "from" | "to" | "value"> & { k?: number | undefined }
 
-/** Each receipt's movements, computed once: a thousand rows may concern one transaction with a thousand transfers. */
+/**
+ * The movements in each receipt, computed once: a thousand rows may concern one transaction with a thousand transfers.
+ */
 const known = new WeakMap<Receipt, ReadonlySet<string>>()
 
 function movementsIn(receipt: Receipt): ReadonlySet<string> {
@@ -102,7 +104,8 @@ const RECEIPTS_AT_ONCE = 25
 const HASHES_OF_A_PART = 100
 
 /**
- * Returns the first assertion that the chain contradicts; `unproven` describes one that too few endpoints contradict.
+ * Returns the first assertion that the chain contradicts. `unproven` describes an assertion that too few endpoints
+ * contradict.
  */
 export async function checkAssertions(
   ctx: Context,
@@ -110,7 +113,7 @@ export async function checkAssertions(
   quorum: Quorum,
   assertions: readonly ChainAssertion[],
 ): Promise<Compared> {
-  // Each receipt once: one transaction may have hundreds of transfers, all in its receipt.
+  // Each receipt is read once: one transaction may have hundreds of transfers, all in its receipt.
   const byHash = [...Map.groupBy(assertions, ({ txHash }) => txHash).values()]
   let unproven: string | undefined
   for (let start = 0; start < byHash.length; start += RECEIPTS_AT_ONCE) {
@@ -132,7 +135,7 @@ async function unconfirmed(
   const hashes = [...new Set(assertions.map(({ txHash }) => txHash))]
   const calls = hashes.map(receiptCall)
   const needed = quorumOf(network)
-  // A quorum of endpoints, so an endpoint that reported a log is never its only witness.
+  // A quorum of endpoints is asked, so that an endpoint that reported a log is never the only witness of that log.
   const asked = awake(network.endpoints).slice(0, needed)
   const answers = await Promise.all(
     asked.map(async endpoint => {
@@ -148,7 +151,7 @@ async function unconfirmed(
   })
 }
 
-/** Judges assertions by all endpoints' reports. */
+/** Judges assertions by the reports of all endpoints. */
 async function judge(
   ctx: Context,
   network: Network,
@@ -185,8 +188,8 @@ async function judge(
 }
 
 /**
- * Yields things that concern transactions in parts of a hundred transactions. Each part has its own view of the chain,
- * so one part's reads do not stay in memory for the next.
+ * Yields the things in parts that concern at most a hundred transactions each. Each part has its own view of the chain,
+ * so that one part's reads do not stay in memory for the next.
  */
 export async function* inParts<T>(
   ctx: Context,
@@ -203,8 +206,8 @@ export async function* inParts<T>(
 }
 
 /**
- * Reads transfers' receipts from all endpoints; returns the positions of the transfers that a quorum reports, in a
- * block that it agrees on.
+ * Reads transfers' receipts from all endpoints. Returns the positions of those transfers that a quorum reports in a
+ * block on which it agrees.
  */
 export async function provenAmong(
   network: Network,
@@ -224,8 +227,8 @@ export async function provenAmong(
 }
 
 /**
- * Returns a function that counts the endpoints with another block at an assertion's height, or with the block but
- * without the transaction. Each height is read once.
+ * Returns a function that counts the endpoints that contradict an assertion's block: they have another block at its
+ * height, or the block without the transaction. Each height is read once.
  */
 async function bodiesWithout(
   ctx: Context,
@@ -253,7 +256,7 @@ function bodyIn(result: RpcResult | undefined): { hash: unknown; transactions: R
   return { hash: block.hash, transactions: new Set(block.transactions) }
 }
 
-/** How many transfers of a receipt a sentence names. */
+/** The most transfers of a receipt that a sentence names. */
 const MAX_NAMED = 5
 
 function wordsFor(assertion: ChainAssertion, receipts: readonly (Receipt | null)[]): string {

@@ -23,7 +23,7 @@ import { type Blocks, endOfStep } from "./list-compared-deposits.ts"
 import { type KnownDeposit, notedOutflows, noteOutflows, type Stranger } from "./note-outflows.ts"
 import type { Compared } from "./report.ts"
 
-/** How many final transfers of the compared deposits are in memory at a time, unless a single block has more. */
+/** How many final transfers of the compared deposits are in memory at a time. A single block may have more. */
 const TRANSFERS_AT_ONCE = 10_000
 
 /** Compares one range of blocks, including both ends, for these deposits of the network. */
@@ -44,7 +44,7 @@ export async function compareLogs(
   return {}
 }
 
-/** Compares as many blocks as it can read in one go; `comparedTo` is the last of them, once they agree. */
+/** Compares as many blocks as fit in one step. `comparedTo` is the last of these blocks, once they agree. */
 async function compareStep(
   ctx: SellingContext,
   network: Network,
@@ -62,7 +62,7 @@ async function compareStep(
   return (compared.finding ?? compared.unproven) ? compared : { comparedTo: range.to }
 }
 
-/** A range of blocks, and the deposits to compare in it. */
+/** A range of blocks, and the deposits whose logs in it are compared. */
 interface Range extends Blocks {
   ids: readonly bigint[]
 }
@@ -75,9 +75,9 @@ interface Logs {
 }
 
 /**
- * Returns the logs that a quorum of endpoints reports. Undefined if a quorum neither confirms nor denies a log, or if
- * too few endpoints responded. So an endpoint can't hide a log by omitting it, or stop the comparison by inventing one.
- * Strangers can send so much to an address that several reads are needed.
+ * Returns the logs that a quorum of endpoints reports. Returns undefined if a quorum neither confirms nor denies a log,
+ * or if too few endpoints responded. So an endpoint can't hide a log by omitting it, or stop the comparison by
+ * inventing one. Several reads may be needed, because strangers can make any number of transfers to an address.
  */
 async function logsOf(
   ctx: Context,
@@ -90,7 +90,7 @@ async function logsOf(
   const readAll = (isWide: boolean) =>
     Promise.all(awake(network.endpoints).map(endpoint => logsBy(ctx, network, endpoint, addresses, blocks, isWide)))
   let answers = await readAll(false)
-  // For a quorum, one address has too many logs in one block.
+  // A quorum says that one address has too many logs in one block.
   if (answers.filter(({ isTooLarge }) => isTooLarge).length >= needed) answers = await readAll(true)
   const readTo = reachedBy(
     answers.map(answer => answer.readTo),
@@ -144,7 +144,7 @@ async function compareOutgoing(
   )
   const places = known.flatMap(placesOf)
   const meant = Map.groupBy(places, ({ place }) => place)
-  // Rows are in order, so the first payout of a transaction names it.
+  // The rows are in order, so the first payout of a transaction is the one that names it.
   const named = new Map(places.toReversed().map(({ hash, payout }) => [hash, payout]))
   const paid = new Set<string>()
   const strangers: Stranger[] = []
@@ -177,7 +177,7 @@ async function compareOutgoing(
   return unproven === undefined ? {} : { unproven }
 }
 
-/** Returns the movement that a payout intends, in each transaction that was signed for it. */
+/** Returns the movement that a payout intends, once for each transaction that was signed for it. */
 const placesOf = (payout: Ended) =>
   payout.hashes.map(hash => ({ payout, hash, place: `${hash} ${payout.deposit} ${payout.recipient} ${payout.amount}` }))
 
@@ -192,8 +192,8 @@ function strangerMessage(transfer: Transfer, payout: Ended | undefined, named: E
 }
 
 /**
- * Returns the payouts of these transactions of ours. A return that the merchant made without the service has no nonce;
- * its outflow links it.
+ * Returns the payouts of those of these transactions that are ours. A return that the merchant made without the service
+ * has no nonce, but its outflow links to it.
  */
 async function payoutsOf(ctx: Context, network: Network, hashes: readonly Hash[]): Promise<Ended[]> {
   if (hashes.length === 0) return []
@@ -209,7 +209,10 @@ async function payoutsOf(ctx: Context, network: Network, hashes: readonly Hash[]
   return rows
 }
 
-/** Returns final payouts in the settlement token, whose logs are compared, by the block in their rows. */
+/**
+ * Returns final payouts in the settlement token, because the logs of this token are compared. Selects them by the block
+ * in their rows.
+ */
 async function endedIn(ctx: Context, network: Network, { from, to, ids }: Range): Promise<Ended[]> {
   const { rows } = await sql<Ended>`
     select i.*, d.address as deposit from payouts i join deposits d on d.id = i.deposit_id
@@ -270,8 +273,8 @@ const finalIn = async (ctx: Context, network: Network, { from, to, ids }: Range)
 }
 
 /**
- * Stores transfers that the scan missed, just as the scan would have, so no payment is lost. Returns false if one was
- * not proven.
+ * Stores transfers that the scan missed, just as the scan would have stored them, so that no payment is lost. Returns
+ * false if a transfer was not proven.
  */
 async function storeMissed(
   ctx: SellingContext,
@@ -303,7 +306,7 @@ async function storeAsSeen(ctx: SellingContext, network: Network, found: Found):
     await wakeSold(ctx, ids, [])
     return ids
   })
-  // One line per transaction, because anyone can put a thousand transfers into one.
+  // Logs one line per transaction, because anyone can put a thousand transfers into one.
   for (const [txHash, transfers] of Map.groupBy(found, each => each.txHash))
     ctx.log.warn(
       { network: network.name, txHash, deposit: transfers[0]?.to, transfers: transfers.length },

@@ -1,6 +1,6 @@
 /**
  * Determines whether an approver agreed to a deposit's outflow. Anyone may submit the signature of a merchant's wallet,
- * so a merchant can send its own money back without the service. The factory emits an event about it in the same
+ * so a merchant can send its own money back without the service. The factory emits an event about this in the same
  * transaction.
  */
 import type { Address, Hash } from "../../platform/chain/hex.ts"
@@ -8,19 +8,22 @@ import type { Network } from "../../platform/chain/networks.ts"
 import type { QuorumView } from "../../platform/chain/quorum.ts"
 import { quorumOf } from "../../platform/chain/wallet-state.ts"
 
-/** `unknown`: no quorum has read the same report of the factory, and none has read the receipt without one. */
+/**
+ * `unknown` means that no quorum has read the same report of the factory, and no quorum has read the receipt without a
+ * report.
+ */
 export type Agreement = { said: "yes"; nonce: Hash } | { said: "no" | "unknown" }
 
 type Outgoing = { txHash: Hash; blockHash: Hash; token: Address; from: Address; to: Address; value: bigint }
 
-/** The nonces of the factory's reports, by statement, in the order of one receipt's logs. */
+/** The nonces of the factory's reports, keyed by what each report states, in the order of one receipt's logs. */
 type Reading = Map<string, Hash[]>
 
 /**
- * Returns a function that says for each transfer whether the deposit's approver agreed to it, and with which nonce. It
- * uses receipts that the quorum has learned. Each report counts for one transfer; `explained` are transfers that
- * already used up reports. If the factory itself is the approver, its operator sent the transfer, and no other party
- * agreed to it.
+ * Returns a function that says for each transfer whether the deposit's approver agreed to the transfer, and with which
+ * nonce. The function uses receipts that the quorum has learned. Each report counts for one transfer, and the transfers
+ * in `explained` already used up reports. If the factory itself is the approver, its operator sent the transfer, and no
+ * other party agreed to it.
  */
 export function agreements(network: Network, quorum: QuorumView, explained: readonly Outgoing[]) {
   const needed = quorumOf(network)
@@ -38,7 +41,7 @@ export function agreements(network: Network, quorum: QuorumView, explained: read
     return { said: readings.length - nonces.length >= needed ? "no" : "unknown" }
   }
 
-  /** Counts a transfer; returns how many equal ones in its transaction were counted before. */
+  /** Counts a transfer, and returns how many equal transfers in its transaction were counted before. */
   function count(transfer: Outgoing): number {
     const key = `${transfer.txHash} ${statement("", transfer)}`
     const before = counted.get(key) ?? 0
@@ -46,7 +49,7 @@ export function agreements(network: Network, quorum: QuorumView, explained: read
     return before
   }
 
-  /** Returns the reports in each voter's receipt in this block. */
+  /** Returns the reports in the receipt that each voter has in this block. */
   function readingsOf({ txHash, blockHash }: Outgoing): Reading[] {
     const key = `${txHash} ${blockHash}`
     const known = reports.get(key)

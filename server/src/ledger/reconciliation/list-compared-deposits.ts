@@ -1,7 +1,8 @@
 /**
  * Selects the deposits whose logs the comparison reads: those that may have moved money in a range of blocks. An
- * address leaves the scan when nobody asks for it. If it then receives money, its balance shows that and puts it back.
- * Only an address with money can lose any, so a million unpaid addresses cost no call here.
+ * address leaves the scan when nobody asks for it. If the address then receives money, its balance shows this, and the
+ * address returns to the scan. Only an address with money can lose any, so a million unpaid addresses cost no call
+ * here.
  */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -20,8 +21,9 @@ export interface Blocks {
 const columns = sql`d.id, d.address, d.factory, d.owner, d.approver, d.open_after_s, d.merchant_id`
 
 /**
- * Returns the next deposits, by id, that may have moved money in these blocks. These are in the scan, left it after
- * `since`, or have a final transfer or payout in the blocks. Others hold money by their rows, or are about to pay out.
+ * Returns the next deposits, by id, that may have moved money in these blocks. These deposits are in the scan, left it
+ * after `since`, have a final transfer or payout in the blocks, hold money according to their rows, or are about to pay
+ * out.
  */
 export async function movingDeposits(
   ctx: TxContext,
@@ -48,7 +50,7 @@ export async function movingDeposits(
   return rows
 }
 
-/** Returns the deposits among these addresses. */
+/** Returns the deposits that have one of these addresses. */
 export async function depositsNamed(
   ctx: TxContext,
   { chainId }: NetworkInfo,
@@ -61,8 +63,9 @@ export async function depositsNamed(
 }
 
 /**
- * Returns the last block to compare these deposits in one step: `to`, or an earlier one if they have too many final
- * transfers for memory. A step has at least one block, because strangers can send thousands of transfers in a block.
+ * Returns the last block up to which one step compares these deposits. This is `to`, or an earlier block if the
+ * deposits have too many final transfers for memory. A step has at least one block, because strangers can send
+ * thousands of transfers in a block.
  */
 export async function endOfStep(
   ctx: TxContext,
@@ -80,7 +83,7 @@ export async function endOfStep(
 
 /** Returns the factories of a network's deposits: its own, and those of earlier versions and settings. */
 export async function factoriesOf(ctx: TxContext, { chainId, depositFactory }: NetworkInfo): Promise<Address[]> {
-  // Each step is one index lookup, however many deposits a factory has.
+  // Each step is one index lookup, no matter how many deposits a factory has.
   const { rows } = await sql<{ factory: Address }>`
     with recursive steps as (
       (select factory from deposits where chain_id = ${chainId} order by factory limit 1)

@@ -1,4 +1,7 @@
-/** Classifies deposits' outflows without a payout, and stores the decided ones; a later comparison stores the rest. */
+/**
+ * Classifies deposits' outflows that belong to no payout, and stores those that could be decided. A later comparison
+ * stores the rest.
+ */
 import { sql } from "kysely"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 import type { Network } from "../../platform/chain/networks.ts"
@@ -11,7 +14,7 @@ import { inParts, provenAmong } from "./check-receipts.ts"
 import { agreements } from "./given-back.ts"
 import { type Compared, haltPayoutWallets } from "./report.ts"
 
-/** Keeps a statement below its limit of 65,535 parameters. */
+/** The most rows in a statement, so that it stays below its limit of 65,535 parameters. */
 const ROWS_PER_STATEMENT = 4_000
 
 /** The columns of a deposit that decide whether money may leave it. */
@@ -24,7 +27,7 @@ export type KnownDeposit = Pick<
 export interface Stranger {
   transfer: Transfer
   deposit: KnownDeposit
-  /** Whether a payout of ours names it; then it never counts as a recovery or a give-back. */
+  /** Whether one of our payouts names this transfer. Then it never counts as a recovery or a give-back. */
   isNamed: boolean
   words: string
 }
@@ -46,9 +49,9 @@ export async function notedOutflows(ctx: Context, network: Network, hashes: read
 }
 
 /**
- * Records recoveries, and outflows that an approver agreed to. Any other outflow halts the payout wallets, unless it
- * already did, and is recorded as `unknown`. A transfer that too few endpoints report, or that they disagree about, is
- * `unproven` and not recorded. `explained` are transfers that were already recorded as given back.
+ * Records recoveries, and outflows that an approver agreed to. Any other outflow is recorded as `unknown` and halts the
+ * payout wallets, unless it already halted them. A transfer that too few endpoints report, or about which they
+ * disagree, is `unproven` and not recorded. `explained` are transfers that were already recorded as given back.
  */
 export async function noteOutflows(
   ctx: Context,
@@ -72,7 +75,7 @@ export async function noteOutflows(
     // in between.
     if (first) await haltPayoutWallets(ctx, network, first.words + more)
     const id = await store(ctx, network, decided, first?.transfer)
-    // A stored outflow belongs to the books, so after a resume the comparison finds only the others.
+    // A stored outflow belongs to the books, so after a resume the comparison finds only the other outflows.
     if (first) return { finding: { table: "outflows", id, words: first.words + more } }
   }
   return unproven === undefined ? {} : { unproven }
@@ -80,7 +83,9 @@ export async function noteOutflows(
 
 const nameOf = ({ txHash, from }: Pick<Transfer, "txHash" | "from">): string => `${txHash} ${from}`
 
-/** Returns which outflows already halted the wallets when they happened, as `HASH DEPOSIT`; see `watch-outflows.ts`. */
+/**
+ * Returns the outflows that already halted the wallets when they happened, as `HASH DEPOSIT` (see `watch-outflows.ts`).
+ */
 export async function noticedAmong(
   ctx: Context,
   { chainId }: Network,
@@ -95,7 +100,7 @@ export async function noticedAmong(
   return new Set(rows.map(row => nameOf({ txHash: row.tx_hash, from: row.deposit })))
 }
 
-/** Classifies some transactions' outflows; `open` describes the first one that can't be classified yet. */
+/** Classifies some transactions' outflows. `open` describes the first outflow that can't be classified yet. */
 async function classify(
   ctx: Context,
   network: Network,
@@ -128,7 +133,7 @@ async function classify(
   return { decided, open }
 }
 
-/** Stores outflows; returns the id of the row for `which`. */
+/** Stores outflowsand returns the id of the row for `which`. */
 async function store(
   ctx: Context,
   network: Network,
@@ -168,6 +173,6 @@ async function store(
   return id
 }
 
-/** One line for all of a deposit's outflows in one transaction, which may have hundreds of transfers. */
+/** Returns one line for all of a deposit's outflows in one transaction, which may have hundreds of transfers. */
 const lineOf = ({ transfer, deposit, reason }: Stranger & { reason: string }): string =>
   JSON.stringify({ txHash: transfer.txHash, deposit: deposit.address satisfies Address, reason })

@@ -1,7 +1,7 @@
 /**
- * Reads which deposits' money was given back, from their factories' `GivenBack` events: one request for all deposits.
- * Nothing else sends a deposit's money to anyone but its owner and payees. So a theft shows here even at addresses that
- * are not compared.
+ * Reads which deposits' money was given back, from their factories' `GivenBack` events, with one request for all
+ * deposits. No other call sends a deposit's money to anyone but its owner and payees. So a theft is found here even at
+ * addresses that are not compared.
  */
 import { ask, awake } from "../../platform/chain/endpoints.ts"
 import { type GivenBack, givenBackCall, readGivenBack } from "../../platform/chain/give-back.ts"
@@ -13,12 +13,13 @@ import { quorumOf } from "../../platform/chain/wallet-state.ts"
 import type { Context } from "../../platform/context.ts"
 import { type Blocks, factoriesOf } from "./list-compared-deposits.ts"
 
-/** A factory's event, with its transaction. */
+/** An event of a factory, with the hash of its transaction. */
 export type Given = GivenBack & { txHash: Hash }
 
 /**
- * Reads all factories' events from a block on, in as many blocks as one request allows. Returns those that a quorum
- * reports, and the last of these blocks. Undefined if too few endpoints answer or they disagree.
+ * Reads the events of all factories from block `from` on, in as many blocks as one request allows. Returns the events
+ * that a quorum reports, and the last of these blocks. Returns undefined if too few endpoints answer, or if they
+ * disagree.
  */
 export async function givenBackFrom(
   ctx: Context,
@@ -37,7 +38,7 @@ export async function givenBackFrom(
   return given === undefined || given === "tooMany" ? undefined : { given, to }
 }
 
-/** `tooMany`: an endpoint refused that many blocks. */
+/** Returns the events in these blocks. `tooMany` means that an endpoint refused this many blocks. */
 async function givenBackIn(
   ctx: Context,
   network: Network,
@@ -61,7 +62,7 @@ async function givenBackIn(
   return [...votes.values()].flatMap(same => (same.length >= needed ? same.slice(0, 1) : [])).map(([, given]) => given)
 }
 
-/** Returns one endpoint's events by content; undefined if it did not answer or lacks the last block. */
+/** Returns one endpoint's events by content; undefined if the endpoint did not answer or lacks the last block. */
 function givenIn(
   results: RpcResult[] | undefined,
   factories: readonly Address[],

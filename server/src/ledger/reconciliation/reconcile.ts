@@ -1,8 +1,8 @@
 /**
- * The reconciliation of one network. Every hour it compares the database with itself, transactions that are about to be
- * signed, and the balances of deposits with movements. A daily pass, split over rounds, compares each deposit's terms
- * and balance, and each final transfer and ended payout with its receipt. A proven difference halts the payout wallet
- * and names the row.
+ * The reconciliation of one network. Every hour it compares three things: the database with itself, transactions that
+ * are about to be signed with their rows, and the balances of deposits with movements. A daily pass, which is split
+ * over rounds, compares each deposit's terms and balance, and each final transfer and ended payout with its receipt. A
+ * proven difference halts the payout wallet and names the row.
  */
 import { setImmediate as nextTurn } from "node:timers/promises"
 import { sql } from "kysely"
@@ -28,20 +28,24 @@ import { type Compared, type Finding, haltRelayWallet, haltWallets, reportUnprov
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
-/** Longer than a round may take. A round that lost its lease writes nothing, and its part is compared again. */
+/** A round takes less than this. A round that lost its lease writes nothing, and its part is compared again. */
 const LEASE_MS = 900_000
-/** The wait between the rounds of a pass: 500 receipts of each kind per minute are 720,000 rows of each per day. */
+/**
+ * The wait between the rounds of a pass. With 500 receipts of each kind a minute, a day covers 720,000 rows of each
+ * kind.
+ */
 const ROUND_MS = 60_000
 const RECEIPTS_PER_ROUND = 500
 const DEPOSITS_PER_ROUND = 10_000
 /** How many deposits, payouts with their signed bytes, or outflows are in memory at a time. */
 const ROWS_AT_ONCE = 1_000
-/** How many rows' hashes are compared without a pause: some milliseconds. */
+/** How many rows' hashes are compared without a pause, which takes some milliseconds. */
 const HASHED_AT_ONCE = 20
 const ZERO_ID = "00000000-0000-0000-0000-000000000000"
 
 /**
- * Runs one round; returns how many milliseconds the next may wait. Without a `wallet` it only reports, and never halts.
+ * Runs one round, and returns how many milliseconds the next round may wait. Without a `wallet`, the round only reports
+ * and never halts.
  */
 export async function reconcileRound(
   ctx: SellingContext,
@@ -58,7 +62,7 @@ export async function reconcileRound(
   const job = { table: "reconciliations", only: network.chainId, leaseMs: LEASE_MS, now, nextRunAt } as const
   await withLease(ctx.db, job, async claimed => {
     const round = { ctx, network, wallet }
-    // Even without an endpoint, the database is compared with itself.
+    // The database is compared with itself even if no endpoint answers.
     const quorum = await openQuorumOrNone(ctx, network)
     const job = isDue(claimed.hour_at, now, HOUR_MS) ? await compareHourly(round, claimed, quorum) : claimed
     if (quorum) await continueMoved(round, job, quorum)
@@ -107,7 +111,7 @@ async function halt(round: Round, findings: readonly (Finding | undefined)[]): P
   if (wallets.length === 0) payoutAlarms.inc({ network: network.name, wallet: "payout", reason: "books" })
 }
 
-/** Returns the wallets that move money out of deposits: ours, and an earlier factory's. */
+/** Returns the wallets that move money out of deposits: ours, and those of earlier factories. */
 async function payoutWallets({ ctx, network, wallet }: Round): Promise<Row<"wallets">[]> {
   const { rows } = await sql<Row<"wallets">>`
     select w.* from wallets w where w.chain_id = ${network.chainId} and (w.address = ${wallet ?? ""}
@@ -117,7 +121,7 @@ async function payoutWallets({ ctx, network, wallet }: Round): Promise<Row<"wall
   return rows
 }
 
-/** Runs the hourly comparison; returns the changed job. */
+/** Runs the hourly comparison, and returns the changed job. */
 async function compareHourly(round: Round, claimed: Job, quorum: Quorum | undefined): Promise<Job> {
   const { ctx, network } = round
   const found: (Finding | undefined)[] = await checkConsistency(ctx, network.chainId)
@@ -136,7 +140,7 @@ async function compareHourly(round: Round, claimed: Job, quorum: Quorum | undefi
   if (!quorum) return await update(round, claimed, hour)
   await halt(round, [await nonceGap(round)])
   await compareEscrows(round, quorum)
-  // Blocks left over from the last hour come first. The next range starts where they end.
+  // Blocks left over from the last hour come first. The next range starts where those blocks end.
   const moved = claimed.moved_to === null ? { moved_to: quorum.finalized, moved_position: 0n } : {}
   return await update(round, claimed, { ...hour, ...moved, moved_number: claimed.moved_number ?? quorum.finalized })
 }
@@ -156,7 +160,7 @@ async function firstWrongPayout({ ctx, network }: Round): Promise<Finding | unde
 
 /**
  * Compares the balances of deposits with movements since the last hour, as many as fit in a round. The next round
- * continues there.
+ * continues after them.
  */
 async function continueMoved(round: Round, job: Job, quorum: Quorum): Promise<void> {
   const { ctx, network } = round
@@ -180,7 +184,9 @@ async function continueMoved(round: Round, job: Job, quorum: Quorum): Promise<vo
   }
 }
 
-/** Halts an escrow's relay wallet if a difference is proven, because only that wallet can call the escrow. */
+/**
+ * Compares escrows. A proven difference halts the escrow's relay wallet, because only that wallet can call the escrow.
+ */
 async function compareEscrows({ ctx, network }: Round, quorum: Quorum): Promise<void> {
   const { findings, unproven } = await checkEscrows(ctx, network, quorum)
   if (unproven) reportUnproven(ctx, network, unproven, {}, "relay")
@@ -190,7 +196,7 @@ async function compareEscrows({ ctx, network }: Round, quorum: Quorum): Promise<
   }
 }
 
-/** Finds the rows behind wrong sums: sums do not show which row is wrong, but the chain may. */
+/** Finds the rows behind wrong sums. Sums do not show which row is wrong, but the chain may. */
 async function narrow({ ctx, network }: Round, quorum: Quorum, found: readonly Finding[]): Promise<Finding[]> {
   const rows: Finding[] = []
   for (const deposit of await depositsBehind(ctx, found)) {
@@ -206,8 +212,8 @@ async function narrow({ ctx, network }: Round, quorum: Quorum, found: readonly F
 }
 
 /**
- * Finds a nonce gap, after which no nonce can be mined. A nonce that another process used is no gap, because the chain
- * has it.
+ * Finds a nonce gap, behind which no nonce can be mined. A nonce that another process used is no gap, because the chain
+ * has that nonce.
  */
 async function nonceGap({ ctx, network, wallet }: Round): Promise<Finding | undefined> {
   if (!wallet) return undefined
@@ -223,7 +229,7 @@ async function nonceGap({ ctx, network, wallet }: Round): Promise<Finding | unde
   return { table: "wallets", id: `${row.id}`, words }
 }
 
-/** Checks a few rows at a time, so other work runs between their hashes. */
+/** Checks rows and returns the first finding. Pauses after a few rows, so that other work runs in between. */
 async function firstOf<T>(rows: readonly T[], check: (row: T) => Finding | undefined): Promise<Finding | undefined> {
   for (const [i, row] of rows.entries()) {
     const finding = check(row)
@@ -234,7 +240,8 @@ async function firstOf<T>(rows: readonly T[], check: (row: T) => Finding | undef
 }
 
 /**
- * Returns the next deposits, by id, that lack money, or have a transfer or payout that became final in these blocks.
+ * Returns the next deposits, by id, that lack money, or that have a transfer or payout which became final in these
+ * blocks.
  */
 async function movedDeposits(
   ctx: SellingContext,
@@ -283,7 +290,7 @@ async function passDeposits(round: Round, quorum: Quorum, begin: bigint): Promis
       ctx.db,
     )
     await halt(round, [await wrongTerms(round, rows)])
-    // `scanner/check-dormant-deposits.ts` reads addresses that nobody paid or asks for.
+    // `scanner/check-dormant-deposits.ts` reads the balances of addresses that nobody paid or asks for.
     const moving = rows.filter(({ moves }) => moves)
     await checkAgain(
       ctx,
@@ -300,7 +307,10 @@ async function passDeposits(round: Round, quorum: Quorum, begin: bigint): Promis
   return after
 }
 
-/** Earlier versions stopped reading the balances of unpaid checkouts 30 days after their end. */
+/**
+ * Makes the balances of these deposits due to be read. Earlier versions stopped reading the balances of unpaid
+ * checkouts 30 days after their end.
+ */
 async function checkAgain(ctx: Context, deposits: readonly Row<"deposits">[]): Promise<void> {
   if (deposits.length === 0) return
   const ids = deposits.map(({ id }) => id)
@@ -362,7 +372,7 @@ async function passPayouts(round: Round, quorum: Quorum, after: string): Promise
   const ended = sql`i.id > ${after}::uuid and i.state in ('final', 'reverted')`
   const rows = await signedPayouts(ctx, network, ended, RECEIPTS_PER_ROUND)
   await halt(round, [await firstOf(rows, checkPayout)])
-  // Only the settlement token, because any other token could halt the wallet by omitting a log.
+  // Compares only the settlement token, because any other token could halt the wallet by omitting a log.
   const settled = rows.filter(row => row.token === network.token.address)
   const { finding, unproven } = await checkAssertions(ctx, network, quorum, settled.map(payoutAssertion))
   await halt(round, [finding])

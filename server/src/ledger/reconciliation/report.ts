@@ -1,5 +1,5 @@
 /**
- * Defines findings, and how operators learn of them: an unproven difference raises an alarm, a proven one halts
+ * Defines findings, and how operators learn about them: an unproven difference raises an alarm, and a proven one halts
  * wallets.
  */
 import type { Address } from "../../platform/chain/hex.ts"
@@ -21,7 +21,7 @@ export interface Finding {
 /** A comparison's result: agreement, a proven finding, or a description of what could not be proven. */
 export interface Compared {
   finding?: Finding
-  /** Too few endpoints responded or agree: this raises an alarm and is compared again. */
+  /** Too few endpoints responded or agreed. This raises an alarm, and the comparison is repeated. */
   unproven?: string
 }
 
@@ -48,15 +48,18 @@ export async function haltWallets(
 }
 
 /**
- * Halts all of the network's payout wallets, including an earlier factory's: an outflow is recorded once, and no later
- * comparison reports it.
+ * Halts all of the network's payout wallets, including those of earlier factories, because an outflow is recorded once,
+ * and no later comparison reports it.
  */
 export async function haltPayoutWallets(ctx: Context, network: Network, words: string): Promise<void> {
   const wallets = ctx.db.selectFrom("wallets").selectAll().where("chain_id", "=", network.chainId)
   await haltWallets(ctx, network, await wallets.where("lane", "=", "payout").execute(), words)
 }
 
-/** Halts one relay wallet of the network, because escrows that only it may call differ from what its calls wrote. */
+/**
+ * Halts one relay wallet of the network, because escrows that only this wallet may call differ from what its calls
+ * wrote.
+ */
 export async function haltRelayWallet(ctx: Context, network: Network, address: Address, words: string): Promise<void> {
   const wallets = ctx.db.selectFrom("wallets").selectAll().where("chain_id", "=", network.chainId)
   const own = wallets.where("lane", "=", "relay").where("address", "=", address)

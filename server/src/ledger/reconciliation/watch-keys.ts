@@ -1,14 +1,15 @@
 /**
- * Watches for foreign use of the payout keys. A thief with a key can call `release`, which pays a deposit's payees in
- * wrong proportions and emits no event of its own. But every transaction of the thief takes a nonce. Either the chain
- * then counts more transactions than this database signed, or the chain has used an assigned nonce with none of our
- * transactions. The payout rounds compare both too, but only while something is due and only for final blocks. On some
- * networks those are a quarter of an hour old.
+ * Watches whether someone else uses the payout keys. A thief with a key can call `release`, which pays a deposit's
+ * payees in wrong proportions and emits no event of its own. But every transaction of the thief takes a nonce. Either
+ * the chain then counts more transactions than this database signed, or the chain has used an assigned nonce with none
+ * of our transactions. The payout rounds compare both too, but only while a payout is due, and only for final blocks.
+ * On some networks, final blocks are a quarter of an hour old.
  *
  * A nonce is stored before signing, and a signature before sending. So if the database is read after the chain's count,
- * no transaction of ours is ahead or unknown. An endpoint that lags reports fewer. Only a wrong answer can be ahead, so
- * one reading halts nothing: two checks in a row must agree. With one endpoint they are {@link LASTING_MS} apart. The
- * same holds for missing receipts, because for some seconds a reorg and a late transaction index look the same.
+ * no transaction of ours is ahead or unknown. An endpoint that lags reports fewer transactions. A count that is ahead
+ * may still be a wrong answer, so one reading halts nothing: two checks in a row must agree. With one endpoint, these
+ * two checks are {@link LASTING_MS} apart. The same holds for missing receipts, because a reorg or a late transaction
+ * index can hide a receipt for some seconds.
  */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -21,30 +22,33 @@ import type { Row } from "../../platform/db/schema.ts"
 import { fewerSigned, haltAhead, haltWallet } from "../txmanager/lock-wallet.ts"
 import { readOpenPayouts } from "../txmanager/read-open-transactions.ts"
 
-/** Twice as long as a running process leaves its payout wallet unobserved (`txmanager/run-round.ts`). */
+/** Twice as long as a running process may leave its payout wallet unobserved (`txmanager/run-round.ts`). */
 const SERVED_MS = 7_200_000
-/** With 20 s until the first check and 5 s between checks, a halt still comes within a minute. */
+/** With 20 s until the first check and 5 s between checks, the halt still comes within a minute. */
 const LASTING_MS = 20_000
 
-/** The result of a check. `nonce` is the lowest one used by an unknown transaction; undefined if the count is ahead. */
+/**
+ * The result of a check. `nonce` is the lowest nonce that an unknown transaction used; it is undefined if the count is
+ * ahead.
+ */
 interface Finding {
   nonce: bigint | undefined
   words: string
 }
 
-/** An unconfirmed finding, and when the first of a series of checks had it, in Unix ms. */
+/** A finding that is not confirmed yet, and when the first of a series of checks made it, in Unix ms. */
 type Suspicion = Pick<Finding, "nonce"> & { since: number }
 
 /** The findings of this process's last check, by wallet id. */
 const suspicions = new WeakMap<Network, ReadonlyMap<number, Suspicion>>()
 
 /**
- * Compares the payout wallets' transactions with what this database signed; returns whether a quorum reports all it
- * needs. `own` is this process's wallet.
+ * Compares the payout wallets' transactions with what this database signed. Returns whether a quorum reports everything
+ * that the check needs. `own` is this process's wallet.
  */
 export async function watchKeys(ctx: Context, network: Network, own: Address): Promise<boolean> {
   const last = suspicions.get(network)
-  // Only this check's wallets: a suspicion from before a person resumed a wallet proves nothing.
+  // Keeps only the wallets of this check, because a suspicion from before a person resumed a wallet proves nothing.
   const next = new Map<number, Suspicion>()
   suspicions.set(network, next)
   const wallets = await watchedWallets(ctx, network, own)
@@ -71,12 +75,12 @@ export async function watchKeys(ctx: Context, network: Network, own: Address): P
   return areRead
 }
 
-/** Checks the last check's findings again. It needs no lease, because another process may not have seen them. */
+/** Checks the last check's findings again. This needs no lease, because other processes may not have these findings. */
 export async function confirmSuspects(ctx: Context, network: Network, own: Address): Promise<void> {
   if ((suspicions.get(network)?.size ?? 0) > 0) await watchKeys(ctx, network, own)
 }
 
-/** Halts the wallet if the finding is confirmed; otherwise returns the suspicion that the next check must confirm. */
+/** Halts the wallet if the finding is confirmed. Otherwise returns the suspicion that the next check must confirm. */
 async function judge(
   ctx: Context,
   network: Network,
@@ -97,8 +101,8 @@ async function judge(
 }
 
 /**
- * Returns what the chain has of a wallet that this database did not sign, if anything. `count` is the wallet's
- * transaction count that a quorum just reported. `unread` means that no quorum says enough.
+ * Returns the transactions of a wallet that the chain has and this database did not sign, if there are any. `count` is
+ * the wallet's transaction count that a quorum just reported. `unread` means that no quorum reports enough.
  */
 async function findForeign(
   ctx: Context,
@@ -109,7 +113,7 @@ async function findForeign(
   const signed = await fewerSigned(ctx, wallet, count)
   if (signed !== undefined)
     return { nonce: undefined, words: `${count} transactions on chain, and ${signed} that were signed` }
-  // Usually empty: a payout round notices within seconds that its transactions are mined.
+  // This list is usually empty, because a payout round notices within seconds that its transactions are mined.
   const open = await readOpenPayouts(ctx, wallet, "", sql`i.state = 'assigned' and i.nonce < ${count}`)
   if (open.length === 0) return undefined
   const quorum = await unlessSilent(openQuorum(network, 0n, ctx.signal))
@@ -127,8 +131,8 @@ async function findForeign(
 }
 
 /**
- * Returns the payout wallets that any process serves, of any factory, because one process watches for all. A wallet
- * that nobody serves any more may send its ether on, which is no theft.
+ * Returns the payout wallets that any process serves, for any factory, because one process watches all of them. A
+ * wallet that nobody serves any more may send its ether on, which is no theft.
  */
 async function watchedWallets({ db, now }: Context, { chainId }: Network, own: Address): Promise<Row<"wallets">[]> {
   return await db

@@ -1,13 +1,13 @@
 /**
- * Watches for theft with the key of the payout wallet. If the service is a deposit's approver, its factory's operator
- * can send the money to anyone, without a signature. The factory reports that in the same transaction (`GivenBack`), so
- * one request per range of blocks covers all deposits, whatever strangers send to them. A report about a transaction
- * that this database did not sign halts the payout wallets. The hourly comparison would too, but only for final blocks,
- * which on some networks are a quarter of an hour old. Any use of the key without such an event shows in the wallet's
- * nonces, which the same round reads (`watch-keys.ts`).
+ * Watches for thefts that use the key of the payout wallet. If the service is a deposit's approver, its factory's
+ * operator can send the money to anyone, without a signature. The factory reports this in the same transaction
+ * (`GivenBack`). So one request per range of blocks covers all deposits, whatever strangers send to these deposits. A
+ * report about a transaction that this database did not sign halts the payout wallets. The hourly comparison would halt
+ * them too, but only for final blocks, and on some networks those are a quarter of an hour old. Any use of the key
+ * without such an event shows in the wallet's nonces. The same round reads these nonces (`watch-keys.ts`).
  *
- * It reads unfinal blocks. A reorg can remove such a transaction, but not the fact that someone else signed it. Only
- * the comparison writes the books.
+ * The watch reads blocks that are not final. A reorg can remove such a transaction, but not the fact that someone else
+ * signed it. Only the comparison writes the books.
  */
 import { sql } from "kysely"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
@@ -27,24 +27,27 @@ import { confirmSuspects, watchKeys } from "./watch-keys.ts"
  * How often the blocks are read. Even with the scan's interval and a failed round, a theft is known within a minute.
  */
 const EVERY_MS = 20_000
-/** How often a process checks whether the watch is due, and so how much later it takes over from a dead process. */
+/** How often a process checks whether the watch is due. So a process takes over from a dead one that much later. */
 const LOOK_MS = 5_000
 const LEASE_MS = 60_000
-/** Blocks to read again, because nodes index logs late and shallow reorgs move them. */
+/** How many blocks are read again, because nodes index logs late and shallow reorgs move the logs. */
 const RESCAN_BLOCKS = 20n
-/** After downtime the blocks are read over several rounds. */
+/** The most block ranges that a round reads. After downtime, the blocks are read over several rounds. */
 const RANGES_PER_ROUND = 20
-/** Reports blocks that could not all be read for this long. */
+/** How long blocks may stay unread before they are reported. */
 const UNREAD_MS = 60_000
 const DISAGREED = "endpoints do not answer, or do not agree on what was given back"
 const UNWATCHED = "endpoints do not answer, or do not agree on the payout wallet's transactions"
 
 type Watch = Row<"outflow_watches">
 
-/** Runs one round if it is due; returns how many milliseconds the next may wait. `wallet` is the payout wallet. */
+/**
+ * Runs one round if it is due, and returns how many milliseconds the next round may wait. `wallet` is the payout
+ * wallet.
+ */
 export async function watchOutflows(ctx: Context, network: Network, wallet: Address): Promise<number> {
   await confirmSuspects(ctx, network, wallet)
-  // A halted wallet's outflows are read once a person has resumed it; its nonces may be unexplained until then.
+  // The outflows of a halted wallet are read after a person has resumed it. Until then its nonces may be unexplained.
   if (!(await isBegun(ctx, network, wallet))) return LOOK_MS
   const now = ctx.now()
   const nextRunAt = new Date(now.getTime() + EVERY_MS)
@@ -53,7 +56,10 @@ export async function watchOutflows(ctx: Context, network: Network, wallet: Addr
   return LOOK_MS
 }
 
-/** Whether the wallet is active; then the watch starts at the block up to which the wallet's books are compared. */
+/**
+ * Whether the wallet is active. If it is, makes sure that the watch has started, at the block up to which the wallet's
+ * books are compared.
+ */
 async function isBegun(ctx: Context, { chainId }: Network, address: Address): Promise<boolean> {
   const wallet = await ctx.db
     .selectFrom("wallets")
@@ -69,10 +75,11 @@ async function isBegun(ctx: Context, { chainId }: Network, address: Address): Pr
   return true
 }
 
-/** Checks everything once, and records how far it got. */
+/** Checks everything once, and records up to which block it read. */
 async function watchOn(ctx: Context, network: Network, wallet: Address, watch: Watch): Promise<void> {
   const { at, unread } = await readOn(ctx, network, watch)
-  // After the events, because they say more, and the first finding becomes the reason of the halt.
+  // The keys are checked after the events, because events say more, and the first finding becomes the reason for the
+  // halt.
   const areRead = await watchKeys(ctx, network, wallet)
   const words = unread ?? (areRead ? undefined : UNWATCHED)
   await ctx.db
@@ -84,14 +91,17 @@ async function watchOn(ctx: Context, network: Network, wallet: Address, watch: W
   reportUnproven(ctx, network, `deposits can't be watched: ${words}`, { from: `${at + 1n}` })
 }
 
-/** Reads up to the block that the scan has reached. Returns the last block read, and if any are left, why. */
+/**
+ * Reads up to the block that the scan has reached. Returns the last block that was read and, if any blocks are left,
+ * the reason.
+ */
 async function readOn(ctx: Context, network: Network, watch: Watch): Promise<{ at: bigint; unread?: string }> {
   const { block_number: last } = await ctx.db
     .selectFrom("cursors")
     .select("block_number")
     .where("chain_id", "=", network.chainId)
     .executeTakeFirstOrThrow()
-  // After a reorg the scan moves back, and so does this.
+  // After a reorg the scan moves back, and this watch moves back too.
   let at = watch.block_number < last ? watch.block_number : last
   let from = at > RESCAN_BLOCKS ? at - RESCAN_BLOCKS + 1n : 0n
   for (let ranges = 0; from <= last && ranges < RANGES_PER_ROUND; ranges++) {
@@ -149,8 +159,8 @@ async function stolenAmong(ctx: Context, network: Network, given: readonly Given
 }
 
 /**
- * Returns which of these transactions any process of this installation signed. Signatures are stored before sending and
- * read here after the chain, so a transaction that was just sent is included.
+ * Returns those of these transactions that any process of this installation signed. Signatures are stored before
+ * sending, and this function reads them after the chain, so the result includes a transaction that was just sent.
  */
 async function ours(ctx: Context, hashes: ReadonlySet<Hash>): Promise<ReadonlySet<Hash>> {
   const among = sql`any(${sqlArray("text", hashes)})`
