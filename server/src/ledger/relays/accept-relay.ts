@@ -23,9 +23,9 @@ import { relaysSpent } from "../txmanager/check-gas-budget.ts"
 import { areContractRelaysSpent, isTotalSpent } from "../txmanager/check-total-budget.ts"
 import { NO_BUDGET, NO_CONTRACT_BUDGET, RELAY_GAS, tryRelay } from "./try-relay.ts"
 
-/** The reasons why an authorization is not relayed. */
+/** The reasons for not relaying an authorization. */
 type RelayRefusal =
-  /** The network has no active relay wallet, or it is halted, or its signer does not sign. */
+  /** The network has no active relay wallet, the wallet is halted, or its signer does not sign. */
   | "no_wallet"
   /** The gas budget of the merchant, all merchants, or contract wallets is spent. */
   | "budget"
@@ -43,11 +43,11 @@ type RelayRefusal =
 
 export interface RefusedRelay {
   refusal: RelayRefusal
-  /** A sentence; for a signature, a clause that follows "the signature". */
+  /** A sentence. For `signature`, it is a clause that follows "the signature". */
   words: string
 }
 
-/** A relay that may be written: its id, calldata and gas limit. */
+/** A relay that passed the checks and may be written: its id, calldata and gas limit. */
 export interface CheckedRelay {
   id: string
   data: Hex
@@ -63,9 +63,9 @@ interface RelayRequest {
   authorization: Authorization
   digest: Hash
   signature: Hex
-  /** The receiving address. Money that just arrived there would pay for the same payment. */
+  /** The receiving address. Money that just arrived there would pay for the same thing. */
   deposit?: Pick<Row<"deposits">, "id" | "address">
-  /** The call that submits it, if it is not the token's own function. */
+  /** The call that submits the authorization, if it is not the token's own function. */
   call?: RelayCall
 }
 
@@ -78,8 +78,8 @@ interface RelayCall {
 }
 
 /**
- * Runs every check that does not depend on what is being bought. Writes nothing; throws `CHAIN_UNAVAILABLE` when too
- * few endpoints agree.
+ * Runs every check that does not depend on what is being bought. Writes nothing. Throws `CHAIN_UNAVAILABLE` if too few
+ * endpoints agree.
  */
 export async function checkRelay(
   ctx: Context,
@@ -91,10 +91,11 @@ export async function checkRelay(
   const wallet = await relayWallet(ctx, network)
   if (!wallet) return refused("no_wallet", "")
   const { chainId: chain_id } = network
-  // A call to another contract is a reservation, which counts its gas twice in the budget.
+  // A call to another contract is a reservation, and the budget counts the gas of a reservation twice.
   if (await relaysSpent(ctx, merchantId, { chain_id, address: wallet }, limits.key, call ? "reserve" : "authorize"))
     return refused("budget", NO_BUDGET)
-  // Before the screening, so a forged signature does not send a stranger's address to a sanctions source.
+  // The signature is read before the screening, so that a forged one does not send a stranger's address to a sanctions
+  // source.
   const signed = await readSignature(ctx, network, { from, digest, signature: given }, "transaction")
   if ("fault" in signed) return refused("signature", signed.fault)
   const { by, signature } = signed
@@ -117,14 +118,14 @@ export async function checkRelay(
 const refused = (refusal: RelayRefusal, words: string): RefusedRelay => ({ refusal, words })
 
 /**
- * Returns the relay wallet's address; undefined if none was ever active on the network, it is halted, or its signer
- * does not sign.
+ * Returns the relay wallet's address. Undefined if the network never had an active relay wallet, if the wallet is
+ * halted, or if its signer does not sign.
  */
 const relayWallet = async (ctx: Context, { chainId }: NetworkInfo): Promise<Address | undefined> =>
   await activeWallets(ctx, chainId)
 
 const activeWallets = gatherBy(async (ctx: Context, chainIds: readonly number[]): Promise<Map<number, Address>> => {
-  // A relay accepted while the signer does not sign would wait until its deadline passes.
+  // If a relay were accepted while the signer does not sign, it would wait until its deadline passes.
   const { rows: wallets } = await sql<Pick<Row<"wallets">, "chain_id" | "address">>`
     select /* named: active_relayers */ chain_id, address from wallets where chain_id = any(${sqlArray("bigint", chainIds.map(BigInt))})
       and address = ${ctx.settings.relayWallet ?? ZERO_ADDRESS} and status = 'active' and not 'signer' = any(alarms)`.execute(
@@ -133,20 +134,20 @@ const activeWallets = gatherBy(async (ctx: Context, chainIds: readonly number[])
   return new Map(wallets.map(({ chain_id, address }) => [chain_id, address]))
 })
 
-/** The fields of a relay's row apart from its call. */
+/** The fields of a relay's row, except those of its call. */
 interface NewRelay {
   kind: "authorize" | "settle" | "reserve"
   authorization: Authorization
   digest: Hash
-  /** The deadline; a relay that is unsigned by then is cancelled. */
+  /** The deadline. A relay that is unsigned by then is cancelled. */
   relayBy: Date
-  /** The deposit that it pays; without one, the merchant whose budget it uses. */
+  /** The deposit that the relay pays or, if there is none, the merchant whose budget it uses. */
   to: { depositId: bigint } | { merchantId: string }
-  /** The trace of what it pays for; without one, the request starts the trace. */
+  /** The trace of what the relay pays for. Without one, the request starts the trace. */
   traceparent?: string | null
 }
 
-/** Writes the relay; returns false if another relay with this nonce exists. Call it inside a transaction. */
+/** Writes the relay. Returns false if another relay with its nonce exists. Call this inside a transaction. */
 export async function writeRelay(
   ctx: TxContext,
   network: NetworkInfo,
@@ -156,7 +157,7 @@ export async function writeRelay(
   return (await writeRelays(ctx, [relayRow(ctx, network, relay, facts)])).size > 0
 }
 
-/** The row of a relay to write; without a `source_key` it gets its authorization's key. */
+/** The row of a relay to write. Without a `source_key`, the row gets the key of its authorization. */
 export type RelayRow = Pick<
   Row<"payouts">,
   | ("id" | "chain_id" | "kind" | "deposit_id" | "escrow_id" | "token" | "recipient" | "amount" | "to_address" | "data")
@@ -169,8 +170,8 @@ const COLUMNS = `id uuid, chain_id integer, kind text, deposit_id bigint, escrow
 const NAMES = COLUMNS.replace(/ \w+(,|$)/g, "$1")
 
 /**
- * Writes relays in this order and returns the ids written; a relay is skipped if another relay with its nonce exists.
- * Call it inside a transaction. The same statement counts the nonce's earlier relays.
+ * Writes relays in this order, and returns the ids that were written. A relay is skipped if another relay with its
+ * nonce exists. Call this inside a transaction. The same statement counts the earlier relays for each nonce.
  */
 export async function writeRelays(ctx: TxContext, relays: readonly RelayRow[]): Promise<Set<string>> {
   const now = ctx.now()
@@ -221,7 +222,7 @@ export function relayRow(
   }
 }
 
-/** Returns all relays ever made for a payer's nonce. */
+/** Returns all relays that were ever made for a payer's nonce. */
 export const relaysOf = (
   ctx: TxContext,
   { chainId, token }: Pick<NetworkInfo, "chainId" | "token">,

@@ -1,6 +1,7 @@
 /**
- * Limits what one payer's relays may cost us. A failed relay costs gas, and a payer can make each fail after its
- * simulation. It can move the money, cancel, or let its account's code burn the gas (EIP-7702).
+ * Limits what the relays of one payer may cost us. A failed relay costs gas, and a payer can make each relay fail after
+ * its simulation. The payer can move the money, cancel the authorization, or let its account's code burn the gas
+ * (EIP-7702).
  */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -12,39 +13,43 @@ import { rowsParameter } from "../../platform/db/rows-parameter.ts"
 import type { Row } from "../../platform/db/schema.ts"
 
 const DAY_MS = 86_400_000
-/** After this many failed relays of one session, or of one payer in a day, no more are made: each cost us gas. */
+/**
+ * After this many failed relays of one session, or of one payer in a day, no more relays are made, because each failure
+ * cost us gas.
+ */
 export const MAX_REVERTED = 3
 /**
- * How many relays of a payer may be in flight at a merchant before any succeeded there. Without this limit, 128 failed
- * before the first failure was known: 25.9 million gas of ours for 36,800 of the payer's.
+ * How many relays of a payer may be in flight at a merchant before any of them has succeeded there. Without this limit,
+ * 128 relays failed before the first failure was known. They cost 25.9 million gas of ours, and 36,800 gas of the
+ * payer's.
  */
 export const FIRST_IN_FLIGHT = 8
-/** More relays than this are never in flight, so no more successes of a payer are counted. */
+/** More relays than this are never in flight, so no more of a payer's successes are counted. */
 const MAX_IN_FLIGHT = 512
 /**
- * How many relays of a payer may wait or be in flight. The engine considers all waiting ones in each turn: 4,000
- * delayed the merchant's other buyers by 6 seconds.
+ * How many relays of a payer may wait or be in flight. The engine considers all waiting relays in each turn: 4,000 of
+ * them delayed the merchant's other buyers by 6 seconds.
  */
 export const MAX_OPEN = 256
-/** How long a failure may count as someone else's fault while the chain does not tell. */
+/** How long a failure may count as someone else's fault while the chain does not show whose fault it was. */
 export const UNEXPLAINED_MS = 3_600_000
 /**
- * How long after a failure a missing use is searched for again, because a node that lags some blocks calls the nonce
+ * How long after a failure a missing use is searched for again. A node that lags some blocks still reports the nonce as
  * unused.
  */
 export const DOUBTED_MS = 15_000
 
 /**
- * Why a payer gets no more relays. `failed`: too many failed in a day. `unexplained`: too many failed, but for some it
- * is unclear whose fault that was.
+ * Why a payer gets no more relays. `failed` means that too many failed in a day. `unexplained` means that too many
+ * failed, but for some of them it is unclear whose fault that was.
  */
 export type PayerTrouble = "failed" | "unexplained"
 
 /**
  * Returns the payers whose relays failed on chain too often in a day. A contract wallet can make all its relays fail,
- * at our cost, in any number of sessions. Failures that are not the payer's fault do not count. These are nonces used
- * up by empty transactions, batches that failed as a whole, and authorizations that someone else submitted first. Only
- * an escrow's collector can submit a reservation.
+ * at our cost, in any number of sessions. Failures that are not the payer's fault do not count: nonces used up by empty
+ * transactions, batches that failed as a whole, and authorizations that someone else submitted first. A reservation
+ * never counts as submitted by someone else, because only an escrow's collector can submit it.
  */
 export async function failingPayers(ctx: TxContext, payers: readonly Address[]): Promise<Map<Address, PayerTrouble>> {
   const given = [...new Set(payers)].map(payer => ({ payer }))
@@ -60,7 +65,7 @@ export async function failingPayers(ctx: TxContext, payers: readonly Address[]):
   return new Map(rows.map(({ payer, sure }) => [payer, sure >= MAX_REVERTED ? "failed" : "unexplained"]))
 }
 
-/** Whether a payer's relays failed too often; concurrent requests share one query. */
+/** Whether a payer's relays failed too often. Concurrent requests share one query. */
 export const isFailing = async (ctx: Context, payer: Address): Promise<boolean> =>
   (await standingOf(ctx, payer)) !== undefined
 
@@ -69,13 +74,13 @@ const standingOf = gatherBy(failingPayers)
 type Call = Pick<Row<"payouts">, "id" | "payer" | "merchant_id">
 
 /**
- * Returns the ids of due relays that wait because too many of their payer's are in flight at their merchant. A payer may
- * have {@link FIRST_IN_FLIGHT}, and one more for each success there in the last day, like TCP's slow start. So it can
- * waste little more of a merchant's budget than it paid that merchant in a day. A payer that pays doubles its relays in
- * flight with each block.
+ * Returns the ids of due relays that wait because too many relays of the same payer are in flight at the same merchant.
+ * A payer may have {@link FIRST_IN_FLIGHT}, and one more for each success there in the last day, like TCP's slow start.
+ * So a payer can waste little more of a merchant's budget than it paid that merchant in a day. A payer whose relays
+ * succeed doubles its relays in flight with each block.
  *
  * @example
- *   // 32 due relays of a new payer: 8 are signed, 16 when these are mined, and then the rest.
+ *   // 32 due relays of a new payer: 8 are signed, then 16 when these are mined, and then the rest.
  *   ;(await beyondFlight(ctx, network, due)).size // 24
  */
 export async function beyondFlight(
@@ -105,7 +110,7 @@ export async function beyondFlight(
   return new Set(beyond.map(({ id }) => id))
 }
 
-/** Whether a payer has the maximum number of relays waiting and in flight. */
+/** Whether a payer already has the highest allowed number of relays waiting and in flight. */
 export async function isFull(ctx: TxContext, { chainId }: Pick<Network, "chainId">, payer: Address): Promise<boolean> {
   const { rows } = await sql<{ n: number }>`/* named: open_relays */ select count(*)::int as n from payouts
     where chain_id = ${chainId} and lane = 'relay' and state in ('queued', 'held', 'assigned') and payer = ${payer}`.execute(

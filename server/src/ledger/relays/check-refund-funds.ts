@@ -1,6 +1,6 @@
 /**
- * Reads what refunds need from the wallet that pays them: an allowance and a balance. They only explain why a refund
- * waits; the simulation of its call decides whether it can succeed.
+ * Reads what refunds need from the wallet that pays them: an allowance and a balance. These values only explain why a
+ * refund waits. The simulation of the refund's call decides whether it can succeed.
  */
 import { sql } from "kysely"
 import { encodeFunctionData, erc20Abi } from "viem"
@@ -21,19 +21,19 @@ export interface Purse {
   spender: Address
 }
 
-/** The purse's allowance and balance, in base units. */
+/** The allowance and balance of a purse, in base units. */
 export interface Funds {
   allowance: bigint
   balance: bigint
 }
 
-/** How often to check a refund that waits for its merchant's wallet: in its first hour, and later. */
+/** How often a refund that waits for its merchant's wallet is checked: in its first hour, and later. */
 const SOON_MS = 15_000
 const LATER_MS = 60_000
 const FIRST_MS = 3_600_000
 /** How long a refund waits while another refund from the same wallet is under way. */
 const TURN_MS = 3_000
-/** How many refunds one statement holds, because other calls wait for it. */
+/** The most refunds that one statement holds, because other calls wait for it. */
 const ALIKE_AT_ONCE = 1_000
 
 const call = ({ token: to }: Purse, data: `0x${string}`): RpcCall => ({
@@ -42,8 +42,8 @@ const call = ({ token: to }: Purse, data: `0x${string}`): RpcCall => ({
 })
 
 /**
- * Reads each purse's balance and allowance at the head. Returns the lowest value of any endpoint, so an endpoint that
- * lies or has stopped can't hide why a refund waits. Undefined for a purse that no endpoint reports.
+ * Reads each purse's balance and allowance at the head. Returns the lowest value of any endpoint, so that an endpoint
+ * that lies or has stopped can't hide why a refund waits. The result is undefined for a purse that no endpoint reports.
  */
 export async function readFunds(
   network: Network,
@@ -70,7 +70,10 @@ const wordOf = (result: RpcResult | undefined): bigint | undefined =>
     ? BigInt(result.value)
     : undefined
 
-/** Returns why and how long a refund with a failing call is held; undefined if its wallet is not the reason. */
+/**
+ * Returns why and for how long a refund with a failing call is held. Undefined if the merchant's wallet is not the
+ * reason.
+ */
 export async function whyUnfunded(ctx: Context, network: Network, refund: Payout): Promise<Verdict | undefined> {
   const purse = await purseOf(ctx, refund)
   const [funds] = purse ? await readFunds(network, [purse], ctx.signal) : []
@@ -90,7 +93,7 @@ const refundKinds = () => kindsThat(pullsFromWallet)
 /** Whether a call takes money out of its merchant's wallet. */
 export const isRefund = (payout: Pick<Payout, "kind">): boolean => pullsFromWallet(kindOf(payout))
 
-/** Returns when to check first a refund that waits for its wallet. */
+/** Returns the time of the first check of a refund that waits for its wallet. */
 export const firstLook = (now: Date): Date => new Date(now.getTime() + SOON_MS)
 
 async function purseOf(ctx: TxContext, { escrow_id: id }: Payout): Promise<Purse | undefined> {
@@ -100,8 +103,9 @@ async function purseOf(ctx: TxContext, { escrow_id: id }: Payout): Promise<Purse
 }
 
 /**
- * Returns the ids of refunds that must wait for another with the same wallet and collector: a signed, unmined refund or
- * an earlier one of these. Two at a time could both pass the simulation with an allowance that only one can use.
+ * Returns the ids of refunds that must wait for another refund with the same wallet and collector: a signed, unmined
+ * refund, or an earlier one of `payouts`. Two refunds at a time could both pass the simulation with an allowance that
+ * only one of them can use.
  */
 export async function refundsOutOfTurn(ctx: TxContext, payouts: readonly Payout[]): Promise<Set<string>> {
   const ids = payouts.filter(isRefund).map(({ id }) => id)
@@ -122,8 +126,9 @@ export async function refundsOutOfTurn(ctx: TxContext, payouts: readonly Payout[
 export const waitForTurn: Verdict = { kind: "wait", ms: TURN_MS }
 
 /**
- * Holds the due refunds from the same wallet that are at least as large as this one, for the same reason. Too little
- * money for this one is too little for them. Otherwise each would be simulated, and a wallet may have thousands.
+ * Holds, for the same reason, the due refunds from the same wallet that are at least as large as this one. If there is
+ * too little money for this refund, there is too little for them. Otherwise each would be simulated, and a wallet may
+ * have thousands of refunds.
  */
 export async function holdAlike(
   ctx: TxContext,
@@ -132,7 +137,7 @@ export async function holdAlike(
 ): Promise<void> {
   const now = ctx.now()
   const isNew = sql`created_at > ${new Date(now.getTime() - FIRST_MS)}`
-  // This includes refunds that wait their turn.
+  // This time includes refunds that wait their turn.
   const soon = new Date(now.getTime() + TURN_MS)
   await sql`
     update payouts set state = 'held', held_reason = ${reason}, held_detail = ${detail}, checks = checks + 1, updated_at = ${now},

@@ -1,11 +1,11 @@
-/** Turns a relay's refusal into an error for its payer. */
+/** Turns the refusal of a relay into an error for the payer. */
 import type { Network } from "../../platform/chain/networks.ts"
 import type { Context } from "../../platform/context.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { verifySoon } from "../scanner/queries.ts"
 import type { RefusedRelay } from "./accept-relay.ts"
 
-/** Returns a refused relay's error; `otherWay` says how to pay without a relay. */
+/** Returns the error for a refused relay. `otherWay` says how to pay without a relay. */
 export async function relayError(
   ctx: Context,
   { chainId }: Network,

@@ -1,4 +1,4 @@
-/** Alarms about money that is stuck in the escrow. */
+/** Raises alarms about money that is stuck in the escrow. */
 import { sql } from "kysely"
 import type { Context } from "../../platform/context.ts"
 import { kindsThat } from "../../platform/db/by-kind.ts"
@@ -19,8 +19,8 @@ const ESCROW_FAILED =
   "captures or releases of reserved money failed on chain three times, or the service failed three times to record the outcome of a reserved payment: see docs/operators/alarms.md (escrow_failed)"
 
 /**
- * Returns the networks whose escrow holds money for another relay wallet's checkouts: only that wallet may call the
- * escrow for them.
+ * Returns the networks whose escrow holds money of checkouts that name another relay wallet. Only that wallet may call
+ * the escrow for these checkouts.
  */
 async function underOtherOperator(ctx: Context): Promise<Set<number>> {
   const { rows } = await sql<{ chain_id: number }>`select distinct chain_id from escrows
@@ -31,8 +31,8 @@ async function underOtherOperator(ctx: Context): Promise<Set<number>> {
 }
 
 /**
- * Returns the networks with escrowed money whose capture or release failed too often, or whose escrow could not be
- * advanced.
+ * Returns the networks with escrowed money whose capture or release failed too often, or with an escrow whose outcome
+ * could not be recorded too often.
  */
 async function withFailedCalls(ctx: Context): Promise<Set<number>> {
   const { rows } = await sql<{ chain_id: number }>`select distinct e.chain_id from escrows e

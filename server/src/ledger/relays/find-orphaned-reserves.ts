@@ -1,4 +1,4 @@
-/** Escrow calls for an earlier relay wallet that were not signed before it was replaced. */
+/** Finds escrow calls for an earlier relay wallet that were not signed before the wallet was replaced. */
 import { sql } from "kysely"
 import { ZERO_ADDRESS } from "../../platform/chain/hex.ts"
 import type { Network } from "../../platform/chain/networks.ts"
@@ -7,12 +7,12 @@ import { kindsThat } from "../../platform/db/by-kind.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { dueNow } from "../../platform/jobs/due-now.ts"
 
-/** The reason when a reservation was accepted for an earlier relay wallet. */
+/** The reason for cancelling a reservation that was accepted for an earlier relay wallet. */
 export const OTHER_WALLET =
   "The service can no longer reserve this payment, because its relay wallet changed. Nothing was paid: start a new checkout."
-/** The reason when the payer reclaimed the money that a call needs. */
+/** The reason for cancelling a call when the payer reclaimed the money that it needs. */
 export const TAKEN_BACK = "No money is reserved any more."
-/** After this many minutes, no other process with the earlier wallet's key is expected to sign a reservation. */
+/** After this many minutes, no other process with the earlier wallet's key is expected to sign an old reservation. */
 const ORPHANED_MINUTES = 15
 
 /** Selects unsigned escrow calls of some kinds. */
@@ -27,8 +27,8 @@ const unsignedCalls = (ctx: Context, { chainId }: Network, is: Parameters<typeof
     .where("payouts.state", "in", ["queued", "held"])
 
 /**
- * Returns unsigned reservations that only another relay wallet could make and no recent process served. If two wallets
- * are in use, each keeps its own reservations.
+ * Returns unsigned reservations that only another relay wallet could make, and that no recent process served. If two
+ * wallets are in use, each keeps its own reservations.
  */
 export const orphanedReserves = (ctx: Context, network: Network): Promise<Row<"payouts">[]> => {
   // A process whose clock is ahead must not mistake another active wallet for an earlier one.
@@ -44,8 +44,8 @@ export const orphanedReserves = (ctx: Context, network: Network): Promise<Row<"p
 }
 
 /**
- * Returns unsigned captures and voids of money that its payer reclaimed. The process with the relay wallet's key
- * cancels them too, but after a wallet change there may be none.
+ * Returns unsigned captures and voids of money that the payer reclaimed. The process with the relay wallet's key
+ * cancels these calls too, but after a wallet change there may be no such process.
  */
 export const reclaimedCalls = (ctx: Context, network: Network): Promise<Row<"payouts">[]> =>
   unsignedCalls(ctx, network, ({ moneyOf }) => moneyOf === "escrow")

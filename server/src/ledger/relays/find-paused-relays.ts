@@ -8,8 +8,8 @@ import { sqlArray } from "../../platform/db/sql-array.ts"
 import { pausedDeposits } from "../payouts/check-paused.ts"
 
 /**
- * Returns the ids of relays that would sell something while a network's sales are paused. They pay to a paused
- * factory's address, or reserve money in the escrow.
+ * Returns the ids of relays that would sell something while a network's sales are paused. Such a relay pays to an
+ * address of a paused factory, or reserves money in the escrow.
  */
 export async function pausedRelays(
   ctx: Context,

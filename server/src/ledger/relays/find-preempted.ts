@@ -1,6 +1,6 @@
 /**
- * Asks the chain about failed relays: did another transaction execute their authorizations first? If so, their payers
- * paid, and the failures do not count against them.
+ * Asks the chain about failed relays: did another transaction execute the authorization first? If so, the payer paid,
+ * and the failure does not count against the payer.
  */
 import { sql } from "kysely"
 import { endpointCopies } from "../../platform/chain/endpoints.ts"
@@ -15,13 +15,13 @@ import { sqlArray } from "../../platform/db/sql-array.ts"
 import { DOUBTED_MS, UNEXPLAINED_MS } from "./check-payer-limits.ts"
 import { findUse, SEARCHED_BLOCKS } from "./find-use.ts"
 
-/** How many failed relays one round asks the chain about, one by one; each takes a few RPC requests. */
+/** How many failed relays one round asks the chain about, one by one. Each relay takes a few RPC requests. */
 const ASKED_AT_ONCE = 10
 /** The least time between two requests about one relay. */
 const AGAIN_MS = 5_000
-/** The wait before the next round if no relay failed lately. */
+/** The wait before the next round if no relay failed recently. */
 const IDLE_MS = 60_000
-/** More blocks per second than any supported network makes. */
+/** No supported network makes more blocks per second than this. */
 const BLOCKS_A_SECOND = 4
 
 type Failed = Pick<
@@ -30,13 +30,19 @@ type Failed = Pick<
   | ("created_at" | "updated_at")
 >
 
-/** An endpoint that hangs on logs must not be silenced for the relay wallet's rounds. */
+/**
+ * The rounds use their own copies of the endpoints. If an endpoint hangs on log requests here, the relay wallet's
+ * rounds must still use it.
+ */
 const ownCopy = endpointCopies()
 
-/** When each relay was last asked about, by this process's clock. */
+/** When the chain was last asked about each relay, by this process's clock. */
 const asked = new Map<string, number>()
 
-/** Runs one round; returns how many milliseconds the next may wait. `againMs`: least time between two requests. */
+/**
+ * Runs one round, and returns how many milliseconds the next round may wait. `againMs` is the least time between two
+ * requests about one relay.
+ */
 export async function findPreempted(ctx: Context, network: Network, againMs = AGAIN_MS): Promise<number> {
   const now = performance.now()
   for (const [id, at] of asked) if (at <= now - againMs) asked.delete(id)
@@ -48,7 +54,7 @@ export async function findPreempted(ctx: Context, network: Network, againMs = AG
   return asked.size > 0 ? againMs : IDLE_MS
 }
 
-/** Returns failed relays, those never asked about first. */
+/** Returns failed relays. Those about which the chain was never asked come first. */
 async function unexplained(ctx: Context, { chainId }: Network, except: readonly string[]): Promise<Failed[]> {
   const ago = (ms: number) => new Date(ctx.now().getTime() - ms)
   const { rows } = await sql<Failed>`/* named: unexplained_relays */
@@ -60,11 +66,11 @@ async function unexplained(ctx: Context, { chainId }: Network, except: readonly 
   return rows
 }
 
-/** Writes whether a failed relay was preempted; writes nothing if that is unknown. */
+/** Writes whether a failed relay was preempted, and writes nothing if that is unknown. */
 async function explain(ctx: Context, network: Network, relay: Failed): Promise<void> {
   const { id, token, payer, auth_nonce: nonce, recipient: payTo, amount, block_number: block, tx_hash: hash } = relay
   if (!payer || !nonce || block === null || hash === null) return
-  // The authorization was unused when the relay was simulated. A relay at a low fee may take hours to be mined.
+  // The authorization was still unused when the relay was simulated. A relay with a low fee may take hours to be mined.
   const seconds = (relay.updated_at.getTime() - relay.created_at.getTime()) / 1_000
   const back = BigInt(Math.ceil(seconds * BLOCKS_A_SECOND)) + SEARCHED_BLOCKS
   const use = await unlessSilent(
@@ -85,8 +91,8 @@ async function explain(ctx: Context, network: Network, relay: Failed): Promise<v
 }
 
 /**
- * Whether a transaction precedes another in its block. A payer that makes its relay burn the gas and uses the
- * authorization after it has not paid first.
+ * Whether a transaction precedes another in its block. If a payer makes its relay burn the gas and uses the
+ * authorization only afterwards, it has not paid first.
  */
 async function isBefore(
   ctx: Context,

@@ -1,8 +1,8 @@
 /**
- * Decides whose refunds a payout wallet pays. An allowance belongs to the wallet, so if two merchants shared one, one
- * merchant's approval would pay the other's refunds. So only one merchant can refund from a wallet: the last one that
- * proved it, by switching its wallet lock on. Without any proof, it is the merchant that captured to the wallet and
- * signs in with it. Otherwise it is the first to capture to it on chain.
+ * Decides whose refunds a payout wallet pays. An allowance belongs to the wallet, so if two merchants shared a wallet,
+ * one merchant's approval would pay the other's refunds. So only one merchant can refund from a wallet: the last one
+ * that proved its ownership, by switching its wallet lock on. Without any proof, it is the merchant that captured to
+ * the wallet and signs in with it. Otherwise it is the merchant that first captured to the wallet on chain.
  */
 import { sql } from "kysely"
 import { type Address, checksummed } from "../../platform/chain/hex.ts"
@@ -13,8 +13,8 @@ import type { Payout } from "../txmanager/lane.ts"
 import { isRefund } from "./check-refund-funds.ts"
 
 /**
- * Returns, by wallet, the merchant whose refunds it pays; no entry for a wallet that nobody proved and that got no
- * capture.
+ * Returns, by wallet, the merchant whose refunds the wallet pays. There is no entry for a wallet whose ownership nobody
+ * proved and that got no capture.
  */
 export async function refundOwners(
   ctx: TxContext,

@@ -5,14 +5,14 @@ import type { Row } from "../../platform/db/schema.ts"
 import { isArriving } from "./try-relay.ts"
 
 /**
- * SQL: whether a relay `q` was accepted before `i` and may still bring money: it is signed and has not failed. An
- * unsigned relay may never be signed, so it counts, and cancels another, only when `i` is about to be signed.
+ * SQL: whether a relay `q` that was accepted before `i` may still bring money, because it is signed and has not failed.
+ * An unsigned relay may never be signed. So it counts, and cancels another relay, only when `i` is about to be signed.
  */
 const mayPay = (withQueued: boolean) => sql`q.lane = 'relay' and (q.created_at, q.id) < (i.created_at, i.id)
   and (q.state = 'assigned' or (q.state in ('mined', 'final') and q.succeeded)
     or (${withQueued} and q.state in ('queued', 'held')))`
 
-/** SQL: how many uses of link `l` earlier relays for its other sessions may take. */
+/** SQL: how many uses of link `l` may be taken by earlier relays for other sessions of that link. */
 const earlierOf = (withQueued: boolean) => sql`(select count(*) from checkout_sessions o
   join deposits e on e.resource_id = o.id join payouts q on q.deposit_id = e.id
   where l.max_uses is not null and o.link_id = l.id and o.id <> s.id and o.status <> 'confirmed' and ${mayPay(withQueued)})`
@@ -23,9 +23,10 @@ const isSecond = (withQueued: boolean) => sql`exists (select from payouts q wher
     where t.tx_hash = q.tx_hash and t.deposit_id = q.deposit_id and t.state <> 'gone'))`
 
 /**
- * Returns the ids of relays whose amount no longer matches what their session needs. Meanwhile the session was paid
- * another way or accepted, or its link is used up or will be by an earlier relay. Such a relay would take money that
- * nobody requested. `isSigning` means that the relays are about to be signed, so earlier unsigned relays count too.
+ * Returns the ids of relays whose amount no longer matches what their session needs. Meanwhile the session was paid in
+ * another way or accepted, or its link is used up, or an earlier relay will use it up. Such a relay would take money
+ * that nobody requested. `isSigning` means that the relays are about to be signed, so earlier unsigned relays count
+ * too.
  */
 export async function unneededRelays(
   ctx: TxContext,

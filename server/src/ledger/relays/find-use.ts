@@ -1,6 +1,6 @@
 /**
- * Finds the transaction that executed an authorization, whoever sent it: once broadcast, an authorization is public,
- * and anyone may submit it.
+ * Finds the transaction that executed an authorization, no matter who sent the transaction. Once broadcast, an
+ * authorization is public, and anyone may submit it.
  */
 import { pad, toEventSelector } from "viem"
 import { AUTHORIZATION_USED } from "../../platform/chain/authorization-uses.ts"
@@ -16,12 +16,18 @@ import { stateCall } from "./try-relay.ts"
 
 /** The EIP-3009 event that a token emits when a wallet cancels an authorization. */
 const AUTHORIZATION_CANCELED = toEventSelector("AuthorizationCanceled(address,bytes32)")
-/** Blocks in one search for an authorization: over an hour on Base. Nodes accept ranges of this size. */
+/**
+ * The number of blocks in one search for an authorization, which is over an hour on Base. Nodes accept ranges of this
+ * size.
+ */
 export const SEARCHED_BLOCKS = 2_000n
-/** The most searches for a used authorization if the scan lagged when it was claimed: two days of Base. */
+/**
+ * The most searches for a used authorization if the scan lagged when the settlement was claimed. They cover two days on
+ * Base.
+ */
 const MAX_SEARCHES = 50
 
-/** The transfer of the token that an authorization permits. */
+/** The token transfer that an authorization permits. */
 export interface Permitted {
   token: Address
   payer: Address
@@ -39,12 +45,12 @@ export const isPermitted = (
 
 /**
  * Returns the receipt of the transaction that used an authorization and moved its money, searching from block `start`.
- * Returns null if a quorum calls it unused, `used` if it was cancelled or used for something else, undefined if
- * unknown. Throws an {@link RpcError} if too few endpoints answer.
+ * Returns null if a quorum reports the authorization as unused, `used` if it was cancelled or used for something else,
+ * and undefined if its use is unknown. Throws an {@link RpcError} if too few endpoints answer.
  *
- * A used nonce alone proves nothing: cancelling uses it too, and a payer may sign the same nonce for another amount. A
- * token emits an authorization's transfer right after its own event, so only the transfer with the next index counts.
- * Otherwise any number of nonces could point at one transfer elsewhere in the transaction.
+ * A used nonce alone proves nothing: cancelling uses the nonce too, and a payer may sign the same nonce for another
+ * amount. A token emits an authorization's transfer right after its own event, so only the transfer with the next index
+ * counts. Otherwise any number of nonces could point at one transfer elsewhere in the transaction.
  */
 export async function findUse(
   ctx: Context,
@@ -55,8 +61,8 @@ export async function findUse(
   const quorum = await openQuorum(network, 0n, ctx.signal)
   const needed = quorumOf(network)
   let agreed: Use[] | undefined = []
-  // A node without the log may lag behind the one that reported the nonce as used. Only an unused nonce proves that
-  // nothing was paid.
+  // A node that does not have the log may lag behind the node that reported the nonce as used. Only an unused nonce
+  // proves that nothing was paid.
   let unused: unknown[] = []
   for (let i = 0n, from = start; agreed?.length === 0 && from <= quorum.head && i < MAX_SEARCHES; i++) {
     // Nodes refuse a range that ends beyond their head.
@@ -80,7 +86,7 @@ export async function findUse(
   )
   for (const { txHash, logIndex } of agreed) {
     const receipt = quorum.receiptOf(txHash)
-    // A quorum has just agreed on its log, so a missing receipt does not prove that nothing was paid.
+    // A quorum has just agreed on the log, so a missing receipt does not prove that nothing was paid.
     if (!receipt) return undefined
     const transfer = receipt.transfers.find(each => each.logIndex === logIndex + 1)
     if (receipt.succeeded && transfer && isPermitted(transfer, permitted)) return receipt
@@ -97,12 +103,12 @@ function usesCall({ payer, nonce, token }: Permitted, from: bigint, to: bigint):
   return { method: "eth_getLogs", params: [{ address: token, topics, ...range }] }
 }
 
-/** More than one nonce can have, because it is used or cancelled once. */
+/** A nonce never has this many uses, because it is used or cancelled only once. */
 const MAX_USES = 16
 
-/** Returns the uses that enough endpoints report in their first answer; undefined if too few answer. */
+/** Returns the uses that enough endpoints report in their first answer; undefined if too few endpoints answer. */
 function agreedUses(answers: readonly (RpcResult[] | undefined)[], needed: number): Use[] | undefined {
-  // Ignores an endpoint with more logs than one nonce can have: comparing them would delay everyone.
+  // An endpoint that reports more logs than one nonce can have is ignored, because comparing them would delay everyone.
   const lists = answers
     .flatMap(results => (results?.[0]?.ok ? [usesOf(results[0].value)] : []))
     .filter(list => list.length <= MAX_USES)
@@ -116,7 +122,7 @@ function agreedUses(answers: readonly (RpcResult[] | undefined)[], needed: numbe
 const isZero = (result: RpcResult | undefined): boolean =>
   result?.ok === true && typeof result.value === "string" && /^0x0+$/.test(result.value)
 
-/** The position of a log. */
+/** The position of the log of a use. */
 interface Use {
   txHash: Hash
   logIndex: number
@@ -124,7 +130,7 @@ interface Use {
 
 const isSame = (a: Use, b: Use): boolean => a.txHash === b.txHash && a.logIndex === b.logIndex
 
-/** Returns the positions of a list of logs; empty if the answer is not a list. */
+/** Returns the positions in a list of logs; an empty list if the answer is not a list. */
 function usesOf(logs: unknown): Use[] {
   if (!Array.isArray(logs)) return []
   return logs.flatMap(log => {

@@ -1,6 +1,6 @@
 /**
- * Explains a deposit's relays to their payer: whether one may still bring money, why one failed, and whether anyone can
- * still submit it.
+ * Explains a deposit's relays to their payer: whether a relay may still bring money, why one failed, and whether anyone
+ * can still submit its authorization.
  */
 import { sql } from "kysely"
 import { validBeforeOf } from "../../platform/chain/authorizations.ts"
@@ -10,8 +10,8 @@ import { kindsThat } from "../../platform/db/by-kind.ts"
 import type { Row } from "../../platform/db/schema.ts"
 
 /**
- * SQL: whether a transaction that executes a `payouts` row's authorization was ever signed. If not, only the payer and
- * the service have the authorization: an empty transfer used up its nonce at the deadline.
+ * SQL: whether a transaction that executes the authorization of a row of `payouts` was ever signed. If not, only the
+ * payer and the service have the authorization, and an empty transfer used up the relay's nonce at the deadline.
  */
 export const wasSigned = sql<boolean>`exists (select from transaction_attempts signed where signed.payout_id = coalesce(payouts.batch_id, payouts.id)
   and not signed.empty and signed.raw is not null)`
@@ -20,8 +20,8 @@ export const wasSigned = sql<boolean>`exists (select from transaction_attempts s
 export const TOO_LATE = "It could not be executed before its deadline."
 
 /**
- * Returns the relays whose authorization anyone can still submit: their transaction is public and reverted for good,
- * and `validBefore` has not passed. A buyer who pays another way meanwhile may pay twice.
+ * Returns the relays whose authorization anyone can still submit: the relay's transaction is public and reverted for
+ * good, and `validBefore` has not passed. A buyer who pays in another way meanwhile may pay twice.
  */
 export const replayable = <R extends Pick<Row<"payouts">, "state" | "data"> & { was_signed: boolean }>(
   ctx: TxContext,
@@ -32,7 +32,7 @@ export const replayable = <R extends Pick<Row<"payouts">, "state" | "data"> & { 
       state === "reverted" && was_signed && validBeforeOf(data) * 1_000n > BigInt(ctx.now().getTime()),
   )
 
-/** Returns the time after which none of these relays' authorizations can be used; undefined for an empty list. */
+/** Returns the time after which none of the authorizations of these relays can be used; undefined for an empty list. */
 export function replayableUntil(relays: readonly Pick<Row<"payouts">, "data">[]): string | undefined {
   if (relays.length === 0) return undefined
   const last = relays.map(({ data }) => validBeforeOf(data)).reduce((a, b) => (a > b ? a : b))
@@ -41,7 +41,7 @@ export function replayableUntil(relays: readonly Pick<Row<"payouts">, "data">[])
 
 /**
  * Describes a deposit's relays: whether one may still bring `token` that is missing, and why the last one failed. A
- * later submission clears `failure`; until `replayableUntil` anyone can submit a failed one.
+ * later submission clears `failure`. Until `replayableUntil`, anyone can submit the authorization of a failed relay.
  */
 export async function relayStanding(
   ctx: TxContext,
@@ -101,7 +101,7 @@ export async function relayStanding(
   }
 }
 
-/** Returns why an ended relay paid nothing, in sentences; null for one that paid. */
+/** Returns why an ended relay paid nothing, in sentences; null for a relay that paid. */
 function failureOf(
   { state, held_detail: detail, was_signed }: Pick<Row<"payouts">, "state" | "held_detail"> & { was_signed: boolean },
   until: string | undefined,

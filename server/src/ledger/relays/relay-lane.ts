@@ -1,7 +1,7 @@
 /**
  * The relay lane makes calls that others requested: payers' authorizations, and escrow calls. A payer waits for an
- * authorization or a reservation, so one that can't succeed is cancelled immediately with the reason. A merchant's call
- * is held and retried until its deadline.
+ * authorization or a reservation, so a call of these kinds that can't succeed is cancelled immediately with the reason.
+ * A merchant's call is held and retried until its deadline.
  */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -22,9 +22,9 @@ import { OTHER_OWNER, refundsOfOthers } from "./find-refund-owners.ts"
 import { unneededRelays } from "./find-unneeded-relays.ts"
 import { balanceCall, cancelRelay, NO_BUDGET, tendRelays, unseenAt, whyRefused } from "./try-relay.ts"
 
-/** Several relays share a transaction, so it picks more than there is room for transactions. */
+/** Several relays share a transaction, so a round picks more relays than it has room for transactions. */
 const RELAYS_PICKED = 64
-/** How long a relay waits for others of its payer: half a block. */
+/** How long a relay waits for other relays of its payer: half a block. */
 const PAYER_WAIT_MS = 1_000
 
 /** Whether a payer waits for the call. */
@@ -35,7 +35,7 @@ const overRelays =
   (payout: Payout): Verdict =>
     isAwaited(payout) ? { kind: "cancel", reason: NO_BUDGET } : held
 
-/** The relay lane of a network, with the key of the wallet that pays its gas. */
+/** Returns the relay lane of a network, with the key of the wallet that pays its gas. */
 export const relayLane = (network: Network, signer: Signer): Lane => ({
   name: "relay",
   chain: network,
@@ -47,29 +47,30 @@ export const relayLane = (network: Network, signer: Signer): Lane => ({
   hasDeadlines: true,
   takesTurns: true,
   usualKind: "authorize",
-  // A buyer waits for the block. With two-second blocks, rounds every two seconds found it 1.3 s late at worst.
+  // A buyer waits for the block. With two-second blocks, rounds every two seconds found the block up to 1.3 s late.
   inFlightMs: 500,
   pickable: room => Math.max(room, RELAYS_PICKED),
   prepare: ctx => tendRelays(ctx, network),
-  // The scan must find a mined relay's transfer, the session of an ended relay must be checked, and the chain asked
-  // about a failed one.
+  // After a change, the scan must find the transfer of a mined relay. The session of an ended relay must be checked,
+  // and the chain must be asked about a failed one.
   afterChange: async (ctx, touched) => {
     const names = await waitersOf(ctx, touched)
     await Promise.all([ctx.wakes.wake("payments", names), verifySoon(ctx, network.chainId)])
   },
   served: sql<boolean>`true`,
-  // An escrow obeys only the wallet that its payer's signature names.
+  // For each payment, an escrow obeys only the wallet that the payer's signature names.
   ours: address => sql<boolean>`(escrow_id is null
     or exists (select from escrows e where e.session_id = payouts.escrow_id and e.operator = ${address}))`,
   isElsewhere: () => false,
   canOnlyFail: async () => false,
-  // Relays are picked even then, to be cancelled: a buyer at a checkout must not wait in vain.
+  // Relays are picked even when the budget is spent, so that they are cancelled: a buyer at a checkout must not wait in
+  // vain.
   isStopped: async () => false,
   withinBudgets: ownCallsWithinBudgets,
   partiesOf,
   vet: (ctx, payouts) => vet(ctx, network, payouts),
   outdated: (ctx, payouts) => outdated(ctx, network.chainId, payouts),
-  // Other buyers also pay to a settlement's address, so money arriving there says nothing about this payment.
+  // Other buyers also pay to a settlement's address, so money that arrives there says nothing about this payment.
   arrivalReads: payouts =>
     new Map(
       payouts.flatMap(payout => {
@@ -91,7 +92,7 @@ export const relayLane = (network: Network, signer: Signer): Lane => ({
     if (hold.reason === "allowance" || hold.reason === "balance") await holdAlike(ctx, payout, hold)
   },
   cancel: cancelRelay,
-  // Triggers make the session or escrow of an ended call due.
+  // Database triggers make the session or escrow of an ended call due.
   lockOwners: async () => [],
   onReverted: async () => {},
   alarms: async () => [],
@@ -120,7 +121,8 @@ async function vet(ctx: Context, network: Network, payouts: readonly Payout[]): 
     if (emptied.has(payout.id)) return [payout.id, cancelled(TAKEN_BACK)]
     if (others.has(payout.id)) return [payout.id, cancelled(OTHER_OWNER)]
     if (outOfTurn.has(payout.id)) return [payout.id, waitForTurn]
-    // No buyer waits at a page for these calls: the merchant's decision or the authorization's end causes them.
+    // No buyer waits at a page for these calls, because the merchant's decision or the end of the authorization causes
+    // them.
     if (!isAwaited(payout)) return [payout.id, undefined]
     if (paused.has(payout.id)) return [payout.id, cancelled("Payments on this network are paused.")]
     if (needless.has(payout.id)) return [payout.id, cancelled("It was paid in another way in the meantime.")]
@@ -135,14 +137,14 @@ async function vet(ctx: Context, network: Network, payouts: readonly Payout[]): 
 async function outdated(ctx: TxContext, chainId: number, payouts: readonly Payout[]): Promise<Set<string>> {
   const needless = await unneededRelays(ctx, payouts, true)
   const outOfTurn = await refundsOutOfTurn(ctx, payouts)
-  // Another worker may have signed for the same payers since these payouts were vetted.
+  // Another worker may have signed relays of the same payers since these payouts were vetted.
   const crowded = await beyondFlight(ctx, { chainId }, payouts.filter(isAwaited))
   return needless.union(outOfTurn).union(crowded)
 }
 
 /**
- * Returns the ids of calls whose escrow has no money for them any more. Either a reorg removed the reservation and it
- * failed when mined again, or the payer reclaimed the rest of what the escrow held.
+ * Returns the ids of calls whose escrow no longer has money for them. Either a reorg removed the reservation, which
+ * failed when it was mined again, or the payer reclaimed the rest of what the escrow held.
  */
 async function emptiedCalls(ctx: Context, payouts: readonly Payout[]): Promise<Set<string>> {
   const calls = payouts.filter(payout => !isAwaited(payout))
@@ -168,13 +170,13 @@ async function emptiedCalls(ctx: Context, payouts: readonly Payout[]): Promise<S
   return new Set(calls.filter(isVain).map(({ id }) => id))
 }
 
-/** The payer signed the authorization; the recipient is one of our deposits. */
+/** Returns the payer of a relay: the one who signed its authorization. */
 const payerOf = ({ payer, recipient }: Payout): Address => payer ?? recipient
 
 /**
- * Returns the addresses to screen. A capture pays its merchant with a payer's money, and either may have been listed
- * since the reservation, months ago, so both are screened. For any other call it is the payer, who is also the
- * recipient of a void or refund.
+ * Returns the addresses to screen. A capture pays the merchant with a payer's money. Both are screened, because either
+ * may have been listed since the reservation, which may be months old. For any other call only the payer is screened,
+ * who is also the recipient of a void or refund.
  */
 async function partiesOf(ctx: Context, payouts: readonly Payout[]): Promise<Map<string, Address[]>> {
   const captures = payouts.flatMap(payout => (kindOf(payout).screensBoth ? (payout.escrow_id ?? []) : []))
@@ -190,7 +192,9 @@ async function partiesOf(ctx: Context, payouts: readonly Payout[]): Promise<Map<
   return new Map(payouts.map(payout => [payout.id, ofOne(payout)]))
 }
 
-/** Returns the wake-up names of these relays: agents wait for a settlement's relay, pages for their session. */
+/**
+ * Returns the wake-up names of these relays. Agents wait for a settlement's relay, and pages wait for their session.
+ */
 async function waitersOf(ctx: Context, touched: readonly Touched[]): Promise<string[]> {
   const ids = touched.flatMap(each => (kindOf(each).locksSession ? (each.deposit_id ?? []) : []))
   const deposits = ctx.db.selectFrom("deposits").select("resource_id")

@@ -1,7 +1,7 @@
 /**
  * Relays: payouts of the relay lane, which submit a holder's authorization and move its money into a deposit. A relay
- * is simulated before it is accepted. A buyer waits for it, so a relay that can't succeed is cancelled immediately with
- * the reason, and never held for long.
+ * is simulated before it is accepted. A buyer waits for the relay, so a relay that can't succeed is cancelled
+ * immediately with the reason, and never held for long.
  */
 import { sql } from "kysely"
 import { encodeFunctionData, type Hex, parseAbi } from "viem"
@@ -34,22 +34,23 @@ import { OTHER_WALLET, orphanedReserves, reclaimedCalls, TAKEN_BACK } from "./fi
 import { TOO_LATE } from "./read-relay-status.ts"
 
 /**
- * The highest gas limits of relays. With a key's signature a relay takes about 100,000. A contract's signature takes
- * any amount; a passkey checked in Solidity takes 350,000. Above this limit a signature is not worth its gas. The relay
- * of a contract wallet gets its simulated gas plus a quarter, so the contract can't burn more than it showed.
+ * The highest gas limits of relays. With a key's signature a relay takes about 100,000 gas. A contract's signature
+ * takes any amount, and a passkey that is checked in Solidity takes 350,000. A signature that takes more than this
+ * limit is not worth its gas. The relay of a contract wallet gets its simulated gas plus a quarter, so that the
+ * contract can't burn more than it showed.
  */
 export const RELAY_GAS = { key: 200_000n, contract: 700_000n }
 /**
- * The highest gas limits of an escrow's reservation. It also moves the money on, stores what is held, and for an
- * operator's first payment deploys the contract that holds it. A contract wallet's reservation never gets a key's
- * limit, because the limit distinguishes the two.
+ * The highest gas limits of an escrow's reservation. A reservation also moves the money on, stores what is held and,
+ * for an operator's first payment, deploys the contract that holds the money. A contract wallet's reservation never
+ * gets the limit of a key, because the limit distinguishes the two.
  */
 export const RESERVE_GAS = { key: payoutKinds.reserve.gasOfKey, contract: 1_000_000n }
 
 const REASON_LENGTH = 120
-/** The reason shown to the buyer when the gas budget of the merchant, or of all merchants, is spent. */
+/** The reason that the buyer sees when the gas budget of the merchant, or of all merchants, is spent. */
 export const NO_BUDGET = "The service relays no more payments for this merchant today."
-/** The reason when the contract wallets' budget is spent. */
+/** The reason that the buyer sees when the budget for contract wallets is spent. */
 export const NO_CONTRACT_BUDGET = "The service relays no more payments of contract wallets on this network today."
 
 const tokenAbi = parseAbi([
@@ -66,19 +67,19 @@ const read = (network: Network, data: Hex): RpcCall => ({
 export const balanceCall = (network: Network, address: Address): RpcCall =>
   read(network, encodeFunctionData({ abi: tokenAbi, functionName: "balanceOf", args: [address] }))
 
-/** Builds the call that reads whether a payer's nonce is used or cancelled. */
+/** Builds the call that reads whether a payer's nonce was used or cancelled. */
 export const stateCall = (network: Network, payer: Address, nonce: Hash): RpcCall =>
   read(network, encodeFunctionData({ abi: tokenAbi, functionName: "authorizationState", args: [payer, nonce] }))
 
-/** A quarter more than the simulation used, because the cost of a signature differs a little between blocks. */
+/** Adds a quarter to what the simulation used, because the cost of a signature differs a little between blocks. */
 const withMargin = (gas: bigint): bigint => (gas * 5n) / 4n
 const least = (a: bigint, b: bigint): bigint => (a < b ? a : b)
 
 /**
- * Simulates an authorization's relay from the relay wallet, at the price that it will pay. Returns its gas limit and
- * its highest cost in wei, or a sentence why the chain would refuse it. Returns `used` if its nonce is used, `unseen`
- * if the receiving address holds money that the scan has not found. Throws `CHAIN_UNAVAILABLE` when too few endpoints
- * agree.
+ * Simulates the relay of an authorization from the relay wallet, at the gas price that the wallet will pay. Returns the
+ * relay's gas limit and highest cost in wei, or a sentence that says why the chain would refuse the relay. Returns
+ * `used` if the nonce is used, and `unseen` if the receiving address holds money that the scan has not found. Throws
+ * `CHAIN_UNAVAILABLE` if too few endpoints agree.
  */
 export async function tryRelay(
   ctx: Context,
@@ -93,7 +94,7 @@ export async function tryRelay(
     to: Address
     data: Hex
     by: SignedBy
-    /** The most gas that it may take, by kind of signature. */
+    /** The most gas that the relay may take, by kind of signature. */
     limits: Record<SignedBy, bigint>
   },
 ): Promise<"used" | "unseen" | WhyRefused | { gas: bigint; most: bigint }> {
@@ -133,16 +134,16 @@ export async function tryRelay(
   if (outcome === "fails") return await whyRefused(ctx, network, payer, amount, error ?? "")
   const mostOf = (gas: bigint): bigint => gas * (fees?.maxFee ?? 0n) + dataParts(data) * dataFee
   if (by === "key") return { gas, most: mostOf(gas) }
-  // The highest estimate of the endpoints that agree: with too little gas the relay fails, and it never takes more than
-  // its limit.
+  // Takes the highest estimate of the endpoints that agree. With too little gas the relay fails, and it never takes
+  // more than its limit.
   const took = agreed.map(each => each.took ?? 0n).reduce((a, b) => (a > b ? a : b))
   const limit = least(gas, withMargin(took))
   return { gas: limit, most: mostOf(limit) }
 }
 
 /**
- * One endpoint's outcome for an authorization: `error` comes from the node; `took` is the estimated gas of a successful
- * call.
+ * One endpoint's outcome for an authorization. `error` comes from the node, and `took` is the estimated gas of a
+ * successful call.
  */
 interface RelayTrial extends Trial {
   error?: string
@@ -153,8 +154,8 @@ interface RelayTrial extends Trial {
 const UNUSED: RpcResult = { ok: true, value: `0x${"0".repeat(64)}` }
 
 /**
- * Returns one endpoint's outcome from its results in {@link tryRelay} and its answer whether the nonce is `used`;
- * undefined if the endpoint itself failed.
+ * Returns one endpoint's outcome, from its results in {@link tryRelay} and its answer `used` about the nonce. Undefined
+ * if the endpoint itself failed.
  */
 function trialOf(results: RpcResult[] | undefined, by: SignedBy, used: RpcResult | undefined): RelayTrial | undefined {
   const [trial, estimate] = results ?? []
@@ -167,7 +168,7 @@ function trialOf(results: RpcResult[] | undefined, by: SignedBy, used: RpcResult
   return took === undefined ? undefined : { outcome: "succeeds", took }
 }
 
-/** Returns the quantity in an answer; undefined if there is none. */
+/** Returns the quantity in an answer; undefined if it has none. */
 const quantityOf = (result: RpcResult): bigint | undefined =>
   result.ok && typeof result.value === "string" && /^0x[0-9a-f]{1,64}$/i.test(result.value)
     ? BigInt(result.value)
@@ -180,8 +181,9 @@ const wordOf = (result: RpcResult | undefined): bigint | undefined =>
     : undefined
 
 /**
- * Returns the deposits that hold more than recorded, by each endpoint's answer to {@link balanceCall}. The buyer has
- * just paid manually, and would pay twice. Of three or more endpoints two must say so, otherwise one.
+ * Returns the deposits that hold more than was recorded, according to each endpoint's answer to {@link balanceCall}.
+ * Such a buyer has just paid manually, and would pay twice. If there are three or more endpoints, two of them must
+ * report this, otherwise one.
  */
 export async function unseenAt(
   ctx: Context,
@@ -204,7 +206,7 @@ export interface WhyRefused {
   isShort: boolean
 }
 
-/** Returns why a token did not move `amount` base units for the payer; `error` comes from the endpoint. */
+/** Returns why a token did not move `amount` base units for the payer. `error` comes from the endpoint. */
 export async function whyRefused(
   ctx: Context,
   network: Network,
@@ -227,7 +229,7 @@ export async function whyRefused(
 function otherwise(symbol: string, error: string): string {
   if (/blacklist/i.test(error)) return `The issuer of ${symbol} has blocked this wallet.`
   if (/used or cancel/i.test(error)) return "The authorization was already used, or cancelled by its wallet."
-  // The contract wallet approved in the simulation, but the token gives it no more gas than the relay has.
+  // The contract wallet approved in the simulation, but the token gives the wallet only as much gas as the relay has.
   if (/invalid signature|out ?of ?gas|gas required/i.test(error))
     return `${symbol} does not accept this wallet's signature.`
   const reason = error.replace(/^.*revert(ed)?:?\s*/i, "").slice(0, REASON_LENGTH)
@@ -237,13 +239,13 @@ function otherwise(symbol: string, error: string): string {
 }
 
 /**
- * SQL: whether a transfer `t` with claim `c` counts, or will once it is deep enough, screened or settled. A transfer
- * that was refused for good, returned, or accepted as extra money does not count.
+ * SQL: whether a transfer `t` with claim `c` counts, or will count once it is deep enough, screened or settled. A
+ * transfer that was refused for good, returned, or accepted as extra money does not count.
  */
 export const isArriving = sql`t.state <> 'gone' and not exists (select from payments p where p.id = c.payment_id
   and (p.status = 'returned' or p.exception = 'sanctioned' or (p.status = 'granted' and p.beside)))`
 
-/** Cancels a relay without a nonce, with a sentence as reason. Its authorization may be submitted again. */
+/** Cancels a relay without a nonce, with a sentence as the reason. Its authorization may be submitted again. */
 export async function cancelRelay(
   ctx: TxContext,
   row: Pick<Row<"payouts">, "id" | "chain_id">,
@@ -262,7 +264,8 @@ export async function cancelRelay(
 }
 
 /**
- * Cancels relays that expired or that nobody can sign any more, and keeps watching the open ones' receiving addresses.
+ * Cancels relays that expired or that nobody can sign any more, and keeps watching the receiving addresses of open
+ * relays.
  */
 export async function tendRelays(ctx: Context, network: Network): Promise<void> {
   const over = await ctx.db
@@ -287,9 +290,9 @@ export async function tendRelays(ctx: Context, network: Network): Promise<void> 
 }
 
 /**
- * Returns the ids of relays whose authorization can't move money any more, because all responding endpoints call its
- * nonce used or cancelled. Throws `CHAIN_UNAVAILABLE` without a quorum of answers. If one endpoint's lie made a buyer
- * sign another authorization, the buyer could pay twice.
+ * Returns the ids of relays whose authorization can't move money any more, because all responding endpoints report its
+ * nonce as used or cancelled. Throws `CHAIN_UNAVAILABLE` if fewer endpoints than a quorum answer. If one endpoint's lie
+ * made a buyer sign another authorization, the buyer could pay twice.
  */
 export async function voided(
   ctx: Context,
