@@ -1,6 +1,6 @@
 /**
  * Takes unused receiving addresses out of the log scan, and reads their balances instead: hourly for a day, then daily,
- * 500 per call. An address whose balance differs from its rows is scanned again.
+ * with 500 addresses per call. An address whose balance differs from its rows is scanned again.
  */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -21,33 +21,33 @@ const isActive = (deposit: "d" | "w") =>
     where v.deposit_id = ${sql.ref(`${deposit}.id`)} and v.until_at is null limit 1`
 
 const HOUR_MS = 3_600_000
-/** How long after the watch of a page ends its payment is still expected. */
+/** How long after the watch of a page ends a payment is still expected. */
 const EXPECTED_MS = 12 * HOUR_MS
 const DAY_MS = 24 * HOUR_MS
-/** Wait before rereading a balance that too few endpoints reported. */
+/** How long a balance that too few endpoints reported waits until it is read again. */
 const ALONE_MS = 300_000
 /** How many blocks an endpoint that reports balances may lag behind the scan. */
 const LAG_BLOCKS = 600
 /** How many addresses one round reads, in 20 calls. */
 const ADDRESSES_PER_ROUND = 10_000
-/** How many addresses one round makes dormant: more than can be created in the minute between two rounds. */
+/** How many addresses one round makes dormant. This is more than can be created in the minute between two rounds. */
 const LEAVING_PER_ROUND = 50_000
 /**
  * How many addresses one round watches again although too few endpoints report a different balance. An endpoint that
- * lies about all of them must not put them all into the scan.
+ * lies about all addresses must not put all of them into the scan.
  */
 const DOUBTS_PER_ROUND = 100
 /**
- * How many unpaid checkouts of one link, and of all a merchant's links, are in the scan. Anyone can open them, and each
- * adds to the cost of every round.
+ * How many unpaid checkouts of one link, and of all links of a merchant, are in the scan. Anyone can open checkouts,
+ * and each adds to the cost of every round.
  */
 const MAX_OF_LINK = 2_000
 const MAX_OF_MERCHANT = 10_000
 
 /**
- * Takes addresses out of the scan that nobody asked about recently. An active paywall's address leaves it only if it
- * was neither asked about nor paid for a day. So the scan's cost depends on the addresses in use, not on all that were
- * ever created. Their transfers are known up to the last scan.
+ * Takes addresses out of the scan if nobody asked about them recently. The address of an active paywall leaves the scan
+ * only if nobody asked about it or paid to it for a day. So the scan's cost depends on the addresses in use, not on all
+ * that were ever created. The transfers of these addresses are known up to the last scan.
  */
 export async function makeDepositsDormant(ctx: Context, network: Network): Promise<void> {
   const now = ctx.now()
@@ -64,9 +64,10 @@ export async function makeDepositsDormant(ctx: Context, network: Network): Promi
 }
 
 /**
- * Takes unpaid checkouts out of the scan if a link or merchant has too many open. Those that nobody has opened since
- * their creation leave first, then those requested least recently. A request puts a checkout back. A submitted hash is
- * verified by its receipt, without the scan. An expired checkout is scanned once more, and leaves after that.
+ * Takes unpaid checkouts out of the scan if a link or merchant has too many open ones. Checkouts that nobody has
+ * requested since their creation leave first, then those requested least recently. A request puts a checkout back. A
+ * submitted hash is verified by its receipt, without the scan. An expired checkout is scanned once more, and leaves
+ * after that.
  */
 export async function thinOut(
   ctx: Context,
@@ -92,9 +93,9 @@ export async function thinOut(
 }
 
 /**
- * Reads the balances of due dormant addresses. An address whose balance differs from its rows is scanned again. It
- * received more money, or an outflow that is not recorded yet could hide what it received. An old unpaid checkout with
- * an empty address is put away.
+ * Reads the balances of due dormant addresses. An address whose balance differs from its rows is scanned again. Such an
+ * address received more money, or an outflow that is not recorded yet could hide what it received. An old unpaid
+ * checkout with an empty address is put away.
  */
 export async function checkDormantDeposits(
   ctx: Context,
@@ -121,7 +122,8 @@ export async function checkDormantDeposits(
     const part = due.slice(start, start + ADDRESSES_PER_CALL)
     const said = await saidOf(ctx, network, part)
     const idsOf = (...which: Said[]) => part.flatMap(({ id }, i) => (which.includes(said[i] ?? "nothing") ? [id] : []))
-    // An address whose balance no endpoint reported stays due. If too few reported it, it is read again soon.
+    // An address whose balance no endpoint reported stays due. If only too few endpoints reported its balance, the
+    // address is read again soon.
     await scheduleChecks(ctx, idsOf("same", "other", "doubtful"), crowds)
     await checkSoon(ctx, idsOf("alone"))
     await knownUpTo(ctx, network, idsOf("same"))
@@ -167,7 +169,7 @@ async function watchAgain(ctx: Context, ids: readonly bigint[]): Promise<void> {
 
 /**
  * Records that an address has received nothing more, because it holds exactly what its rows say. If it is watched
- * again, its scan starts here, and not months earlier.
+ * again, its scan starts at this block, and not months earlier.
  */
 async function knownUpTo(ctx: Context, { chainId }: Network, ids: readonly bigint[]): Promise<void> {
   if (ids.length === 0) return

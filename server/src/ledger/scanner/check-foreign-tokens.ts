@@ -1,7 +1,7 @@
 /**
- * Asks tokens that nothing is sold for how much a receiving address holds. Only tokens with a balance are listed, so a
- * contract that emits a Transfer and moves nothing costs one row for a minute. Nothing else of a token is read: anyone
- * may have written its name and symbol.
+ * Asks tokens in which nothing is sold how much of them a receiving address holds. Only tokens with a balance are
+ * listed, so a contract that emits a Transfer and moves nothing costs one row for a minute. Nothing else of a token is
+ * read, because anyone may have written its name and symbol.
  */
 import { sql } from "kysely"
 import { encodeFunctionData, erc20Abi } from "viem"
@@ -13,16 +13,17 @@ import { hexNumber, type RpcResult } from "../../platform/chain/rpc.ts"
 import type { Context } from "../../platform/context.ts"
 
 /**
- * How many balances one round reads, in one request per endpoint. With the gas below, tokens can answer at most 15 MB.
+ * How many balances one round reads, in one request per endpoint. With the gas below, the answers of the tokens have at
+ * most 15 MB.
  */
 const BALANCES_PER_ROUND = 25
-/** Enough to read a balance, whatever a token does with the gas. */
+/** The gas to read a balance. It is enough, and it bounds what a token can do with the gas. */
 const GAS = 200_000
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 const YEAR_MS = 366 * DAY_MS
 
-/** Reads due balances, unknown ones first, and deletes rows that hold nothing or are a year old. */
+/** Reads the balances that are due, unknown ones first. Deletes rows that hold nothing or are a year old. */
 export async function askBalances(ctx: Context, network: Network): Promise<void> {
   const now = ctx.now()
   const ago = (ms: number) => new Date(now.getTime() - ms)
@@ -57,7 +58,7 @@ async function balancesOf(
   rows: readonly { token: Address; address: Address }[],
   signal: AbortSignal,
 ): Promise<bigint[][]> {
-  // Each read is a separate call: in one shared call, a token that burns its gas would spoil the other answers.
+  // Each read is a separate call, because in one shared call a token that burns its gas would spoil the other answers.
   const calls = rows.map(({ token, address }) => {
     const data = encodeFunctionData({ abi: erc20Abi, functionName: "balanceOf", args: [address] })
     return { method: "eth_call", params: [{ to: token, data, gas: hexNumber(GAS) }, "latest"] }
@@ -67,8 +68,8 @@ async function balancesOf(
 }
 
 /**
- * Reads a balance: 0 if the contract fails or answers with anything but an amount; undefined if the node does not
- * respond.
+ * Reads a balance. Returns 0 if the contract fails or answers with anything but an amount, and undefined if the node
+ * does not respond.
  */
 function balanceIn(result: RpcResult | undefined): bigint | undefined {
   if (!result) return undefined

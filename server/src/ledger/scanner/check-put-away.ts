@@ -1,6 +1,6 @@
 /**
- * Reads the balances of put-away checkouts' addresses: daily until 30 days after their end, then every 30 days. Money
- * there brings the checkout back, and the scan finds the transfers.
+ * Reads the balances of put-away checkouts' addresses: daily until 30 days after the checkout's end, then every 30
+ * days. Money at an address brings its checkout back, and the scan then finds the transfers.
  */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -13,7 +13,10 @@ import { ADDRESSES_PER_CALL, compareBalances, type Said } from "./read-balances.
 
 /** How many addresses one round reads, in 10 calls. */
 const ADDRESSES_PER_ROUND = 5_000
-/** How many addresses one round brings back if too few endpoints report money there; one may lie about all. */
+/**
+ * How many addresses one round brings back although too few endpoints report money there. A single endpoint may lie
+ * about all of them.
+ */
 const DOUBTS_PER_ROUND = 100
 /** How many blocks an endpoint that reports balances may lag behind the scan. */
 const LAG_BLOCKS = 600
@@ -43,7 +46,10 @@ export async function checkPutAway(ctx: Context, network: Network): Promise<void
   }
 }
 
-/** Schedules the next check of these addresses. With `isKnown`, their transfers are known up to the recent blocks. */
+/**
+ * Schedules the next check of these addresses. With `isKnown`, the transfers to these addresses are known up to the
+ * recent blocks.
+ */
 async function checkLater(ctx: Context, { chainId }: Network, ids: readonly string[], isKnown = true): Promise<void> {
   if (ids.length === 0) return
   const known = isKnown

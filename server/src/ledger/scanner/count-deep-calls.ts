@@ -1,6 +1,6 @@
 /**
- * The depth of escrow calls. A height alone proves nothing. A reorg may have displaced a call's block before the rows
- * say so, while the scan has passed its height on the new fork.
+ * Determines which escrow calls are deep enough to count. A height alone proves nothing. A reorg may have displaced a
+ * call's block before the rows say so, while the scan has passed the same height on the new fork.
  */
 import { sql } from "kysely"
 import type { Hash } from "../../platform/chain/hex.ts"
@@ -8,17 +8,17 @@ import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
 import type { QuorumView } from "../../platform/chain/quorum.ts"
 import type { TxContext } from "../../platform/context.ts"
 
-/** How many calls' blocks one round reads, the oldest first. */
+/** How many calls one round reads the blocks of, oldest first. */
 const CALLS_PER_ROUND = 200
 
-/** A mined call, and its block as the row says. */
+/** A mined call, and its block according to the row. */
 export interface MinedCall {
   id: string
   blockNumber: bigint
   blockHash: Hash
 }
 
-/** Returns the successful calls up to a height that do not count in their block yet. */
+/** Returns the successful calls up to a height that are not counted in their block yet. */
 export async function uncountedCalls(ctx: TxContext, chainId: number, upTo: bigint): Promise<MinedCall[]> {
   const { rows } = await sql<MinedCall>`
     select i.id, i.block_number as "blockNumber", i.block_hash as "blockHash" from payouts i
@@ -30,7 +30,7 @@ export async function uncountedCalls(ctx: TxContext, chainId: number, upTo: bigi
 }
 
 /**
- * Records the calls whose block a quorum reports as deep as the network's confirmations require. They count until their
+ * Counts the calls whose block a quorum reports as deep as the network's confirmations require. A call counts until its
  * own block is displaced, because after any reorg the scan's height falls back to the final block.
  */
 export async function countDeepCalls(

@@ -1,6 +1,6 @@
 /**
- * Decides what one round of verification changes. Pure: it maps what was read of the chain and the current rows to row
- * changes, which `record-observation.ts` writes.
+ * Decides what one round of verification changes. Pure: it turns the current rows, and what was read from the chain,
+ * into row changes. `record-observation.ts` writes these changes.
  */
 import { votesNeeded } from "../../platform/chain/agreement.ts"
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
@@ -11,7 +11,7 @@ import { keyOfRow, type Observation } from "./observe-chain.ts"
 import type { NamedBlock, UnfinalBlock } from "./read-unfinal-blocks.ts"
 import { lagAfter } from "./watch-scan-lag.ts"
 
-/** With one endpoint, another block at a transfer's height must be seen twice, this far apart. */
+/** With one endpoint, a different block at a transfer's height must be seen twice, this far apart. */
 const SUSPICION_MS = 30_000
 
 type TransferRow = Row<"transfers">
@@ -22,29 +22,32 @@ interface Doubt {
   change: Partial<Pick<TransferRow, "suspect_at" | "state" | "run_at">>
 }
 
-/** The row changes of a round. */
+/** The row changes that a round makes. */
 export interface Changes {
   /** Changes of single transfers. */
   doubts: Doubt[]
-  /** Blocks that another block has replaced, and blocks that are back; their transfers change with them. */
+  /** Blocks that another block has replaced, and blocks that are back. Their transfers change with them. */
   suspected: NamedBlock[]
   restored: NamedBlock[]
   /**
-   * Blocks that are deep enough for a quorum, or for one of two endpoints, and blocks that are final. All their agreed
-   * transfers change with them.
+   * Blocks that are deep enough according to a quorum, blocks that are deep enough according to one of two endpoints,
+   * and final blocks. All their agreed transfers change with them.
    */
   confirmed: NamedBlock[]
   confirmedAlone: NamedBlock[]
   final: NamedBlock[]
-  /** Transfers that only one of two endpoints reports, and that are deep enough there. */
+  /** Transfers that only one of two endpoints reports, and that are deep enough according to this endpoint. */
   singles: TransferRow[]
   submissions: SubmissionChange[]
-  /** The deposits whose scan had to catch up, and how far it got; undefined if the ordinary scan covers them again. */
+  /**
+   * The deposits whose scan had to catch up, and how far it got. `upTo` is undefined if the ordinary scan covers the
+   * deposits again.
+   */
   caughtUp: { ids: bigint[]; upTo: bigint | undefined }[]
   cursor: Partial<Row<"cursors">>
 }
 
-/** The current rows including the round's new transfers: blocks with agreed transfers, and doubtful transfers. */
+/** The current rows, including the round's new transfers: blocks with agreed transfers, and doubtful transfers. */
 export interface Stored {
   blocks: readonly UnfinalBlock[]
   /** Transfers in displaced blocks, or from one endpoint alone. */
@@ -80,9 +83,9 @@ export function decide(
 }
 
 /**
- * Returns where the next round starts: the last block whose logs a quorum has read and agrees on. A lagging endpoint
- * must not move the scan back. After a reorg, the checkpoint stays until all doubtful transfers were compared. Then it
- * moves back to the finalized block, because the reorg may be deeper than the rescan.
+ * Returns where the next round starts: the last block whose logs a quorum has read and agreed on. A lagging endpoint
+ * must not move the scan back. After a reorg, the checkpoint stays until all doubtful transfers were compared. Then the
+ * checkpoint moves back to the finalized block, because the reorg may be deeper than the rescan.
  */
 function nextCheckpoint({ cursor, quorum, scannedTo, reorged, allCompared }: Observation): Partial<Row<"cursors">> {
   const at = (block: Block | undefined) =>
@@ -90,15 +93,16 @@ function nextCheckpoint({ cursor, quorum, scannedTo, reorged, allCompared }: Obs
   if (reorged && !allCompared) return {}
   if (reorged) return at(quorum.blockAt(quorum.finalized)?.block)
   if (scannedTo > cursor.block_number) return at(quorum.blockAt(scannedTo)?.block)
-  // A checkpoint from before times were stored has none. It is written with its time once the scan ends at the same
-  // block again.
+  // A checkpoint that is older than stored block times has none. It is written with its time once the scan ends at the
+  // same block again.
   return cursor.block_time === null && scannedTo === cursor.block_number ? at(quorum.blockAt(scannedTo)?.block) : {}
 }
 
 /**
- * Returns transfers that are gone, and single ones that became suspected or stopped being so. A transfer is gone if a
- * quorum has another block at its height and a quorum has no receipt with it. With one endpoint, that endpoint must say
- * so twice. A transfer that only one of two endpoints reported is gone when neither has it.
+ * Returns transfers that are gone, and transfers of a single endpoint that became suspected or are no longer suspected.
+ * A transfer is gone if a quorum has another block at its height, and a quorum has no receipt with the transfer. With
+ * one endpoint, that endpoint must report this twice. A transfer that only one of two endpoints reported is gone when
+ * neither endpoint has it.
  */
 function doubtsOf(network: NetworkInfo, { quorum }: Observation, doubted: readonly TransferRow[], now: Date): Doubt[] {
   const needed = votesNeeded(network.endpoints.length)
@@ -117,7 +121,7 @@ function doubtsOf(network: NetworkInfo, { quorum }: Observation, doubted: readon
   })
 }
 
-/** Returns the blocks that another block replaced, and those that are back in the chain. */
+/** Returns the blocks that another block replaced, and the blocks that are in the chain again. */
 function suspicions(
   { quorum, displaced }: Observation,
   blocks: readonly UnfinalBlock[],
@@ -130,8 +134,9 @@ function suspicions(
 }
 
 /**
- * Returns the blocks that are canonical now: confirmed when deep enough, final when finalized. One of two endpoints may
- * confirm alone if the other does not contradict it. Settlement then counts those transfers only for small payments.
+ * Returns the blocks that are canonical now. A block is confirmed when it is deep enough, and final when it is
+ * finalized. One of two endpoints may confirm alone if the other does not contradict it. Settlement then counts the
+ * block's transfers only for small payments.
  */
 function standing(
   network: NetworkInfo,
@@ -149,7 +154,9 @@ function standing(
   }
 }
 
-/** Returns the transfers that only one of two endpoints reports, and that are deep enough there. */
+/**
+ * Returns the transfers that only one of two endpoints reports, and that are deep enough according to this endpoint.
+ */
 function deepSingles(network: NetworkInfo, { quorum }: Observation, doubted: readonly TransferRow[]): TransferRow[] {
   if (network.endpoints.length !== 2) return []
   return doubted.filter(

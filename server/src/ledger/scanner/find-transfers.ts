@@ -1,6 +1,6 @@
 /**
- * Finds new transfers to our deposits, from the scans and the receipts, that are sure enough to be stored. Linear in
- * what endpoints report, and done in turns.
+ * Finds new transfers to our deposits, from the scans and the receipts, that are sure enough to be stored. The work is
+ * linear in what endpoints report, and is done in turns.
  */
 import { keyOf, type LogAgreement } from "../../platform/chain/agreement.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
@@ -15,18 +15,18 @@ import { type NamedBlock, placesIn } from "./read-unfinal-blocks.ts"
 
 /** How many new transfers one round stores. The next round follows immediately. */
 const STORED_PER_ROUND = 5_000
-/** A transfer to one of our deposits, and whether only one of two endpoints has it. */
+/** A transfer to one of our deposits. `isSingle` says whether only one of two endpoints has it. */
 export interface Found {
   log: Transfer & { blockTime: Date }
   isSingle: boolean
 }
 
-/** The transfers that a round found, and how far they are complete. */
+/** The transfers that a round found, and up to which block they are complete. */
 export interface Finding {
   deposits: Map<Address, WatchedDeposit>
-  /** New transfers, each once. */
+  /** New transfers, without duplicates. */
   found: Found[]
-  /** Whether there are more than one round stores. */
+  /** Whether there are more transfers than one round stores. */
   isMore: boolean
   /** The first block with a transfer that is not sure, or is not stored in this round. */
   heldFrom: bigint | undefined
@@ -65,7 +65,10 @@ export const byAddress = (deposits: readonly WatchedDeposit[]): Map<Address, Wat
 export const lowest = (numbers: readonly (bigint | undefined)[]): bigint | undefined =>
   numbers.reduce((low, each) => (each !== undefined && (low === undefined || each < low) ? each : low), undefined)
 
-/** Returns the deposits named by the round's logs, receipts or submissions, instead of all of a million deposits. */
+/**
+ * Returns the deposits that the round's logs, receipts or submissions name. A network may have a million deposits in
+ * all.
+ */
 async function depositsMet(
   ctx: Context,
   network: Network,
@@ -85,8 +88,8 @@ async function depositsMet(
 }
 
 /**
- * Returns the logs that are sure enough to be stored, and the first block with one that is not. A log that only one of
- * two endpoints has is stored after the other was `asked` for its receipt.
+ * Returns the logs that are sure enough to be stored, and the first block with a log that is not. A log that only one
+ * of two endpoints has is stored only after the other endpoint was `asked` for its receipt.
  */
 async function foundOf(
   quorum: Quorum,
@@ -98,13 +101,14 @@ async function foundOf(
   const take = (log: Transfer, standing: LogAgreement) => {
     if (standing !== "denied" && deposits.has(log.to)) logs.push({ log, standing })
   }
-  // A transfer that only one endpoint reported may be deeper than any rescan, so only its receipt finds it.
+  // A transfer that only one endpoint reported may be deeper than any rescan, so that only its receipt finds it.
   await inTurns(hashes, hash => {
     const receipt = quorum.receiptOf(hash)
     if (receipt?.succeeded) for (const log of receipt.transfers) take(log, "agreed")
   })
   await inTurns(await quorum.judged(), ({ log, standing }) => take(log, standing))
-  // An open log is never stored, so it needs no block time; an endpoint can invent any number of blocks.
+  // An open log is never stored, so it needs no block time. Times are not read for open logs, because an endpoint can
+  // invent any number of blocks.
   const untimed = new Set<bigint>()
   await inTurns(logs, ({ log, standing }) => {
     if (standing !== "open" && !quorum.timeOf(log, standing)) untimed.add(log.blockNumber)
@@ -114,7 +118,7 @@ async function foundOf(
   let heldFrom: bigint | undefined
   await inTurns(logs, ({ log, standing }) => {
     const canonical = quorum.blockAt(log.blockNumber)?.block
-    // A log may be older than the block that was read after it; the block decides.
+    // The block was read after the log, so the log may be older, and the block decides.
     if (canonical && canonical.hash !== log.blockHash) return
     const blockTime = quorum.timeOf(log, standing)
     const isSure = standing === "agreed" || (standing === "single" && (quorum.voters < 2 || asked.has(log.txHash)))
@@ -127,8 +131,8 @@ async function foundOf(
 }
 
 /**
- * Leaves out stored transfers, and puts each deposit's first transfer before any second one. Thousands of transfers to
- * one address can't keep other payments from being stored in this round.
+ * Leaves out stored transfers, and puts each deposit's first transfer before any second one. So thousands of transfers
+ * to one address can't keep other payments from being stored in this round.
  */
 async function newAmong(
   ctx: Context,

@@ -11,14 +11,17 @@ const SECOND_MS = 1_000
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 
-/** How long to look up a transaction that no endpoint knows, from its submission; and one that no quorum can read. */
+/**
+ * How long after its submission a transaction is looked up: one that no endpoint knows, and one that no quorum can
+ * read.
+ */
 const NO_TRACE_MS = DAY_MS
 
 const UNREADABLE_MS = 7 * DAY_MS
 
 /**
- * Returns the wait before a receipt is read again, in milliseconds, after `attempts` without one: 5 s, doubling, at
- * most an hour. So invented hashes cost little: 17 calls in their day.
+ * Returns the wait before a receipt is read again, in milliseconds, after `attempts` reads without a receipt. It is 5 s
+ * at first and doubles up to an hour. So an invented hash costs little: 17 calls in its day.
  */
 export const receiptBackoffMs = (attempts: number): number => backoffMs(5 * SECOND_MS, attempts, HOUR_MS)
 
@@ -30,14 +33,15 @@ export interface SubmissionChange {
   change: Partial<Row<"submissions">>
 }
 
-/** Ends or postpones the due submissions; those that name a stored transfer are linked later. */
+/** Ends or postpones the due submissions. Those that name a stored transfer are linked later. */
 export function judgeSubmissions(
   network: NetworkInfo,
   { quorum, deposits, submissions }: Pick<Observation, "quorum" | "deposits" | "submissions">,
   now: Date,
 ): SubmissionChange[] {
   const byResource = Map.groupBy(deposits.values(), deposit => deposit.resource)
-  // Anyone may submit one transaction with thousands of transfers at each of a hundred paywalls.
+  // Each receipt is prepared once, because anyone may submit one transaction with thousands of transfers at each of a
+  // hundred paywalls.
   const receipts = new Map([...new Set(submissions.map(row => row.tx_hash))].map(hash => [hash, brief(hash)]))
   return submissions.map(submission => ({ submission, change: changeOf(submission) }))
 
@@ -50,7 +54,7 @@ export function judgeSubmissions(
   function changeOf(submission: Row<"submissions">): SubmissionChange["change"] {
     const found = receipts.get(submission.tx_hash)
     if (!found) {
-      // Not at the first attempt, because the service itself may have been down all day.
+      // A submission does not end at its first attempt, because the service itself may have been down all day.
       const overdue = now.getTime() - submission.submitted_at.getTime() >= NO_TRACE_MS && submission.attempts > 1
       // A submission also ends if no quorum can judge it for a week, for example because its receipt is too large.
       const isLost = now.getTime() - submission.submitted_at.getTime() >= UNREADABLE_MS
@@ -87,6 +91,6 @@ function claimOf(network: NetworkInfo, own: readonly WatchedDeposit[], submissio
 
 function ownerOf(deposits: Map<Address, WatchedDeposit>, address: Address): string | undefined {
   const resource = deposits.get(address)?.resource
-  // Only a session's payer knows its id.
+  // The id of a session is not shown, because only the session's payer knows it.
   return resource?.startsWith("pw_") ? `the paywall ${resource}` : resource && "another checkout"
 }

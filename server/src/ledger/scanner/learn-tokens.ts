@@ -1,6 +1,6 @@
 /**
  * Reads the symbol and decimals of tokens other than the settlement token, to format their amounts. Nothing here is
- * trusted: anyone can create a token with any name, so its address is always shown with it.
+ * trusted: anyone can create a token with any name, so the token's address is always shown too.
  */
 import { sql } from "kysely"
 import { decodeAbiParameters, encodeFunctionData, erc20Abi, type Hex } from "viem"
@@ -11,24 +11,26 @@ import type { Network } from "../../platform/chain/networks.ts"
 import { hexNumber, RpcError, type RpcResult } from "../../platform/chain/rpc.ts"
 import type { Context } from "../../platform/context.ts"
 
-/** How many tokens one round asks; other tokens' amounts are shown in base units until the next round. */
+/** How many tokens one round asks. The amounts of other tokens are shown in base units until the next round. */
 const TOKENS_PER_ROUND = 20
-/** Enough to read two constants, whatever a token does with the gas. */
+/** The gas to read two constants. It is enough, and it bounds what a token can do with the gas. */
 const GAS = 200_000
 /** A token with more decimals may be an attempt to hide an amount. */
 const MAX_DECIMALS = 36
 const SYMBOL = /^[A-Za-z][A-Za-z0-9.]{0,11}$/
-/** How many transfers of other tokens to store per transaction: a token can emit any number, from anyone. */
+/**
+ * How many transfers of other tokens are stored per transaction, because a token can emit any number, from any sender.
+ */
 const OTHERS_PER_TRANSACTION = 20
 /**
- * No real token has this much. Ten amounts of 2²⁵⁶ overflow the database's numbers, and an unwritable value would stop
- * all verification.
+ * The highest amount that is stored; no real token has this much. Ten amounts of 2²⁵⁶ overflow the database's numbers,
+ * and an unwritable value would stop all verification.
  */
 const MAX_OTHER = 10n ** 60n
 
 /**
- * Removes harmful transfers: of tokens other than the settlement token, it keeps a few per transaction, with amounts
- * that can be summed.
+ * Removes harmful transfers: keeps only a few transfers per transaction of tokens other than the settlement token, with
+ * amounts that can be summed.
  */
 export function withoutFlood<T extends { txHash: string; token: Address; value: bigint }>(
   network: NetworkInfo,
@@ -43,7 +45,7 @@ export function withoutFlood<T extends { txHash: string; token: Address; value: 
   })
 }
 
-/** Asks newly found tokens for their symbol and decimals, once each; call it outside a transaction. */
+/** Asks each newly found token once for its symbol and decimals. Call this outside a transaction. */
 export async function learnTokens(ctx: Context, network: Network): Promise<void> {
   const { rows } = await sql<{ token: Address }>`
     select distinct t.token from transfers t where t.chain_id = ${network.chainId} and t.run_at <= ${ctx.now()}
@@ -61,7 +63,7 @@ export async function learnTokens(ctx: Context, network: Network): Promise<void>
     if (!(error instanceof RpcError) || ctx.signal.aborted) throw error
     return []
   })
-  // Until a token is known, its amounts are shown in base units; settlement does not wait for it.
+  // Until a token is known, its amounts are shown in base units. Settlement does not wait for the token.
   if (answers.length === 0) return
   const reported = rows.map(({ token: address }, i) => {
     const decimals = decimalsOf(answers[2 * i + 1])
@@ -81,7 +83,9 @@ function decimalsOf(answer: RpcResult | undefined): number | null {
   return decimals <= BigInt(MAX_DECIMALS) ? Number.parseInt(decimals.toString(), 10) : null
 }
 
-/** Returns a short and plain symbol; null if it is neither, or is the symbol of a currency that we take. */
+/**
+ * Returns the symbol if it is short and plain; null if it is not, or if it is the symbol of a currency that we accept.
+ */
 function symbolOf(ctx: Context, answer: RpcResult | undefined): string | null {
   if (!answer?.ok) return null
   try {

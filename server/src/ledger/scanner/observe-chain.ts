@@ -2,8 +2,8 @@
  * Reads the database and the chain for one round of verification, and writes nothing. `decide.ts` decides what to
  * change, and `record-observation.ts` writes it.
  *
- * Anyone can put any number of transfers on chain, and submit any hash. So a round's cost grows with the blocks it
- * meets. The rest is linear in what the endpoints report, limited, and done in turns.
+ * Anyone can put any number of transfers on chain, and submit any hash. So the cost of a round grows with the number of
+ * blocks that it meets. All other work is linear in what the endpoints report, is limited, and is done in turns.
  */
 import { keyOf } from "../../platform/chain/agreement.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
@@ -34,31 +34,34 @@ import {
   unfinalBlocksBelow,
 } from "./read-unfinal-blocks.ts"
 
-/** How many blocks are scanned again each round: nodes index logs late, and shallow reorgs move them. */
+/** How many blocks are scanned again in each round, because nodes index logs late, and shallow reorgs move the logs. */
 const RESCAN_BLOCKS = 20n
 /**
- * How many blocks are scanned again every {@link DEEP_MS}, for logs that a lagging node did not report: twice the
- * blocks of that time.
+ * How many blocks are scanned again every {@link DEEP_MS}, for logs that a lagging node did not report. This is twice
+ * the number of blocks in that time.
  */
 const DEEP_BLOCKS = 600n
 const DEEP_MS = 600_000
-/** A slower rescan repeats only after a pause of this many times its duration. */
+/**
+ * A rescan that takes longer than `LONG_SCAN_MS` is repeated only after a pause of `RESCAN_SHARE` times its duration.
+ */
 const LONG_SCAN_MS = 250
 const RESCAN_SHARE = 5
 /**
- * How many receipts one round reads for submissions; the same number again for transfers that endpoints disagree on.
+ * How many receipts one round reads for submissions. It reads the same number again for transfers about which endpoints
+ * disagree.
  */
 const RECEIPTS_PER_ROUND = 100
-/** How many transfers in displaced blocks, or from one endpoint alone, get their receipts read in a round. */
+/** How many transfers in displaced blocks, or from one endpoint alone, one round reads the receipts of. */
 const DOUBTS_PER_ROUND = 500
 /** How many heights are compared at a time after a reorg. */
 const HEIGHTS_PER_STEP = 50
 /** Addresses that are behind by more than this when they return to the scan are read separately. */
 const FAR_BLOCKS = 20_000n
-/** How many near and how many far addresses one round reads. */
+/** How many addresses that are near, and how many that are far behind, one round reads. */
 const BEHIND_PER_ROUND = 5_000
 
-/** Addresses whose scan had to catch up, and how far it got. */
+/** Addresses whose scan had to catch up, and the block that it reached. */
 interface Backfill {
   ids: bigint[]
   scannedTo: bigint
@@ -70,29 +73,29 @@ export interface Observation {
   quorum: QuorumView
   deposits: Map<Address, WatchedDeposit>
   submissions: Row<"submissions">[]
-  /** New transfers from scans and receipts, each once. */
+  /** New transfers from scans and receipts, without duplicates. */
   found: Found[]
   /** Whether there are more new transfers than one round stores. */
   isMore: boolean
-  /** The last block up to which everything was read and agreed on. */
+  /** The last block up to which everything was read and agreed. */
   scannedTo: bigint
   backfills: Backfill[]
   /** Transfers in displaced blocks, or from one endpoint alone, whose receipts were read. */
   doubted: Row<"transfers">[]
   window: BlockWindow
-  /** Blocks of our transfers that another block has replaced, apart from those that the round checks anyway. */
+  /** Blocks of our transfers that another block has replaced, except those that the round checks anyway. */
   displaced: NamedBlock[]
   /** Whether another block is now at the height of the last round's head. */
   reorged: boolean
   /** Whether all doubtful transfers could be compared with the canonical chain. */
   allCompared: boolean
-  /** Escrow calls that may be deep enough; their blocks were read. */
+  /** Escrow calls that may be deep enough, whose blocks were read. */
   calls: MinedCall[]
-  /** Problems that the round found with the endpoints themselves. */
+  /** Problems that the round found in the endpoints themselves. */
   troubles: Seen[]
 }
 
-/** Reads the database and the chain; writes nothing. */
+/** Reads the database and the chain, and writes nothing. */
 export async function observeChain(ctx: Context, network: Network, cursor: Row<"cursors">): Promise<Observation> {
   const watched = await watchedAddresses(ctx, network.chainId)
   const submissions = await dueSubmissions(ctx, network.chainId, RECEIPTS_PER_ROUND)
@@ -103,8 +106,8 @@ export async function observeChain(ctx: Context, network: Network, cursor: Row<"
   const { doubted, asked, reorged } = compared
   const named = new Set([...submissions, ...doubted].map(row => row.tx_hash))
   const { heldFrom, ...news } = await findTransfers(ctx, network, quorum, { named, asked, submissions })
-  // The scan does not pass blocks with logs that endpoints disagree on or that are not stored yet, so they are read
-  // again.
+  // The scan does not pass blocks with logs about which endpoints disagree, or with logs that are not stored yet. So
+  // these blocks are read again.
   const sure = (to: bigint) => (heldFrom !== undefined && to >= heldFrom ? heldFrom - 1n : to)
   const scannedTo = sure(readTo)
   // The block where the next round may start.
@@ -123,12 +126,12 @@ export async function observeChain(ctx: Context, network: Network, cursor: Row<"
 
 /** The part of an {@link Observation} that comes from comparing rows with the canonical chain. */
 type Comparison = Pick<Observation, "doubted" | "displaced" | "reorged" | "allCompared" | "calls" | "window"> & {
-  /** Transactions of logs that not all endpoints have; their receipts were read. */
+  /** Transactions of logs that not all endpoints have, whose receipts were read. */
   asked: Set<Hash>
 }
 
 /**
- * Compares our transfers' blocks with the canonical chain, and reads the receipts of doubtful transfers and
+ * Compares the blocks of our transfers with the canonical chain, and reads the receipts of doubtful transfers and
  * submissions.
  */
 async function compareBlocks(
@@ -160,7 +163,7 @@ async function compareBlocks(
       ...singles.map(row => row.block_number),
       ...calls.map(call => call.blockNumber),
     ],
-    // Strangers' transactions come last, because they may be too large to read.
+    // The transactions of strangers come last, because they may be too large to read.
     [...singles.map(row => row.tx_hash), ...asked, ...open],
   )
   const displaced = unsure.filter(({ number, hash }) => (quorum.blockAt(number)?.block.hash ?? hash) !== hash)
@@ -174,8 +177,8 @@ async function compareBlocks(
 const rescans = new WeakMap<Network["endpoints"], { tookMs: number; endedAt: number }>()
 
 /**
- * Scans the watched addresses up to the head, and some earlier blocks again. If a flood of dust makes that rescan slow,
- * only some rounds do it, so old blocks do not delay new ones.
+ * Scans the watched addresses up to the head, and also rescans some earlier blocks. If a flood of dust makes the rescan
+ * slow, only some rounds do it, so that old blocks do not delay new ones.
  */
 async function rescan(
   ctx: Context,
@@ -212,8 +215,8 @@ async function blocksOf(judged: readonly Judged[]): Promise<Set<string>> {
 const turnOf = (ctx: Context): number => Math.floor(ctx.now().getTime() / 1_000)
 
 /**
- * Scans deposits that returned to the scan from the block where their scan stopped. Deposits far behind are read
- * separately, so one that was away for months does not delay the others.
+ * Scans deposits that returned to the scan from the block where their scan stopped. Deposits that are far behind are
+ * read separately, so that one that was away for months does not delay the others.
  */
 async function scanBehind(ctx: Context, network: Network, quorum: Quorum, number: bigint): Promise<Backfill[]> {
   const far = back(number, FAR_BLOCKS)
@@ -265,8 +268,8 @@ async function unexplained(
 }
 
 /**
- * Returns the transactions of logs that an endpoint has but no quorum does: their receipts decide. Each round takes a
- * limited and different part of them, because an endpoint can invent any number.
+ * Returns the transactions of logs that an endpoint has but no quorum does, because the receipts of these transactions
+ * decide. Each round takes a limited and different part of them, because an endpoint can invent any number.
  */
 function unsettled(
   ctx: Context,
@@ -274,7 +277,7 @@ function unsettled(
   judged: readonly Judged[],
   singles: readonly Row<"transfers">[],
 ): Set<Hash> {
-  // With only one endpoint to ask, its receipt adds nothing to its log.
+  // With only one endpoint, the receipt adds nothing to the log.
   if (quorum.voters < 2) return new Set()
   const open = judged.filter(({ standing }) => standing === "open" || standing === "single")
   const hashes = [...new Set([...singles.map(row => row.tx_hash), ...open.map(({ log }) => log.txHash)])]
@@ -285,17 +288,17 @@ function unsettled(
 
 const back = (number: bigint, blocks: bigint): bigint => (number > blocks ? number - blocks : 0n)
 
-/** Whether this is the first round of its ten minutes. */
+/** Whether this is the first round in its ten minutes. */
 const isDeepRound = (ctx: Context, cursor: Row<"cursors">): boolean =>
   Math.floor(ctx.now().getTime() / DEEP_MS) !== Math.floor((cursor.looked_at?.getTime() ?? 0) / DEEP_MS)
 
-/** The key of a stored transfer; see {@link keyOf}. */
+/** Returns the key of a stored transfer; see {@link keyOf}. */
 export const keyOfRow = (row: Row<"transfers">): string =>
   keyOf({ txHash: row.tx_hash, token: row.token, to: row.to_address, k: row.k })
 
 /**
- * After a reorg, compares blocks of unfinal transfers with the canonical chain, the highest first, until one is still
- * in it. Adds the others to `displaced`. Returns false if a height could not be read.
+ * After a reorg, compares the blocks of transfers that are not final with the canonical chain, the highest block first,
+ * until one is still in the chain. Adds the other blocks to `displaced`. Returns false if a height could not be read.
  */
 async function compareDownwards(
   ctx: Context,

@@ -1,4 +1,4 @@
-/** SQL of the scan: the addresses to scan, and the transfers found. */
+/** SQL of the scan: the addresses to scan, and the transfers that were found. */
 import { sql } from "kysely"
 import { ADDRESS_LENGTH, type Address, type Hash } from "../../platform/chain/hex.ts"
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
@@ -13,7 +13,7 @@ import { statusMessage } from "./submission-faults.ts"
 export interface WatchedDeposit {
   id: bigint
   address: Address
-  /** The id of the resource that is sold there. */
+  /** The id of the resource that is sold at the deposit's address. */
   resource: string
 }
 
@@ -24,7 +24,7 @@ const depositsOn = (ctx: Context, chainId: number) =>
     .where("chain_id", "=", chainId)
     .orderBy("id")
 
-/** Returns a network's receiving addresses in the log scan. It reads only the 42 characters of each address. */
+/** Returns a network's receiving addresses in the log scan. Reads only the 42 characters of each address. */
 export async function watchedAddresses(ctx: Context, chainId: number): Promise<Address[]> {
   const { rows } = await sql<{ all: string | null }>`select string_agg(address, '' order by id) as all from deposits
     where chain_id = ${chainId} and watched`.execute(ctx.db)
@@ -37,7 +37,7 @@ export async function watchedAddresses(ctx: Context, chainId: number): Promise<A
 /** A deposit whose scan has to catch up from this block. */
 export type BehindDeposit = Pick<WatchedDeposit, "id" | "address"> & { watchedNumber: bigint }
 
-/** Returns the deposits whose scan stopped after block `after`, at most at block `before`; at most `limit`. */
+/** Returns at most `limit` deposits whose scan stopped after block `after`, and not later than block `before`. */
 export async function depositsBehind(
   ctx: Context,
   chainId: number,
@@ -49,14 +49,16 @@ export async function depositsBehind(
   return rows
 }
 
-/** Returns the deposits with one of these addresses, or of one of these resources, in the order of creation. */
+/**
+ * Returns the deposits that have one of these addresses or belong to one of these resources, in the order of creation.
+ */
 export async function depositsAmong(
   ctx: Context,
   chainId: number,
   addresses: readonly Address[],
   resources: readonly string[],
 ): Promise<WatchedDeposit[]> {
-  // A checkout that gets a payment or a request is no longer put away.
+  // Brings back the checkouts at these addresses, because a checkout with a payment or a request is no longer put away.
   if (addresses.length > 0) await bringBack(ctx, { addresses: [...new Set(addresses)] })
   const among = (values: readonly string[]) => sql`any(${sqlArray("text", new Set(values))})`
   const found = [
@@ -75,8 +77,8 @@ export async function depositsAmong(
 }
 
 /**
- * Records that these addresses' transfers are known up to a block; `undefined` means that the ordinary scan covers them
- * again.
+ * Records up to which block these addresses' transfers are known. `undefined` means that the ordinary scan covers the
+ * addresses again.
  */
 export async function watchedUpTo(ctx: TxContext, ids: readonly bigint[], number: bigint | undefined): Promise<void> {
   if (number === undefined) {
@@ -90,9 +92,9 @@ export async function watchedUpTo(ctx: TxContext, ids: readonly bigint[], number
 }
 
 /**
- * Returns the submissions whose receipt is due. Anyone may submit any number of hashes without a transaction, one for
- * each of their addresses. So paywalls take turns, and at each paywall new submissions take turns with those already
- * looked up.
+ * Returns the submissions whose receipt is due. For each of their addresses, anyone may submit any number of hashes
+ * that have no transaction. So paywalls take turns, and at each paywall new submissions take turns with those that were
+ * already looked up.
  */
 export const dueSubmissions = (ctx: Context, chainId: number, limit: number): Promise<Row<"submissions">[]> =>
   ctx.db
@@ -105,7 +107,7 @@ export const dueSubmissions = (ctx: Context, chainId: number, limit: number): Pr
     .limit(limit)
     .execute()
 
-/** Returns which of these submissions name a stored settlement-token transfer that is neither final nor gone. */
+/** Returns those of these submissions that name a stored settlement-token transfer that is neither final nor gone. */
 export async function explainedSubmissions(
   ctx: Context,
   network: NetworkInfo,
@@ -118,22 +120,24 @@ export async function explainedSubmissions(
   return new Set(rows.map(row => row.id))
 }
 
-/** The embedded database runs a statement in this process, so long statements would block it. */
+/**
+ * The most rows in a statement. The embedded database runs statements in this process, so a long one would block it.
+ */
 const ROWS_PER_STATEMENT = 200
 
 /**
  * SQL: whether a report differs from the stored row. A block's hash fixes its content, so an agreed row differs only if
- * it is now in another block. A row that only one endpoint reported can be wrong in any column.
+ * its transfer is now in another block. A row that only one endpoint reported can be wrong in any column.
  */
 const isOther = sql<boolean>`(transfers.block_hash <> excluded.block_hash or (transfers.single_source and
   (transfers.block_time, transfers.log_index, transfers.value, transfers.from_address) <>
   (excluded.block_time, excluded.log_index, excluded.value, excluded.from_address)))`
 
 /**
- * Stores transfers as seen; a known, unchanged transfer stays unchanged. A transfer that changed or was gone becomes
- * seen again: a reorged transaction can move other amounts, from another sender. A transfer that only one of two
- * endpoints has (`isSingle`) changes nothing known, and an agreed one replaces it. Final transfers never change.
- * Returns the receiving addresses where something changed.
+ * Stores transfers in the state `seen`. A known transfer that did not change keeps its state. A transfer that changed
+ * or was gone returns to `seen`, because a reorged transaction can move other amounts, from another sender. A transfer
+ * that only one of two endpoints has (`isSingle`) changes no known transfer, and an agreed one replaces it. Final
+ * transfers never change. Returns the receiving addresses where something changed.
  */
 export async function storeTransfers(
   ctx: TxContext,
@@ -191,7 +195,7 @@ export async function storeTransfers(
   return changed
 }
 
-/** Makes the resources at these addresses, or with these ids, due for settlement. */
+/** Makes the resources that are sold at these addresses, or that have these ids, due for settlement. */
 export async function wakeSold(
   ctx: SellingTx,
   deposits: readonly bigint[],
@@ -201,22 +205,22 @@ export async function wakeSold(
 }
 
 /**
- * Marks a transfer that only one of two endpoints reports as confirmed, if its block is still the one that was read.
+ * Marks a transfer that only one of two endpoints reports as confirmed, if its block has not changed since it was read.
  */
 export const confirmSingle = (ctx: TxContext, { id, block_hash }: Row<"transfers">) =>
   sql`update transfers set state = 'confirmed', suspect_at = null, run_at = ${ctx.now()}
     where id = ${id} and state = 'seen' and single_source and block_hash = ${block_hash}`.execute(ctx.db)
 
-/** Due submissions, and transactions with new or changed transfers, of one round. */
+/** The due submissions of a round, and the transactions with transfers that are new or changed in it. */
 export interface Met {
   submissions: readonly bigint[]
   hashes: ReadonlySet<Hash>
 }
 
 /**
- * Links submissions to the transfers that they name. Such a submission needs no receipt any more, even if it had been
- * given up, and a confirmed transfer is settled now. It checks only what the round met. Submitting hashes that do not
- * exist is free, and they stay in the table.
+ * Links submissions to the transfers that they name. A linked submission needs no receipt any more, even if the service
+ * had given it up, and a confirmed transfer is settled now. This checks only what the round met, because submitting
+ * hashes that do not exist is free, and these submissions stay in the table.
  */
 export async function linkSubmissions(
   ctx: TxContext,
@@ -240,7 +244,7 @@ export async function linkSubmissions(
   await sql`update transfers t set run_at = ${ctx.now()}
     from submissions s, deposits d where ${isMet} and ${named} and s.status = 'verifying' and t.state in ('confirmed', 'final')
       and (t.run_at is null or t.run_at > ${ctx.now()})`.execute(ctx.db)
-  // A submission needs its receipt again if its transfer is gone, or has another sender since it was mined again.
+  // A submission needs its receipt again if its transfer is gone, or has another sender after it was mined again.
   await sql`update submissions s set run_at = ${ctx.now()} where ${isMet} and s.status = 'verifying'
       and s.run_at is null and not exists (select from transfers t, deposits d where ${named} and t.state <> 'gone')`.execute(
     ctx.db,
@@ -259,7 +263,7 @@ export const freshSubmission = (now: Date) => ({
 })
 
 /**
- * Makes a network due for verification soon. Call it outside a transaction, because verification locks this row while
+ * Makes a network due for verification soon. Call this outside a transaction, because verification locks this row while
  * it writes.
  */
 export async function verifySoon(ctx: Context, chainId: number): Promise<void> {

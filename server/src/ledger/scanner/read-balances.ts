@@ -1,4 +1,4 @@
-/** Reads many receiving addresses' balances at the head of the chain, as each endpoint reports them. */
+/** Reads the balances of many receiving addresses at the head of the chain, as each endpoint reports them. */
 import { decodeFunctionResult, encodeFunctionData, erc20Abi } from "viem"
 import { votesNeeded } from "../../platform/chain/agreement.ts"
 import { ask, awake } from "../../platform/chain/endpoints.ts"
@@ -12,12 +12,13 @@ import type { Context } from "../../platform/context.ts"
 export const ADDRESSES_PER_CALL = 500
 
 /**
- * The endpoints' verdict on an address: it holds what its rows say (`same`) or another sum (`other`). `doubtful`: some
- * report another sum, but too few. `alone`: all answers match, but too few endpoints answered.
+ * What the endpoints say about an address. It holds what its rows say (`same`) or another sum (`other`). `doubtful`
+ * means that some endpoints report another sum, but too few. `alone` means that all answers match the rows, but too few
+ * endpoints answered.
  */
 export type Said = "same" | "other" | "doubtful" | "alone" | "nothing"
 
-/** Compares balances in the settlement token with the expected ones, at most 500 per call. */
+/** Compares balances in the settlement token with the expected balances, at most 500 in each call. */
 export async function compareBalances(
   ctx: Context,
   network: Network,
@@ -34,7 +35,7 @@ export async function compareBalances(
   })
 }
 
-/** Asks every endpoint, because one may lag or hide a payment. */
+/** Reads the balances from every endpoint, because one may lag or hide a payment. */
 async function balancesOf(
   ctx: Context,
   network: Network,
@@ -54,7 +55,7 @@ async function balancesOf(
   return deposits.map((_, i) => answers.flatMap(balances => balances[i] ?? []))
 }
 
-/** Returns the balances; undefined for one that can't be read, which counts as not reported. */
+/** Returns the balances. One that can't be read is undefined, and counts as not reported. */
 function readBalances(result: RpcResult | undefined): (bigint | undefined)[] {
   if (!result?.ok) return []
   try {

@@ -1,6 +1,7 @@
 /**
- * SQL of unfinal transfers, by their blocks. A block's hash fixes its content, so what a quorum says about a block
- * holds for each agreed transfer in it. A round's cost grows with the blocks it meets, not with the transfers.
+ * SQL of transfers that are not final, by their blocks. A block's hash fixes its content, so what a quorum says about a
+ * block holds for each agreed transfer in it. The cost of a round grows with the number of blocks that it meets, not
+ * with the number of transfers.
  */
 import { sql } from "kysely"
 import type { Hash } from "../../platform/chain/hex.ts"
@@ -8,7 +9,7 @@ import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 
-/** The range of blocks whose transfers may change; {@link unfinalBlocks} explains `isOdd`. */
+/** The range of blocks whose transfers may change. {@link unfinalBlocks} explains `isOdd`. */
 export interface BlockWindow {
   deepest: bigint
   finalized: bigint
@@ -23,7 +24,7 @@ export interface NamedBlock {
   hash: Hash
 }
 
-/** A block with agreed, unfinal transfers, and whether it has some of each kind. */
+/** A block with agreed transfers that are not final, and whether it has any of each kind. */
 export interface UnfinalBlock extends NamedBlock {
   seen: boolean
   confirmed: boolean
@@ -32,16 +33,17 @@ export interface UnfinalBlock extends NamedBlock {
 
 /** How many blocks of each kind one round reads. */
 const BLOCKS_PER_ROUND = 500
-/** Rows per statement, because the embedded database runs it in this process. */
+/** The most rows in a statement, because the embedded database runs it in this process. */
 const ROWS_PER_STATEMENT = 500
-/** How many transfers one round confirms or makes final; other blocks wait for the next round. */
+/** How many transfers one round confirms or makes final. The other blocks wait for the next round. */
 export const CHANGES_PER_ROUND = 20_000
 
 const isUnfinal = sql`state in ('seen', 'confirmed') and not single_source`
 
 /**
- * Returns the blocks with transfers that may change in a round: seen and deep, confirmed and final, suspected, or in
- * rescanned blocks. `isOdd` reverses the order, so unreadable blocks do not keep others out forever.
+ * Returns the blocks with transfers that may change in a round: seen ones that are deep, confirmed ones that are final
+ * by now, suspected ones, and those in rescanned blocks. `isOdd` reverses the order, so that unreadable blocks do not
+ * keep others out forever.
  */
 export async function unfinalBlocks(
   ctx: TxContext,
@@ -51,7 +53,7 @@ export async function unfinalBlocks(
   const order = sql.raw(isOdd ? "desc" : "asc")
   const blocks = (condition: ReturnType<typeof sql>) => sql`(select distinct block_number, block_hash from transfers
     where chain_id = ${chainId} and ${isUnfinal} and ${condition} order by block_number ${order} limit ${BLOCKS_PER_ROUND})`
-  // One index scan per block: a join of all of them read the whole table (measured with 200,000 rows).
+  // One index scan per block, because a join of all of them read the whole table (measured with 200,000 rows).
   const has = (condition: ReturnType<typeof sql>) => sql`exists (select from transfers where chain_id = ${chainId}
     and block_number = b.block_number and block_hash = b.block_hash and ${isUnfinal} and ${condition})`
   const { rows } = await sql<UnfinalBlock>`
@@ -65,7 +67,7 @@ export async function unfinalBlocks(
   return rows
 }
 
-/** Returns the next blocks with such transfers below a height, the highest first. */
+/** Returns the next blocks below a height with agreed transfers that are not final, the highest first. */
 export async function unfinalBlocksBelow(
   ctx: TxContext,
   chainId: number,
@@ -79,7 +81,10 @@ export async function unfinalBlocksBelow(
   return rows
 }
 
-/** Returns such transfers in these blocks, at most `limit`, starting at the `start`th and wrapping around. */
+/**
+ * Returns at most `limit` agreed transfers in these blocks that are not final. If there are more, starts at position
+ * `start` modulo their number.
+ */
 export async function transfersIn(
   ctx: TxContext,
   chainId: number,
@@ -98,7 +103,10 @@ export async function transfersIn(
   return rows
 }
 
-/** Returns transfers that only one endpoint has reported, at most `limit`, starting at the `start`th. */
+/**
+ * Returns at most `limit` transfers that only one endpoint has reported. If there are more, starts at position `start`
+ * modulo their number.
+ */
 export async function singleTransfers(
   ctx: TxContext,
   chainId: number,
@@ -118,7 +126,7 @@ export async function stillUnfinal(ctx: TxContext, ids: readonly bigint[]): Prom
   return rows
 }
 
-/** Returns the places of the transfers in these blocks that need no second check, as `HASH INDEX`. */
+/** Returns the positions of those transfers in these blocks that need no second check, as `HASH INDEX`. */
 export async function placesIn(ctx: TxContext, chainId: number, blocks: readonly NamedBlock[]): Promise<Set<string>> {
   if (blocks.length === 0) return new Set()
   const { rows } = await sql<{ hash: Hash; places: string }>`
@@ -128,11 +136,11 @@ export async function placesIn(ctx: TxContext, chainId: number, blocks: readonly
   return new Set(rows.flatMap(({ hash, places }) => places.split(" ").map(place => `${hash} ${place}`)))
 }
 
-/** A transfer that a round changed: its id and transaction. */
+/** A transfer that a round changed: its id and its transaction's hash. */
 export type Changed = Pick<Row<"transfers">, "id" | "tx_hash">
 
 /**
- * Marks the seen transfers in these blocks as confirmed and due for settlement; `isSingle` means that only one of two
+ * Marks the seen transfers in these blocks as confirmed and due for settlement. `isSingle` means that only one of two
  * endpoints confirms them.
  */
 export const confirmBlocks = (

@@ -1,6 +1,6 @@
 /**
- * Writes the result of a verification round: transfers that are new, moved, gone, deep enough or final, and where the
- * next round starts.
+ * Writes the result of a verification round: transfers that are new, moved, gone, deep enough or final, and the block
+ * where the next round starts.
  */
 import { sql } from "kysely"
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
@@ -28,8 +28,8 @@ import { statusMessage } from "./submission-faults.ts"
 import { traceScan } from "./trace-scan.ts"
 
 /**
- * Writes an observation; call it inside a transaction. Returns the wake-up names of submissions that ended, and whether
- * the next round should follow immediately. `startMs` is when the round started, for traces.
+ * Writes an observation. Call this inside a transaction. Returns the wake-up names of submissions that ended, and
+ * whether the next round should follow immediately. `startMs` is when the round started, for traces.
  */
 export async function recordObservation(
   ctx: SellingTx,
@@ -83,7 +83,7 @@ async function storedNow(ctx: TxContext, network: NetworkInfo, seen: Observation
   return { blocks, doubted: await stillUnfinal(ctx, ids) }
 }
 
-/** Writes decisions; returns the changed transfers, and the resources whose submissions ended. */
+/** Writes decisions, and returns the changed transfers, and the resources whose submissions ended. */
 async function write(
   ctx: TxContext,
   network: NetworkInfo,
@@ -125,7 +125,10 @@ async function write(
   return { changed, ended: failedOf(changes).map(({ resource_id: id }) => id) }
 }
 
-/** Writes when to look submissions up again, in one statement: each block has those of all payments under way. */
+/**
+ * Writes when submissions are looked up again. One statement writes all of them, because each block may have those of
+ * all payments under way.
+ */
 async function postpone(ctx: TxContext, changes: readonly SubmissionChange[]): Promise<void> {
   if (changes.length === 0) return
   const rows = changes.map(({ submission: { id, attempts }, change }) => {

@@ -1,5 +1,5 @@
 /**
- * Finds tokens at receiving addresses that nothing is sold for, without a submitted hash. It reads the Transfer logs of
+ * Finds tokens in which nothing is sold at receiving addresses, without a submitted hash. It reads the Transfer logs of
  * every token to the addresses that were in the scan, and asks each token for the address's balance.
  *
  * Anyone can emit such logs for free, so this is separate from the payment scan. It has its own job, its own position,
@@ -21,24 +21,27 @@ import { askBalances } from "./check-foreign-tokens.ts"
 import { type Watched, watchedSince, writeProgress } from "./track-foreign-tokens.ts"
 
 type Scan = Row<"token_scans">
-/** The position of the scan, and the time since which it includes addresses that have left the payment scan. */
+/** The position of the scan, and the time since which addresses that have left the payment scan are included. */
 type Position = Pick<Scan, "from_block" | "to_block" | "from_time" | "after_id" | "blocks">
 
-/** The wait between two rounds: after all finalized blocks are read, and before. */
+/** The wait between two rounds: when all finalized blocks are read, and when some are not. */
 const PAUSE_MS = 300_000
 const SOON_MS = 30_000
-/** How many `eth_getLogs` a round sends to each endpoint; with 1,000 addresses per call, 40,000 addresses. */
+/**
+ * How many `eth_getLogs` calls a round sends to each endpoint. With 1,000 addresses per call, they cover 40,000
+ * addresses.
+ */
 const CALLS_PER_ROUND = 40
 const ROUND_MS = 60_000
-/** Longer than a round, its last answers and its balances can take together. */
+/** Longer than a round, its last answers and its balance reads take together. */
 const LEASE_MS = 300_000
 const ADDRESSES_PER_CALL = 1_000
 const MAX_BLOCKS = 1_000n
-/** The most new rows of a network in a day; then the scan pauses. */
+/** The most new rows of a network in a day. After that, the scan pauses. */
 const MAX_PER_DAY = 2_000
 const DAY_MS = 24 * 3_600_000
 
-/** Runs one round if one is due; returns how many milliseconds the next may wait. */
+/** Runs one round if it is due, and returns how many milliseconds the next round may wait. */
 export async function foreignTokenRound(ctx: Context, network: Network): Promise<number> {
   const now = ctx.now()
   if (!(await isBegun(ctx, network))) return SOON_MS
@@ -49,14 +52,16 @@ export async function foreignTokenRound(ctx: Context, network: Network): Promise
       if (await hasRoom(ctx, network)) await readOn(ctx, own, scan)
       await askBalances(ctx, own)
     } catch (error) {
-      // The payment scan reports endpoints that can't be asked.
+      // The payment scan reports endpoints that can't be reached.
       if (!(error instanceof RpcError) || ctx.signal.aborted) throw error
     }
   })
   return SOON_MS
 }
 
-/** Starts at the last block that the payment scan knows to be final; returns whether the scan has a position. */
+/**
+ * Starts the scan at the last block that the payment scan knows to be final. Returns whether the scan has a position.
+ */
 async function isBegun(ctx: Context, { chainId }: Network): Promise<boolean> {
   const begun = await sql`insert into token_scans (chain_id, from_block, to_block, from_time, blocks, run_at)
     select chain_id, finalized_number + 1, finalized_number, ${ctx.now()}, ${MAX_BLOCKS}, ${ctx.now()} from cursors
@@ -70,7 +75,7 @@ async function isBegun(ctx: Context, { chainId }: Network): Promise<boolean> {
   return there !== undefined
 }
 
-/** An endpoint's refusal in this job must not pause the payment scan. */
+/** If an endpoint refuses a request of this job, the payment scan must still use the endpoint. */
 const ownCopy = endpointCopies()
 
 async function hasRoom(ctx: Context, { chainId, name }: Network): Promise<boolean> {
@@ -126,7 +131,7 @@ async function readPage(ctx: Context, network: Network, round: Round, at: Positi
   const deposits = await watchedSince(ctx, network.chainId, at, ADDRESSES_PER_CALL)
   const last = deposits.at(-1)
   if (!last) return { next: afterBlocks(at, has), found: [], isLast: false }
-  // If all calls of a round are not enough for a page, the page can't be read at all.
+  // If all calls of a round are not enough for a page, no round can read the page.
   const isWhole = [...allowances.values()].every(({ calls }) => calls === CALLS_PER_ROUND)
   const addresses = deposits.map(deposit => deposit.address)
   const query = { addresses, fromBlock: at.from_block, toBlock: at.to_block, has }
@@ -157,8 +162,8 @@ async function readPage(ctx: Context, network: Network, round: Round, at: Positi
 }
 
 /**
- * Moves past blocks whose addresses are all read. The next range is larger if a flood or a node's limit made this one
- * small.
+ * Moves past blocks for which all addresses are read. The next range is larger if a flood or a node's limit made this
+ * one small.
  */
 function afterBlocks({ to_block, blocks }: Position, { time }: Block): Position {
   const more = 2n * blocks < MAX_BLOCKS ? 2n * blocks : MAX_BLOCKS

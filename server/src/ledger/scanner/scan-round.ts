@@ -1,8 +1,8 @@
 /**
  * Verifies one network: each round reads the chain, stores what it found in one transaction, and settles what is
- * confirmed. Evidence is what a quorum of endpoints reports (`agreement.ts`). It can be a whole log, a receipt, or a
- * missing log with another block at its height. A block must be canonical when its transfers are confirmed, and again
- * when they become final. Without evidence nothing changes, and the next round tries again.
+ * confirmed. Evidence is what a quorum of endpoints reports (`agreement.ts`): a whole log, a receipt, or a missing log
+ * with another block at its height. A block must be canonical when its transfers are confirmed, and again when they
+ * become final. Without evidence nothing changes, and the next round tries again.
  */
 import type { Network } from "../../platform/chain/networks.ts"
 import { openQuorum } from "../../platform/chain/quorum.ts"
@@ -17,17 +17,17 @@ import { verifySoon } from "./queries.ts"
 import { recordObservation } from "./record-observation.ts"
 import { logLag } from "./watch-scan-lag.ts"
 
-/** Longer than a round's requests and its settlement can take. A worker that hangs longer loses the network. */
+/** Longer than a round's requests and its settlement take. A worker that hangs longer loses the network. */
 const LEASE_MS = 90_000
 
 /**
- * Runs one round for one network: scans, then runs `settle` under the same lease. A no-op if the network is not due or
- * another process holds the lease.
+ * Runs one round for one network: scans, then runs `settle` under the same lease. Does nothing if the network is not
+ * due or another process holds the lease.
  */
 export async function scanRound(ctx: SellingContext, network: Network, settle: () => Promise<void>): Promise<void> {
   const now = ctx.now()
-  // The next round is scheduled before the work starts, so a submission during the work can bring it forward without
-  // being overwritten.
+  // The next round is scheduled before the work starts. A submission during the work can then bring the next round
+  // forward, and nothing overwrites this.
   const nextRunAt = new Date(now.getTime() + ctx.settings.verifyIntervalMs)
   const job = { table: "cursors", only: network.chainId, leaseMs: LEASE_MS, now, nextRunAt } as const
   const startMs = unixMs()
@@ -43,8 +43,8 @@ export async function scanRound(ctx: SellingContext, network: Network, settle: (
 }
 
 /**
- * Brings the next round forward to one interval from now. A process with a longer interval, before a restart or in
- * parallel, may have scheduled it later.
+ * Brings the next round forward so that it is at most one interval away. A process with a longer interval, before a
+ * restart or in parallel, may have scheduled it later.
  */
 export async function withinInterval(ctx: Context, { chainId }: Network): Promise<void> {
   const run_at = new Date(ctx.now().getTime() + ctx.settings.verifyIntervalMs)
@@ -56,7 +56,7 @@ export async function withinInterval(ctx: Context, { chainId }: Network): Promis
     .execute()
 }
 
-/** Starts the scan of a network at its current head; call it before any of its addresses is shown. */
+/** Starts the scan of a network at its current head. Call this before any of the network's addresses is shown. */
 export async function ensureCursor(ctx: Context, network: Network): Promise<void> {
   const there = await ctx.db
     .selectFrom("cursors")
@@ -64,7 +64,7 @@ export async function ensureCursor(ctx: Context, network: Network): Promise<void
     .where("chain_id", "=", network.chainId)
     .executeTakeFirst()
   if (there) return
-  // A quorum decides the head: a scan that starts far beyond the chain would never see earlier payments.
+  // A quorum determines the head, because a scan that starts far beyond the chain would never see earlier payments.
   const quorum = await openQuorum(network, 0n, ctx.signal)
   await quorum.learn([quorum.head], [])
   const block = quorum.blockAt(quorum.head)?.block

@@ -1,4 +1,4 @@
-/** Explains why a submission did not lead to access: what happened and what to do. */
+/** Explains why a submission did not lead to access: what happened, and what the buyer can do. */
 import { type Address, checksummed } from "../../platform/chain/hex.ts"
 import { mayBuy } from "../../platform/chain/may-buy.ts"
 import type { Token } from "../../platform/chain/network-facts.ts"
@@ -11,7 +11,7 @@ export interface Failure {
   message: string
 }
 
-/** The claim of a submission: `address` (null: anyone) paid at one of `deposits`. */
+/** What a submission claims: that `address` (anyone if null) paid at one of `deposits`. */
 export interface Claimed {
   address: Address | null
   deposits: ReadonlySet<Address>
@@ -21,8 +21,8 @@ export interface Claimed {
 }
 
 /**
- * Returns why this receipt is not a payment by this address to this paywall; undefined if it is one. `ownerOf` returns
- * the owner of an address if it is one of ours.
+ * Returns why this receipt is not a payment by this address to this paywall; undefined if it is such a payment.
+ * `ownerOf` returns the owner of an address if the address is one of ours.
  */
 export function faultOf(
   receipt: Receipt,
@@ -72,13 +72,13 @@ export function underpaid(received: bigint, price: bigint, token: Token): Failur
   }
 }
 
-/** No endpoint knows the transaction, and the time to find it has ended. */
+/** No endpoint knows the transaction, and the time for finding it has ended. */
 export const notFound = (network: string): Failure => ({
   reason: "not_found",
   message: `No transaction with this hash was seen on ${network} within 24 hours. If it is mined later, it still counts.`,
 })
 
-/** Messages about money that waits for the merchant and was not submitted. */
+/** Messages about money that was not submitted and waits for the merchant. */
 export const waitsForMerchant: Record<"underpaid" | "late" | "wrong_asset" | "sanctioned" | "no_buyer", string> = {
   underpaid:
     "Less than the price arrived. Send the rest within seven days, or ask the merchant, who can accept or return what arrived.",
@@ -89,7 +89,7 @@ export const waitsForMerchant: Record<"underpaid" | "late" | "wrong_asset" | "sa
     "The money was minted, as bridges do, or sent by its own token contract, so no sender can get access. The merchant can accept or return it.",
 }
 
-/** The payment came when nothing was for sale at its address. */
+/** The payment arrived when nothing was for sale at its address. */
 export const late: Failure = {
   reason: "late",
   message: waitsForMerchant.late,
@@ -106,7 +106,7 @@ export const noBuyer: Failure = {
   message: waitsForMerchant.no_buyer,
 }
 
-/** The payment was granted, and the merchant revoked the access. */
+/** The payment was granted, and then the merchant revoked the access. */
 export const alreadyUsed: Failure = {
   reason: "already_used",
   message: "This payment was already used, and the merchant has revoked its access.",

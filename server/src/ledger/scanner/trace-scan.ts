@@ -5,7 +5,7 @@ import { tracedTransfers } from "../../platform/db/read-traces.ts"
 import { unixMs } from "../../platform/tracing/trace.ts"
 import type { Changed } from "./read-unfinal-blocks.ts"
 
-/** How many transfers of a round are traced; the rest of a flood of dust is not. */
+/** How many transfers of a round are traced. The rest of a flood of dust is not traced. */
 const SPANS_PER_ROUND = 200
 
 /**

@@ -1,4 +1,4 @@
-/** SQL of the scan for tokens that nothing is sold for: which addresses to scan, and how much to store. */
+/** SQL of the scan for tokens in which nothing is sold: which addresses are scanned, and how much is stored. */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
@@ -16,16 +16,19 @@ export interface Watched {
 }
 
 /**
- * How many tokens to store per receiving address, the first ones found: a list of a thousand worthless tokens helps
- * nobody.
+ * How many tokens are stored for each receiving address. The first ones found are kept, because a list of a thousand
+ * worthless tokens helps nobody.
  */
 const MAX_OF_A_DEPOSIT = 20
 /** How many rows one step writes. */
 const ROWS_PER_STEP = 500
-/** The largest difference between the chain's clock and the one that recorded when an address left the scan. */
+/** The largest difference between the chain's clock and the clock that recorded when an address left the scan. */
 const SKEW_MS = 600_000
 
-/** Returns the addresses after `after_id` that were in the scan at any time since `from_time`, by id. */
+/**
+ * Returns the addresses after `after_id` that were in the scan at any time since `from_time`, in the order of their
+ * ids.
+ */
 export async function watchedSince(
   ctx: Context,
   chainId: number,
@@ -42,8 +45,8 @@ export async function watchedSince(
 }
 
 /**
- * Writes the scan's position and findings in one transaction. If another process has taken over the job, it writes
- * nothing and returns false.
+ * Writes the scan's position and findings in one transaction. If another process has taken over the job, writes nothing
+ * and returns false.
  */
 export async function writeProgress(
   ctx: Context,
@@ -66,8 +69,8 @@ export async function writeProgress(
 }
 
 /**
- * Writes one row per token at an address, until the address has {@link MAX_OF_A_DEPOSIT}. A known token's balance is
- * read again.
+ * Writes one row per token at an address, until the address has {@link MAX_OF_A_DEPOSIT} rows. A known token's balance
+ * is read again.
  */
 async function store(
   ctx: TxContext,

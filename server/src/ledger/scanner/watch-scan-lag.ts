@@ -1,6 +1,6 @@
 /**
- * Measures how far the agreed logs are behind the head: a stopped scan finds no payments, and must not look healthy.
- * The lag is stored with the cursor, so any process can report it.
+ * Measures how far the agreed logs are behind the head, because a scan that has stopped finds no payments and must not
+ * look healthy. The lag is stored with the cursor, so that any process can report it.
  */
 import type { Network } from "../../platform/chain/networks.ts"
 import type { Context, TxContext } from "../../platform/context.ts"
@@ -9,23 +9,26 @@ import type { Db } from "../../platform/db/open.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { scanBehind, scanLag, scanStopped } from "../../platform/metrics.ts"
 
-/** A network that completes no round for this many rounds has a problem. */
+/** After this many intervals without a completed round, a network has a problem. */
 const MISSED_ROUNDS = 5
 /**
- * A scan without a new lowest lag for this many rounds is not catching up; one round reads 50,000 blocks from a good
- * node.
+ * A scan that reaches no new lowest lag for this many rounds is not catching up. With a good node, one round reads
+ * 50,000 blocks.
  */
 const STUCK_ROUNDS = 3
-/** A round counts as at least this long, even with a shorter interval, because slow endpoints lengthen it. */
+/**
+ * The shortest time that counts as a round, even if the interval is shorter, because slow endpoints lengthen rounds.
+ */
 const MIN_ROUND_MS = 10_000
 
 type Lag = Pick<Row<"cursors">, "lag_blocks" | "lag_low" | "lag_low_at">
 
-/** Returns what to write about the lag after a round that leaves the scan `lagBlocks` behind. */
+/** Returns what to write about the lag after a round that leaves the scan `lagBlocks` blocks behind. */
 export function lagAfter(before: Lag, lagBlocks: bigint, bound: number, now: Date): Lag {
   const isBehind = lagBlocks > BigInt(bound)
   const wasBehind = before.lag_blocks > BigInt(bound)
-  // While the scan catches up, each round reaches a new lowest lag. That record starts when the scan falls behind.
+  // While the scan catches up, each round reaches a new lowest lag. This lowest lag is recorded from when the scan
+  // falls behind.
   const isLower = !isBehind || !wasBehind || before.lag_low === null || lagBlocks < before.lag_low
   return isLower
     ? { lag_blocks: lagBlocks, lag_low: lagBlocks, lag_low_at: now }
@@ -33,7 +36,7 @@ export function lagAfter(before: Lag, lagBlocks: bigint, bound: number, now: Dat
 }
 
 /**
- * Reports the lag after a round as a metric, and logs when the scan falls behind or has caught up. Call it after the
+ * Reports the lag after a round as a metric, and logs when the scan falls behind or has caught up. Call this after the
  * commit.
  */
 export async function logLag(ctx: Context, network: Network, before: Lag): Promise<void> {
@@ -53,16 +56,16 @@ export async function logLag(ctx: Context, network: Network, before: Lag): Promi
   if (wasBehind && !isBehind) ctx.log.info(facts, "the scan has caught up")
 }
 
-/** Whether a network has completed no round for a while, because its nodes do not respond or no worker runs. */
+/** Whether a network has completed no round for some time, because its nodes do not respond or no worker runs. */
 export async function isStale(ctx: TxContext, chainId: number): Promise<boolean> {
   return isOverdue(ctx, await cursorOf(ctx.db, chainId))
 }
 
-/** The block up to which a network is scanned; undefined before the first round. */
+/** Returns the block up to which a network is scanned; undefined before the first round. */
 export const scannedBlock = async (db: Db, chainId: number): Promise<bigint | undefined> =>
   (await cursorOf(db, chainId))?.block_number
 
-/** Gathered, because every request that waits for a payment reads it. */
+/** Reads are gathered, because every request that waits for a payment reads the cursor. */
 const cursorOf = gatherRows(async (db: Db, chainIds: readonly number[]) => {
   const cursors = db.selectFrom("cursors").select(["chain_id", "block_number", "looked_at", "interval_ms"])
   const rows = await cursors.where("chain_id", "in", chainIds).execute()
@@ -71,19 +74,22 @@ const cursorOf = gatherRows(async (db: Db, chainIds: readonly number[]) => {
 
 type Rounds = Pick<Row<"cursors">, "looked_at" | "interval_ms">
 
-/** By the worker's setting: a process with a different setting would call a healthy scan overdue. */
+/** Uses the worker's interval: a process with a different setting would report a healthy scan as overdue. */
 const roundMsOf = ({ interval_ms }: Rounds): number => Math.max(interval_ms, MIN_ROUND_MS)
 
-/** Does the same for a cursor that was already read; true for undefined, before the first round. */
+/**
+ * Whether a cursor that was already read has completed no round for some time. True for undefined, before the first
+ * round.
+ */
 export const isOverdue = (ctx: TxContext, cursor: Rounds | undefined): boolean =>
   !cursor?.looked_at || ctx.now().getTime() - cursor.looked_at.getTime() > MISSED_ROUNDS * roundMsOf(cursor)
 
-/** A worker starts a network's round at most this long after it is due, even after a failed round. */
+/** A worker starts a network's round at most this long after the round is due, even after a failed round. */
 const TAKEN_MS = 15_000
 
 /**
- * Returns what a person should check about the scans, in public words, and shows in the gauge which of them have
- * stopped. Serving less would fix nothing, so these alarms make no process unready.
+ * Returns what a person should check about the scans, in words that may be public. Also sets the gauge that shows which
+ * scans have stopped. Serving less would fix nothing, so these alarms make no process unready.
  */
 export async function scanAlarms(ctx: Context): Promise<string[]> {
   const cursors = await ctx.db.selectFrom("cursors").selectAll().execute()
@@ -102,7 +108,7 @@ export async function scanAlarms(ctx: Context): Promise<string[]> {
 
 function overdueMessage(cursor: Row<"cursors"> | undefined, now: number): string {
   const since = cursor?.looked_at ? ` since ${cursor.looked_at.toISOString()}` : ""
-  // Claiming a round sets when the next one is due, even if the round then fails.
+  // Claiming a round schedules the next one, even if the round then fails.
   const isTaken =
     cursor && (cursor.run_at.getTime() > now - TAKEN_MS || (cursor.lease_until && cursor.lease_until.getTime() > now))
   const cause = isTaken ? "rounds start, but none ends" : "no worker starts a round"
