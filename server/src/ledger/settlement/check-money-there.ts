@@ -1,5 +1,6 @@
 /**
- * Checks that the money of an open payment is still at its receiving address. The merchant may have just given it back.
+ * Checks that the money of an open payment is still at its receiving address. The merchant may have just given the
+ * money back.
  */
 import { sql } from "kysely"
 import { encodeFunctionData, erc20Abi } from "viem"
@@ -24,7 +25,7 @@ const LEFT =
 /**
  * Throws `INVALID_OPERATION` if a wallet can send a payment back without the service, and the address holds less than
  * recorded. A decision would then spend another buyer's money. Throws `CHAIN_UNAVAILABLE` if too few endpoints report
- * the balance. Call it outside any transaction.
+ * the balance. Call this outside any transaction.
  */
 export async function assertMoneyThere(ctx: Context, payment: Row<"payments">): Promise<void> {
   const { deposit_id: depositId, token } = await returnable(ctx, payment)
@@ -46,9 +47,9 @@ export async function assertMoneyThere(ctx: Context, payment: Row<"payments">): 
 
 /**
  * Returns the payers, by resource, whose open payment must wait although they sent the missing money. A wallet can send
- * that payment back without the service, and its address may hold less than recorded. Otherwise a buyer could get 4.99
- * back, send 0.01, and receive goods for 5. Anyone can make thousands of addresses due, so one request covers all of
- * them. Call it outside any transaction.
+ * that payment back without the service, and the payment's address may hold less than recorded. Otherwise a buyer could
+ * get 4.99 back, send 0.01, and receive goods for 5. Anyone can make thousands of addresses due, so one request covers
+ * all of them. Call this outside any transaction.
  */
 export async function payersToWait(
   ctx: Context,
@@ -78,7 +79,10 @@ export async function payersToWait(
 /** A receiving address to check, the payers who wait there, and when its newest due money arrived. */
 type CheckedDeposit = Row<"deposits"> & { payers: Address[]; since: Date | null }
 
-/** An endpoint that lags some blocks reports too little for a moment only. */
+/**
+ * How long too little money must be reported before this is logged as an error. An endpoint that lags some blocks
+ * reports too little only for a moment.
+ */
 const LASTING_MS = 60_000
 
 /** Logs that payments wait. Each payment waits separately and is retried at growing intervals. */
@@ -104,15 +108,17 @@ const isGivenBackByWallet = ({ approver, factory, older_factory: isOlder }: Row<
 
 type Money = "all" | "less" | "unknown"
 
-/** Addresses per call: a node limits a call's gas, and reading the balance of a proxied token takes about 30,000. */
+/**
+ * Addresses per call. A node limits a call's gas, and reading the balance of a proxied token takes about 30,000 gas.
+ */
 const READS_PER_CALL = 500
-/** How long endpoints have to answer. Without a quorum, all payments settled with these wait this long. */
+/** How long endpoints have to answer. Without a quorum, all payments that are settled together wait this long. */
 const MAX_MS = 3_000
 
 /**
  * Returns whether each receiving address holds at least the recorded amount of the settlement token. This reads the
- * newest block; the comparison with the chain finds given-back money up to an hour later, once final. Other tokens are
- * not checked, because their balances may change without a transfer.
+ * newest block. The comparison with the chain finds money that was given back up to an hour later, once it is final.
+ * Other tokens are not checked, because their balances may change without a transfer.
  */
 async function moneyAt(
   ctx: Context,
@@ -121,7 +127,7 @@ async function moneyAt(
 ): Promise<Map<bigint, Money>> {
   if (deposits.length === 0) return new Map()
   const token = network.token.address
-  // Read before the balances: money that arrives in between can only increase a balance.
+  // The rows are read before the balances, because money that arrives in between can only increase a balance.
   const sums = await depositSums(
     ctx,
     token,
@@ -148,14 +154,17 @@ async function moneyAt(
   return judge(await askUntil(network, calls, { signal: ctx.signal, maxMs: MAX_MS, read, isEnough }))
 }
 
-/** Judges from endpoints' reported balances whether an address holds at least `least` base units. */
+/** Judges from the balances that endpoints report whether an address holds at least `least` base units. */
 function moneyBy(balances: readonly bigint[], least: bigint, needed: number): Money {
   const enough = balances.filter(balance => balance >= least).length
   if (enough >= needed) return "all"
   return balances.length - enough >= needed ? "less" : "unknown"
 }
 
-/** Returns the balances in one call's answer, one for each address; undefined if the answer does not say. */
+/**
+ * Returns the balances in one call's answer, one for each address. A balance is undefined if the answer does not have
+ * it.
+ */
 function wordsOf(result: RpcResult, asked: number): (bigint | undefined)[] {
   const unsaid = Array<undefined>(asked).fill(undefined)
   if (!result.ok) return unsaid
@@ -165,7 +174,7 @@ function wordsOf(result: RpcResult, asked: number): (bigint | undefined)[] {
     )
     return words.length === asked ? words : unsaid
   } catch {
-    // Not a Multicall3 answer, so it says nothing.
+    // This is not an answer of Multicall3, so it says nothing.
     return unsaid
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Returns that a merchant's wallet must approve: what it signs, and whether it did. The paid address names the wallet,
- * so nobody else can send the money back, not even the service.
+ * Handles returns that a merchant's wallet must approve: what the wallet signs, and whether it has signed. The paid
+ * address names the wallet, so nobody else can send the money back, not even the service.
  */
 import { type Hex, hashTypedData } from "viem"
 import { readSignature } from "../../platform/chain/check-signatures.ts"
@@ -17,12 +17,18 @@ import { failureOfReturn } from "../payouts/try-return.ts"
 
 /** How long a requested approval is valid, in seconds. */
 const APPROVED_FOR_S = 7 * 86_400
-/** The least validity left, in seconds: a payout may wait for its turn and be sent too late. */
+/**
+ * The least time, in seconds, that an approval must stay valid, because a payout may wait for its turn and be sent too
+ * late.
+ */
 const MIN_LEFT_S = 600
-/** The most validity left, in seconds: a forgotten signature must not stay usable for longer. */
+/**
+ * The most time, in seconds, that an approval may stay valid, because a forgotten signature must not stay usable for
+ * longer.
+ */
 const MAX_LEFT_S = 31 * 86_400
 
-/** A wallet's signature; `deadline` is in Unix seconds. */
+/** A wallet's signature. `deadline` is in Unix seconds. */
 export interface ReturnApproval {
   deadline: number
   signature: Hex
@@ -46,8 +52,8 @@ interface RequiredApproval {
 }
 
 /**
- * Returns what the wallet has to sign to return a payment to an address; undefined if the service can return it without
- * a signature.
+ * Returns what the wallet has to sign to return a payment to an address. Undefined if the service can return the
+ * payment without a signature.
  */
 async function askedFor(
   ctx: TxContext,
@@ -76,10 +82,13 @@ async function askedFor(
 
 /** Stands for the id of a payout that is not written yet. */
 const NO_ID = "00000000-0000-0000-0000-000000000000"
-/** The selector of the contract's `BadSignature()`, in case a node reports only the data. */
+/** The selector of the contract's `BadSignature()`, because some nodes report only the data of the error. */
 const BAD_SIGNATURE = "0x5cd5d233"
 
-/** Refuses what the contract would refuse; else the payment counts as returned, and its payout can never be sent. */
+/**
+ * Refuses what the contract would refuse. Otherwise the payment would count as returned, although its payout can never
+ * be sent.
+ */
 async function assertSucceeds(
   ctx: Context,
   chainId: number,
@@ -106,10 +115,10 @@ const inSeconds = (ctx: TxContext): number => Math.floor(ctx.now().getTime() / 1
 const digestOf = ({ data }: RequiredApproval): Hash => hashTypedData(data) as Hash
 
 /**
- * Checks a wallet's approval to return a payment to an address; undefined if none is needed. Throws `VALIDATION_ERROR`
- * for an invalid deadline or signature, and `INVALID_OPERATION` if the return would fail on chain. Throws
- * `CHAIN_UNAVAILABLE` if a contract wallet can't be asked. It may call nodes, so call it outside any transaction;
- * {@link assertApproved} compares inside one.
+ * Checks a wallet's approval to return a payment to an address. Returns undefined if no approval is needed. Throws
+ * `VALIDATION_ERROR` for an invalid deadline or signature, and `INVALID_OPERATION` if the return would fail on chain.
+ * Throws `CHAIN_UNAVAILABLE` if a contract wallet can't be asked. This function may call nodes, so call it outside any
+ * transaction. {@link assertApproved} compares the approval inside one.
  */
 export async function checkApproval(
   ctx: Context,
@@ -133,8 +142,8 @@ export async function checkApproval(
 }
 
 /**
- * Throws `RETURN_APPROVAL_REQUIRED` with the data to sign if the address's wallet has approved no return, or a
- * different one. Call it in the transaction that makes the return.
+ * Throws `RETURN_APPROVAL_REQUIRED` with the data to sign if the address's wallet has not approved this return. Call
+ * this in the transaction that makes the return.
  */
 export async function assertApproved(
   ctx: TxContext,

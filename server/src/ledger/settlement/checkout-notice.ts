@@ -6,11 +6,11 @@ import type { Share } from "../payouts/share.ts"
 import type { ZeroG } from "../receipts/zerog/read-place.ts"
 import type { NumberedTable } from "./number-events.ts"
 
-/** A session, or a paywall's payment, which events report as a session. */
+/** A session, or a payment at a paywall, which events report like a session. */
 export interface CheckoutNotice {
-  /** The id of the session, or of the payment reported as one. */
+  /** The id of the session, or of the payment that is reported like one. */
   id: string
-  /** The table of the row that numbers its events. */
+  /** The table whose row numbers the notice's events. */
   numberedIn: NumberedTable
   merchantId: string
   amount: bigint
@@ -26,19 +26,19 @@ export interface CheckoutNotice {
   metadata: Record<string, unknown> | null
   customerEmail: string | null
   payerInfo: Record<string, string> | null
-  /** One for each share; null without a split. */
+  /** An entry for each share; null without a split. */
   splits: Share[] | null
-  /** Where its receipt is in 0G's storage; undefined where it is not, or not yet. */
+  /** Where the notice's receipt is in 0G's storage. Undefined if it is not stored there, or not yet. */
   zeroG?: ZeroG | undefined
   callbackUrl: string | null
   traceparent: string | null
-  /** The token of the amounts, unless it is the settlement token. */
+  /** The token of the amounts, if it is not the settlement token. */
   token?: Address
   /** Whether a reorg removed the reservation too. */
   isUnreserved?: boolean
   /** The refund that a reorg removed. */
   refundId?: string
-  /** Only for a session with an escrow, once a payer has signed. Amounts are in base units. */
+  /** Set only for a session with an escrow, once a payer has signed. Amounts are in base units. */
   reserved?: { authId: string; authorized: bigint; captured: bigint; released: bigint; captureBefore: Date }
 }
 

@@ -1,4 +1,7 @@
-/** Classifies transfers: are they on chain, do enough endpoints report them, and did their sender pass screening. */
+/**
+ * Classifies transfers: whether they are on chain, whether enough endpoints report them, and whether their sender
+ * passed screening.
+ */
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
 import type { Screening } from "../../platform/chain/screening.ts"
 import type { TxContext } from "../../platform/context.ts"
@@ -8,19 +11,19 @@ import type { ClaimedTransfer, Screened } from "./sellable.ts"
 export interface Classified<T extends ClaimedTransfer = ClaimedTransfer> {
   row: T
   isSettlementToken: boolean
-  /** Part of a granted payment. */
+  /** The transfer is part of a granted payment. */
   counted: boolean
-  /** Confirmed, and not suspected to be displaced. */
+  /** The transfer is confirmed, and not suspected to be displaced. */
   stands: boolean
-  /** It stands, and enough endpoints report it for its amount. */
+  /** The transfer stands, and enough endpoints report it for its amount. */
   sure: boolean
   screening: Screening
 }
 
 /**
- * Classifies transfers that are summed together. `alone` is the money that only one endpoint reports and that already
- * counts with them, in base units of the settlement token. A sender that was not screened is `unknown`. A transfer that
- * already counts is `clear`.
+ * Classifies transfers that are summed together. `alone` is money that already counts with them and that only one
+ * endpoint reports, in base units of the settlement token. The screening of a sender that was not screened is
+ * `unknown`. A transfer that already counts is `clear`.
  */
 export function classify<T extends ClaimedTransfer>(
   ctx: TxContext,
@@ -50,6 +53,6 @@ export function classify<T extends ClaimedTransfer>(
   })
 }
 
-/** Returns the rows of classified transfers. */
+/** Returns the rows of these classified transfers. */
 export const rowsOf = <T extends ClaimedTransfer>(classified: readonly Classified<T>[]): T[] =>
   classified.map(each => each.row)

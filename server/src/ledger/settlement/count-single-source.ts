@@ -1,6 +1,6 @@
 /**
- * A transfer that only one of two endpoints reports counts only for small payments. `QUORUM_ABOVE` limits the total
- * that one sender or one checkout paid, so many small lies can't add up to a large one.
+ * Decides when a transfer counts that only one of two endpoints reports: only for small payments. `QUORUM_ABOVE` limits
+ * the total that one sender or one checkout paid, so that many small lies can't add up to a large one.
  */
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
@@ -10,8 +10,9 @@ import { parseAmount } from "../../platform/money/amount.ts"
 type Transfer = Pick<Row<"transfers">, "value" | "token" | "single_source">
 
 /**
- * Returns whether each of these transfers, which are summed together, counts. `counted` is the money that only one
- * endpoint reports and that already counts, in base units of the settlement token. In other tokens no amount is small.
+ * Returns a function that says whether each of these transfers, which are summed together, counts. `counted` is money
+ * that already counts and that only one endpoint reports, in base units of the settlement token. In other tokens no
+ * amount counts as small.
  */
 export function believed(
   ctx: TxContext,

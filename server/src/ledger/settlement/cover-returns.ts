@@ -1,7 +1,7 @@
 /**
  * Handles reorgs that change the money of a signed return, which can't be cancelled any more. A payment that lost its
- * money gets what its payer sends next, because the return will send that back. A payment with more money than was sent
- * back waits for the merchant's decision about the rest.
+ * money gets what its payer sends next, because the return will send that money back. If a payment has more money than
+ * was sent back, the rest waits for the merchant's decision.
  */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -12,24 +12,27 @@ import { sqlArray } from "../../platform/db/sql-array.ts"
 import type { Part } from "./sellable.ts"
 import { claim } from "./write-exceptions.ts"
 
-/** How many transfers one settlement takes for a return; dust takes several rounds. */
+/** How many transfers one settlement takes for a return. With dust, this takes several rounds. */
 const MAX_TAKEN = 2_000
-/** Wait before the next check of a payment whose return is not final, or whose money is suspected to be gone. */
+/** The wait before the next check of a payment whose return is not final, or whose money is suspected to be gone. */
 const AGAIN_MS = 60_000
 
-/** A payment, with the returns from one deposit that have sent its money back or may still do so. */
+/** A payment, with the returns from one deposit that have sent its money back or may still send it back. */
 type Returned = Pick<Row<"payments">, "id" | "status" | "payer" | "amount" | "token"> & {
   deposit_id: bigint
   /** The sum of all these returns, in base units. */
   sent: bigint
-  /** The sum of the returns that have a nonce, or happened without one, and so can't be stopped; in base units. */
+  /**
+   * The sum of the returns that have a nonce, or that happened without one. So these returns can't be stopped. In base
+   * units.
+   */
   signed: bigint
   is_final: boolean
   recipient: Address
   sent_at: Date
 }
 
-/** A transfer that such a payment claims, and how much of it no longer counts because it was given back. */
+/** A transfer that such a payment claims, and how much of it no longer counts because that part was given back. */
 type Held = Pick<
   Row<"transfers">,
   "id" | "value" | "state" | "suspect_at" | "from_address" | "single_source" | "deposit_id" | "token"
@@ -40,13 +43,13 @@ const heldColumns = sql`t.id, t.value, t.state, t.suspect_at, t.from_address, t.
 const sumOf = (rows: readonly { value: bigint }[]) => rows.reduce((sum, { value }) => sum + value, 0n)
 
 /**
- * Gives returned payments the money that their returns send back, and opens payments that have a rest once their return
- * is final. Call it under the lock of {@link Sellable.hold}, before the part is planned.
+ * Gives returned payments the money that their returns send back. If a payment has a rest once its return is final,
+ * opens the payment. Call this under the lock of {@link Sellable.hold}, before the part is planned.
  */
 export async function coverReturns(ctx: TxContext, part: Part): Promise<void> {
   const ids = new Set((await uncovered(ctx, part)).map(({ id }) => id))
   if (ids.size === 0) return
-  // When a return ends, it opens its payment under this lock, so the payment is read again.
+  // When a return ends, its payment is opened under this lock, so the payment is read again.
   await sql`select id from payments where id = any(${sqlArray("text", ids)}) order by id for no key update`.execute(
     ctx.db,
   )
@@ -87,7 +90,7 @@ async function cover(ctx: TxContext, payment: Returned, held: readonly Held[]): 
 
 /**
  * Sets a returned payment's amount to what was sent back. If the merchant gave back only a part, the other transfers
- * count separately now.
+ * now count separately.
  */
 async function fit(ctx: TxContext, { id, amount }: Returned, back: bigint): Promise<void> {
   if (amount === back) return
@@ -107,13 +110,14 @@ async function settleAt(ctx: TxContext, transfers: readonly Held[], at: Date): P
 }
 
 /**
- * Reads the part's payments whose signed returns count but differ from the money they hold, in the order of their ids.
+ * Reads those payments of the part whose signed returns count but differ from the money that the payments hold. They
+ * are in the order of their ids.
  */
 async function uncovered(ctx: TxContext, { owner, payer }: Part): Promise<Returned[]> {
   const ofPart = sql`from payments where resource_id = ${owner.resource_id}
     ${payer === undefined ? sql`` : sql`and payer = ${payer}`}`
   const name = sql.raw(payer === undefined ? "returns_at_resource" : "returns_to_payer")
-  // Each half has its own index, so the granted payments of a frequent payer are not read.
+  // Each half of the union has its own index, so the granted payments of a frequent payer are not read.
   const { rows } = await sql<Returned>`
     /* named: ${name} */ select p.id, p.status, p.payer, p.amount, sent.*
     from (select * ${ofPart} and status = 'returned' union all select * ${ofPart} and status in ('open', 'reversed')) p
@@ -136,7 +140,7 @@ async function uncovered(ctx: TxContext, { owner, payer }: Part): Promise<Return
   return rows
 }
 
-/** Reads the transfers that these payments claim and that are not gone, in chain order. */
+/** Reads the transfers that these payments claim, in chain order, without those that are gone. */
 async function heldBy(ctx: TxContext, payments: readonly Returned[]): Promise<Held[]> {
   if (payments.length === 0) return []
   const ids = sqlArray(
@@ -150,7 +154,7 @@ async function heldBy(ctx: TxContext, payments: readonly Returned[]): Promise<He
 }
 
 /**
- * Whether the return sends back everything that a reorg left of the payment. Such a payment had a returned surplus or
+ * Whether the return sends back everything that a reorg left in the payment. Such a payment had a returned surplus or
  * an open rest.
  */
 function isOnItsWayBack({ status, signed, amount }: Returned, held: readonly Held[]): boolean {
@@ -163,9 +167,9 @@ const isSureOf = ({ payer }: Returned, { state, suspect_at, from_address, single
   state !== "seen" && suspect_at === null && from_address === payer && !single_source
 
 /**
- * Claims other money of the payer until the payment has what it lacks: unclaimed transfers, and with `alsoOpen` also
- * open payments. From a flood of transfers it takes the largest. Any transfer left over buys something, so with dust
- * the money of a signed return would be spent twice.
+ * Claims other money of the payer until the payment has what it lacks: unclaimed transfers and, with `alsoOpen`, also
+ * open payments. From a flood of transfers, the largest are claimed. Any transfer that is left over buys something, so
+ * if dust were claimed first, the money of a signed return would be spent twice.
  */
 async function takeFree(
   ctx: TxContext,
@@ -190,7 +194,7 @@ async function takeFree(
   return rows
 }
 
-/** Returns the transfers, last first, that together hold at most `spare` base units. */
+/** Returns the last of these transfers that together hold at most `spare` base units. */
 function spareOf(held: readonly Held[], spare: bigint): Held[] {
   let left = spare
   return held.toReversed().filter(({ value }) => {
@@ -200,7 +204,7 @@ function spareOf(held: readonly Held[], spare: bigint): Held[] {
   })
 }
 
-/** Releases transfers that a returned payment no longer needs, so they count like any other money. */
+/** Releases transfers that a returned payment no longer needs, so that they count like any other money. */
 async function release(ctx: TxContext, { id }: Returned, spare: readonly Held[]): Promise<void> {
   if (spare.length === 0) return
   const ids = sqlArray(
@@ -208,14 +212,14 @@ async function release(ctx: TxContext, { id }: Returned, spare: readonly Held[])
     spare.map(row => row.id),
   )
   await sql`delete from claims where payment_id = ${id} and transfer_id = any(${ids})`.execute(ctx.db)
-  // None of this money was sent back, but it may have been split.
+  // None of this money was sent back, but shares of it may have been paid out.
   await sql`delete from past_claims where payment_id = ${id} and transfer_id = any(${ids})
     and not exists (select from payouts where payment_id = ${id} and kind = 'share' and state not in ('cancelled', 'reverted'))`.execute(
     ctx.db,
   )
 }
 
-/** Makes a payment returned: a reorg left it no more money than its return sends back. */
+/** Makes a payment returned, because a reorg left it no more money than its return sends back. */
 async function writeReturned(ctx: TxContext, payment: Returned): Promise<void> {
   const { id, deposit_id, signed, recipient, sent_at } = payment
   await sql`update claims set given_back = 0 where payment_id = ${id} and given_back > 0`.execute(ctx.db)
@@ -235,7 +239,7 @@ async function writeReturned(ctx: TxContext, payment: Returned): Promise<void> {
   ctx.log.warn({ paymentId: id }, "a reorg left a payment what its signed return sends back")
 }
 
-/** Reopens a returned payment for the money that it has beyond its final return. */
+/** Reopens a returned payment for the money that exceeds its final return. */
 async function openRest(ctx: TxContext, { id, sent, deposit_id }: Returned, held: readonly Held[]): Promise<void> {
   let left = sent
   const given = held.map(({ id, value }) => {

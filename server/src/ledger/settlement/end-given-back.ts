@@ -1,7 +1,7 @@
 /**
  * Ends open payments and surpluses as returned if the merchant has given their money back without the service. If the
- * service requested the signature, its nonce identifies the payment. Otherwise the amount does, if exactly one open
- * payment or surplus has it.
+ * service requested the signature, the nonce identifies the payment. Otherwise the amount identifies the payment, if
+ * exactly one open payment or surplus has this amount.
  */
 import { type RawBuilder, sql } from "kysely"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
@@ -20,8 +20,8 @@ import type { SellingContext, SellingTx } from "./sellable.ts"
 import { type Screened, sellableOf } from "./sellable.ts"
 
 /**
- * Ends what the merchant gave back by a final block: first the returns that wait to be sent, then the open payments and
- * surpluses. Anything that can't end now is left for the next comparison.
+ * Ends what the merchant had given back by a final block: first the returns that wait to be sent, then the open
+ * payments and surpluses. Anything that can't end now is left for the next comparison.
  */
 export async function followGivenBack(ctx: SellingContext, network: Network): Promise<void> {
   let ended = await finishCarriedOut(ctx, network)
@@ -62,12 +62,13 @@ const givenBackAt = (ctx: TxContext, depositIds: readonly bigint[]): Promise<Row
     .orderBy("log_index")
     .execute()
 
-/** Payments whose nonces are hashed in one go; hashing blocks everything else. */
+/** How many payments' nonces are hashed in one go, because hashing blocks everything else. */
 const PAYMENTS_AT_ONCE = 500
 
 /**
- * Maps these outflows' nonces to the payments whose return has, or would have, that nonce. Most nonces are of waiting
- * payments. The addresses' other payments may be a million, so they are read in batches until each nonce is found.
+ * Maps these outflows' nonces to the payments whose return has, or would have, that nonce. Most nonces belong to
+ * waiting payments. The other payments at these addresses may be a million, so they are read in batches until each
+ * nonce is found.
  */
 async function nonceOwners(
   ctx: TxContext,
@@ -122,8 +123,8 @@ async function resourcesAt(ctx: TxContext, waiting: readonly AwaitedReturn[]): P
 }
 
 /**
- * Ends one payment; returns how many ended. Does nothing if its money is moving to another block or it was decided
- * meanwhile.
+ * Ends one payment, and returns how many ended. Does nothing if the payment's money is moving to another block, or if
+ * the payment was decided meanwhile.
  */
 async function tryEnding(ctx: SellingContext, match: Match): Promise<number> {
   const { paymentId, merchantId } = match.waiting
@@ -143,7 +144,7 @@ async function end(ctx: SellingTx, { waiting, outflow }: Match, screened: Screen
   const open = await lockOpen(ctx, waiting.merchantId, waiting.paymentId)
   const back = open.surplus ?? open.payment
   if (back.deposit_id !== waiting.depositId || back.amount !== waiting.amount) return 0
-  // Its shares were paid out too, so a person has to check it.
+  // The payment's shares were paid out too, so a person has to check the payment.
   if (!open.surplus && (await isPaidOut(ctx, waiting.paymentId))) return 0
   await writeReturned(ctx, open, outflow.recipient, screened, payment =>
     writeCarriedOut(ctx, payment, outflow, back.amount),

@@ -169,7 +169,7 @@ interface ReturnOf {
   approval?: { deadline: number; signature: string }
 }
 
-/** The part of a return that calls nodes or sanctions lists, so it runs before the transaction. */
+/** Does the part of a return that calls nodes or sanctions lists, so it runs before the transaction. */
 async function prepareReturn(
   ctx: SellingContext,
   request: Pick<FastifyRequest, "headers">,
@@ -209,9 +209,9 @@ async function carryOut(
 }
 
 /**
- * Makes one of several returns; answers with the payment, or the reason why it was not returned. The answer is stored
- * with the return under the request's key and its position in the list. If the process dies, a repeated request makes
- * only the missing returns and repeats the other answers.
+ * Makes one of several returns, and responds with the payment, or with the reason why it was not returned. The response
+ * is stored with the return, under the request's key and the return's position in the list. If the process dies, a
+ * repeated request makes only the missing returns and repeats the other responses.
  */
 async function returnOne(
   ctx: SellingContext,

@@ -1,5 +1,5 @@
 /**
- * Finds payments that anyone can still send back: the merchant's wallet signed their return, and its broadcast calldata
+ * Finds payments that anyone can still send back: the merchant's wallet signed the return, and the broadcast calldata
  * is public and has not expired. The payer must not get both the goods and the money.
  */
 import { sql } from "kysely"
@@ -9,13 +9,16 @@ import type { TxContext } from "../../platform/context.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import type { ClaimedTransfer } from "./sellable.ts"
 
-/** A block this many seconds older than the scanned one is final: no transaction can be mined before it any more. */
+/**
+ * A block that is this many seconds older than the scanned one is final, so no transaction can be mined before it any
+ * more.
+ */
 const FINAL_AFTER_S = 3_600n
-/** Wait before the next check if the scan lags behind the clock. */
+/** The wait before the next check if the scan lags behind the clock. */
 const AGAIN_MS = 60_000
 
 /**
- * Returns until when each of these payments can still be sent back, in block time; payments that can't be sent back
+ * Returns until when each of these payments can still be sent back, in block time. Payments that can't be sent back
  * have no entry.
  */
 export async function publicApprovals(ctx: TxContext, paymentIds: readonly string[]): Promise<Map<string, Date>> {
@@ -39,9 +42,7 @@ export async function publicApprovals(ctx: TxContext, paymentIds: readonly strin
   return left
 }
 
-/**
- * Returns the transfers except those of open payments that can still be sent back, and when to settle the latter again.
- */
+/** Returns the transfers without those of open payments that can still be sent back, and when to settle those again. */
 export async function withoutPublic<T extends ClaimedTransfer>(
   ctx: TxContext,
   rows: readonly T[],

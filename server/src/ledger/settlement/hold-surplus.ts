@@ -1,6 +1,6 @@
 /**
- * The surplus of an overpayment: the amount beyond its price. It stays in its deposit until the merchant decides. An
- * accepted surplus is paid out like the rest of the payment; a returned one goes back.
+ * The surplus of an overpayment: the amount beyond its price. The surplus stays in its deposit until the merchant
+ * decides. An accepted surplus is paid out like the rest of the payment, and a returned one goes back.
  */
 import { sql } from "kysely"
 import { networkOf } from "../../platform/chain/network-facts.ts"
@@ -10,7 +10,7 @@ import { columnsOf } from "../../platform/db/whole-rows.ts"
 import { parseAmount } from "../../platform/money/amount.ts"
 import type { ClaimedTransfer } from "./sellable.ts"
 
-/** Locks and returns the surplus of a payment; undefined if it has none. */
+/** Locks and returns the surplus of a payment; undefined if the payment has none. */
 export const holdSurplus = (ctx: TxContext, paymentId: string): Promise<Row<"surpluses"> | undefined> =>
   ctx.db
     .selectFrom("surpluses")
@@ -21,10 +21,10 @@ export const holdSurplus = (ctx: TxContext, paymentId: string): Promise<Row<"sur
     .executeTakeFirst()
 
 /**
- * Writes the surplus of a granted payment, `beyond` base units more than its price, once its transfers are claimed. It
- * is in the last transfer, which was needed to reach the price. A surplus that the merchant has decided about stays. A
- * surplus below the lowest price stays in the payment, so nobody has to decide about dust. A payment that is not new
- * gets none if it had none. Call it under the payment's lock.
+ * Writes the surplus of a granted payment, `beyond` base units more than its price, once its transfers are claimed. The
+ * surplus is in the last transfer, which was needed to reach the price. A surplus that the merchant has decided about
+ * stays. A surplus below the lowest price stays in the payment, so that nobody has to decide about dust. A payment that
+ * is not new gets no surplus if it had none. Call this under the payment's lock.
  */
 export async function writeSurplus(
   ctx: TxContext,
@@ -50,7 +50,7 @@ export async function writeSurplus(
     .execute()
 }
 
-/** Returns the payment with the surplus's amount and deposit, to return only the surplus. */
+/** Returns the payment with the amount and deposit of its surplus, so that only the surplus is returned. */
 export const surplusAlone = (
   payment: Row<"payments">,
   { deposit_id, amount }: Pick<Row<"surpluses">, "deposit_id" | "amount">,
@@ -67,7 +67,9 @@ export async function returnable(ctx: TxContext, payment: Row<"payments">): Prom
   return surplus ? surplusAlone(payment, surplus) : payment
 }
 
-/** Deletes an open surplus, because the payment has none any more or the merchant has decided about all of it. */
+/**
+ * Deletes an open surplus, because the payment no longer has one, or because the merchant has decided about all of it.
+ */
 export async function dropSurplus(ctx: TxContext, paymentId: string): Promise<void> {
   await ctx.db.deleteFrom("surpluses").where("payment_id", "=", paymentId).where("state", "=", "open").execute()
 }

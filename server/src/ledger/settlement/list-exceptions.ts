@@ -7,7 +7,7 @@ import type { HeldReason, Row } from "../../platform/db/schema.ts"
 import { transactionsOf } from "../books/read-transactions.ts"
 
 /**
- * Explains to the merchant, in a sentence, why a return is held; `detail` is the node's reason why the transfer would
+ * Explains to the merchant, in a sentence, why a return is held. `detail` is the node's reason why the transfer would
  * fail.
  */
 function heldMessage(reason: HeldReason, detail: string | null): string {
@@ -25,7 +25,7 @@ function heldMessage(reason: HeldReason, detail: string | null): string {
   }[reason]
 }
 
-/** Returns these rows of the list, each with its decision and the return address that its payer named. */
+/** Returns these rows of the list, each with its decision and the return address that the payer named. */
 export async function exceptionsOf(ctx: TxContext, rows: readonly Row<"transactions">[]) {
   if (rows.length === 0) return []
   const ids = rows.map(row => row.id)

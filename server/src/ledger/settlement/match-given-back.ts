@@ -1,4 +1,6 @@
-/** Matches money that a merchant gave back without the service with the payments or surpluses it returned. Pure. */
+/**
+ * Matches money that a merchant gave back without the service with the payments or surpluses that it returned. Pure.
+ */
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 import type { Row } from "../../platform/db/schema.ts"
 
@@ -10,9 +12,12 @@ export interface AwaitedReturn {
   token: Address
   /** In base units. */
   amount: bigint
-  /** Only an outflow of its whole amount ends a surplus, because the rest of its payment still counts. */
+  /**
+   * Whether this is a surplus. Only an outflow of the whole amount ends a surplus, because the rest of its payment
+   * still counts.
+   */
   isSurplus: boolean
-  /** The last block that brought some of the money. */
+  /** The newest block that brought some of the money. */
   since: bigint
 }
 
@@ -24,7 +29,7 @@ export interface Match {
 
 /**
  * Matches each outflow with what it returned: by its nonce, or by its amount if exactly one earlier open payment or
- * surplus has it. Each outflow costs one lookup, because strangers control how many payments wait.
+ * surplus has that amount. Each outflow costs one lookup, because strangers control how many payments wait.
  */
 export function matchGivenBack(
   waiting: readonly AwaitedReturn[],

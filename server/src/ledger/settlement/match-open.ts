@@ -1,8 +1,8 @@
-/** Matches waiting money with its open payment, so a payment keeps its id while its money changes. Pure. */
+/** Matches waiting money with its open payment, so that a payment keeps its id while its money changes. Pure. */
 import type { Row } from "../../platform/db/schema.ts"
 import type { WaitingGroup } from "./sellable.ts"
 
-/** Waiting money of one sender in one token at one address, and its earlier payment, if any. */
+/** Waiting money of one sender in one token at one address, and the earlier payment of that money, if there is one. */
 export interface Matched {
   group: WaitingGroup
   known: Row<"payments"> | undefined
@@ -10,8 +10,8 @@ export interface Matched {
 
 /**
  * Matches each group with at most one of these open and reversed payments. Open payments for the same reason come
- * first, then reversed ones that claim some of the group, then open ones for another reason. It passes once over each
- * list, because strangers can fill both.
+ * first, then reversed ones that claim some of the group, then open ones for another reason. Passes once over each
+ * list, because strangers can fill both lists.
  */
 export function matchOpen(groups: readonly WaitingGroup[], payments: readonly Row<"payments">[]): Matched[] {
   const open = payments.filter(({ status }) => status !== "reversed")
@@ -37,7 +37,7 @@ export function matchOpen(groups: readonly WaitingGroup[], payments: readonly Ro
   return exact.map(({ group, known }) => ({ group, known: known ?? next(byPlace.get(placeOfGroup(group))) }))
 }
 
-/** Each transaction without a buyer is a payment of its own. */
+/** Returns the place of a payment's money. Each transaction without a buyer is a separate payment. */
 const placeOf = (
   { token, deposit_id, tx_hash }: Pick<Row<"payments">, "token" | "deposit_id" | "tx_hash">,
   payer: string,

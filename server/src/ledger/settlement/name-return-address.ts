@@ -13,13 +13,16 @@ import { sellableOf } from "./sellable.ts"
 
 export const RETURN_ADDRESS_PATH = "/api/pay/return-address"
 
-/** Returns the signature's scope: the paid resource and the address, so it is valid for no other. */
+/**
+ * Returns the scope of the signature: the paid resource and the address. So the signature is valid for no other
+ * resource or address.
+ */
 export const returnUse = (resourceId: string, address: Address): Pick<Door, "purpose" | "resource"> => ({
   purpose: "return",
   resource: `${resourceId}:${address}`,
 })
 
-/** Returns the network of a resource; throws its kind's `notFound` if there is no such resource. */
+/** Returns the network of a resource. Throws the `notFound` of its kind if there is no such resource. */
 export async function chainOf(ctx: SellingContext, resourceId: string): Promise<number> {
   const row = await ctx.db.selectFrom("resources").select("chain_id").where("id", "=", resourceId).executeTakeFirst()
   if (!row) throw new ApiError(sellableOf(ctx, resourceId).notFound)
@@ -31,9 +34,9 @@ const isWaiting = sql<boolean>`(payments.status = 'open' or (payments.status = '
   and exists (select from surpluses s where s.payment_id = payments.id and s.state = 'open')))`
 
 /**
- * Stores the address with its evidence and returns the payer; a payer's newest address counts. Throws
- * `PAYMENT_NOT_FOUND` if none of the signer's money waits there, and `VALIDATION_ERROR` for an address that must not
- * receive money. Also throws `SANCTIONS_MATCH` and the errors of {@link proveWallet}.
+ * Stores the address with its evidence and returns the payer. A payer's newest address counts. Throws
+ * `PAYMENT_NOT_FOUND` if no money of the signer waits at the resource, and `VALIDATION_ERROR` for an address that must
+ * not receive money. Also throws `SANCTIONS_MATCH` and the errors of {@link proveWallet}.
  */
 export async function nameReturnAddress(
   ctx: SellingContext,

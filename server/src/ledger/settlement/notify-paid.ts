@@ -1,6 +1,7 @@
 /**
- * Notifies merchants of payments once their shares are mined, at the latest five minutes after the payment was confirmed;
- * and with `RECEIPT_STORE=0g` once the transaction is signed that stores its receipt, at the latest after `RECEIPT_WAIT`.
+ * Notifies merchants of payments once their shares are mined, and at the latest five minutes after the payment was
+ * confirmed. With `RECEIPT_STORE=0g`, a notification also waits until the transaction that stores its receipt is
+ * signed, and at the latest until `RECEIPT_WAIT` is over.
  */
 import { sql } from "kysely"
 import { type NetworkInfo, networkOf } from "../../platform/chain/network-facts.ts"
@@ -13,13 +14,16 @@ import type { CheckoutNotice } from "./checkout-notice.ts"
 import { notifyCheckout } from "./notify-checkout.ts"
 import { exceptionOf, type SellingContext, type SellingTx, sellableOf } from "./sellable.ts"
 
-/** After this time, unmined shares are reported without a hash; `GET /api/checkouts/:id` has the later hashes. */
+/**
+ * How long an event waits for unmined shares. After that they are reported without a hash, and `GET /api/checkouts/:id`
+ * has the later hashes.
+ */
 const WAIT_FOR_SHARES_MS = 5 * 60_000
 const PAYMENTS_PER_ROUND = 200
 
 /**
- * Notifies the merchant that a payment is paid, or schedules that for when its shares are settled. Call it inside the
- * granting transaction, after its payouts are made.
+ * Notifies the merchant that a payment is paid, or schedules the notification for when its shares are settled. Call
+ * this inside the granting transaction, after the payouts are made.
  */
 export async function notifyPaid(ctx: SellingTx, network: NetworkInfo, paymentId: string): Promise<void> {
   const payment = await ctx.db
@@ -35,18 +39,26 @@ export async function notifyPaid(ctx: SellingTx, network: NetworkInfo, paymentId
   await ctx.db.updateTable("payments").set({ notify_by: notifyBy }).where("id", "=", paymentId).execute()
 }
 
-/** How long an event waits for the transaction that stores its receipt; 0 where receipts are stored here alone. */
+/**
+ * Returns how long an event waits for the transaction that stores its receipt. This is 0 if receipts are stored only
+ * here.
+ */
 const storageWaitMs = ({ settings: { receipts } }: Pick<SellingTx, "settings">): number =>
   receipts.zerog ? (receipts.waitMs ?? 0) : 0
 
-/** Whether nothing is to be waited for: the shares are settled, and the receipt's storage is known or took too long. */
+/**
+ * Whether there is nothing to wait for: the shares are settled, and the receipt's storage is known or took too long.
+ */
 async function isComplete(ctx: SellingTx, { id, updated_at }: Row<"payments">): Promise<boolean> {
   if ((await isSplit(ctx, id)) && !(await sharesSettled(ctx, id))) return false
   const until = updated_at.getTime() + storageWaitMs(ctx)
   return until <= ctx.now().getTime() || (await zerogOf(ctx, id)) !== undefined
 }
 
-/** Emits the payments whose shares are settled and whose receipts are stored, or whose time is over; returns how many still wait. */
+/**
+ * Emits the payments whose shares are settled and whose receipts are stored, or whose waiting time is over. Returns how
+ * many still wait.
+ */
 export async function notifyDuePayments(ctx: SellingContext): Promise<number> {
   const waiting = await ctx.db
     .selectFrom("payments")
@@ -58,7 +70,7 @@ export async function notifyDuePayments(ctx: SellingContext): Promise<number> {
   let notified = 0
   for (const { id, resourceId } of waiting)
     notified += await inTransaction(ctx, async ctx => {
-      // Locked before the payment, in settlement's lock order.
+      // Locked before the payment, in the lock order of settlement.
       await sellableOf(ctx, resourceId).lockEvents?.(ctx, resourceId)
       const payment = await ctx.db
         .selectFrom("payments")
@@ -79,7 +91,9 @@ export async function notifyDuePayments(ctx: SellingContext): Promise<number> {
   return waiting.length - notified
 }
 
-/** Emits that a payment is no longer paid, unless an agent paid it. Call it inside the transaction that reversed it. */
+/**
+ * Emits that a payment is no longer paid, unless an agent paid it. Call this inside the transaction that reversed it.
+ */
 export async function notifyReversed(ctx: SellingTx, network: NetworkInfo, payment: Row<"payments">): Promise<void> {
   if (payment.agent) return
   await notifyCheckout(ctx, network, "reversed", {
@@ -97,7 +111,7 @@ async function notify(
   payment: Row<"payments">,
   splits: CheckoutNotice["splits"],
 ): Promise<void> {
-  // An agent's payment sends no event: the agent got its answer.
+  // An agent's payment sends no event, because the agent already got its response.
   if (payment.agent) return
   const zeroG = storageWaitMs(ctx) === 0 ? undefined : await zerogOf(ctx, payment.id)
   const notice = { ...(await describe(ctx, payment)), status: "confirmed" as const, splits }
@@ -107,7 +121,7 @@ async function notify(
 const describe = (ctx: SellingTx, payment: Row<"payments">) =>
   sellableOf(ctx, payment.resource_id).describe(ctx, payment)
 
-/** Returns the fields of a payment that is reported as its own session, without what it bought. */
+/** Returns the fields of a payment that is reported like a session, without what it bought. */
 export const sessionNotice = (payment: Row<"payments">) => ({
   id: payment.id,
   numberedIn: "payments" as const,

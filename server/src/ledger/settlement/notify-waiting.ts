@@ -9,8 +9,8 @@ import { ifKind } from "../../platform/ids.ts"
 import type { SellingContext } from "./sellable.ts"
 
 /**
- * Emits `payment.exception` for the payments that need the merchant's decision, either whole or about a surplus. Call
- * it inside the transaction that opens them, after they are written.
+ * Emits `payment.exception` for the payments that need the merchant's decision, either for the whole payment or for its
+ * surplus. Call this inside the transaction that opens them, after they are written.
  */
 export async function notifyWaiting(ctx: TxContext, network: NetworkInfo, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return
@@ -20,7 +20,7 @@ export async function notifyWaiting(ctx: TxContext, network: NetworkInfo, ids: r
       join
         .onRef("surpluses.payment_id", "=", "payments.id")
         .on("surpluses.state", "=", "open")
-        // The surplus of a payment that a reorg removed stays, and counts once the payment is granted again.
+        // If a reorg removed a payment, its surplus stays, and counts once the payment is granted again.
         .on("payments.status", "=", "granted"),
     )
     .selectAll("payments")
@@ -55,12 +55,12 @@ export async function notifyWaiting(ctx: TxContext, network: NetworkInfo, ids: r
   if (rows.some(({ reopened }) => reopened)) await takeReopened(ctx, sql`id in (${sql.join(ids)})`)
 }
 
-/** How many reopened payments one round reports; the others follow in the next round. */
+/** How many reopened payments one round reports. The others follow in the next round. */
 const REOPENED_PER_ROUND = 100
 
 /**
- * Emits `payment.exception` for payments that need another decision because their return, or their surplus's, failed or
- * was cancelled. The merchant does not know yet that the money is still there.
+ * Emits `payment.exception` for payments that need another decision because their return, or the return of their
+ * surplus, failed or was cancelled. The merchant does not know yet that the money is still there.
  */
 export async function notifyReopened(ctx: SellingContext, network: NetworkInfo): Promise<void> {
   await wakeReopened(ctx, network)
@@ -77,8 +77,8 @@ export async function notifyReopened(ctx: SellingContext, network: NetworkInfo):
 }
 
 /**
- * Makes the resources of reopened payments due, because their totals change. It runs before the transaction that clears
- * the marks: if the process dies in between, the next round wakes them again.
+ * Makes the resources of reopened payments due, because their totals change. This runs before the transaction that
+ * clears the marks. If the process dies in between, the next round wakes these resources again.
  */
 async function wakeReopened(ctx: SellingContext, { chainId }: NetworkInfo): Promise<void> {
   const found = ctx.db.selectFrom("payments").select("resource_id").where("chain_id", "=", chainId)

@@ -3,15 +3,18 @@ import { sql } from "kysely"
 import type { TxContext } from "../../platform/context.ts"
 import type { Database } from "../../platform/db/schema.ts"
 
-/** The tables whose rows count their events and record whether the last notice was of a payment or its reversal. */
+/**
+ * The tables whose rows count their events, and record whether the last notice was about a payment or about its
+ * reversal.
+ */
 export type NumberedTable = {
   [T in keyof Database]: Database[T] extends { event_sequence: unknown; notified_paid: unknown } ? T : never
 }[keyof Database]
 
 /**
  * Returns the number of the next event about a row, starting at 1. `paid` records that the merchant is now notified of
- * a payment (true) or its reversal (false); if it already was, returns undefined. Call it inside the transaction that
- * emits.
+ * a payment (true) or of its reversal (false). If the merchant already was, returns undefined. Call this inside the
+ * transaction that emits the event.
  */
 export async function nextSequence(ctx: TxContext, table: NumberedTable, id: string): Promise<number>
 export async function nextSequence(

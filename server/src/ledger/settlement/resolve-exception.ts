@@ -1,7 +1,7 @@
 /**
- * The merchant's decision about open money, either a payment or the surplus of a granted one: accept it or return it,
- * once. Both decisions take the lock under which the money is settled. So one of two concurrent decisions wins, and no
- * settlement round runs in between.
+ * The merchant's decision about open money, either a payment or the surplus of a granted one: to accept it or to return
+ * it, once. Both decisions take the lock under which the money is settled. So one of two concurrent decisions wins, and
+ * no settlement round runs in between.
  */
 import { sql } from "kysely"
 import { refusalsOf } from "../../account/identity/refuse-addresses.ts"
@@ -23,7 +23,7 @@ import type { SellingContext, SellingTx } from "./sellable.ts"
 import { type Part, type Screened, type Sellable, sellableOf } from "./sellable.ts"
 import { grantAccepted } from "./write-payments.ts"
 
-/** Returns a payment of this merchant; throws `NOT_FOUND` for any other. */
+/** Returns a payment of this merchant. Throws `NOT_FOUND` for any other payment. */
 export async function paymentOf(ctx: TxContext, merchantId: string, id: string): Promise<Row<"payments">> {
   const payment = await ctx.db
     .selectFrom("payments")
@@ -37,7 +37,7 @@ export async function paymentOf(ctx: TxContext, merchantId: string, id: string):
 
 /**
  * Screens everyone involved in a decision, before its transaction. Throws `SANCTIONS_MATCH` if the payer or `recipient`
- * is listed, and `CHAIN_UNAVAILABLE` if that can't be determined.
+ * is listed, and `CHAIN_UNAVAILABLE` if this can't be determined.
  */
 export async function screenDecision(
   ctx: SellingContext,
@@ -59,7 +59,7 @@ export async function screenDecision(
 
 /**
  * Accepts an open payment or surplus as paid, and pays out what was received. The payment buys what was for sale, or is
- * extra money if another payment bought it. A surplus buys nothing more. Call it inside a transaction. Throws
+ * extra money if another payment bought it. A surplus buys nothing more. Call this inside a transaction. Throws
  * `INVALID_OPERATION` unless the payment or surplus is open.
  */
 export async function acceptPayment(ctx: SellingTx, merchantId: string, id: string, screened: Screened): Promise<void> {
@@ -75,7 +75,9 @@ export async function acceptPayment(ctx: SellingTx, merchantId: string, id: stri
   ctx.log.info({ paymentId: id, exception: payment.exception }, "payment accepted by the merchant")
 }
 
-/** Throws `INVALID_OPERATION` while anyone can still send a payment back with a signature of the merchant's wallet. */
+/**
+ * Throws `INVALID_OPERATION` while anyone can still send the payment back with a signature of the merchant's wallet.
+ */
 async function assertNoApprovalLeft(ctx: TxContext, { id }: Row<"payments">): Promise<void> {
   const until = (await publicApprovals(ctx, [id])).get(id)
   if (until === undefined) return
@@ -92,7 +94,10 @@ const PAID_OUT =
 const RECOVERED =
   "This payment's money is no longer at its receiving address. If it went to the address's owner after the recovery time (your payout address at that time), send it back from there. If your wallet sent it back with its own signature, there is nothing to do."
 
-/** Whether so much money left the payment's address without a payout that the rest does not cover the payment. */
+/**
+ * Whether so much money left the payment's address without a payout that the remaining money does not cover the
+ * payment.
+ */
 async function isRecovered(
   ctx: TxContext,
   { deposit_id, token, amount }: Pick<Row<"payments">, "deposit_id" | "token" | "amount">,
@@ -110,21 +115,21 @@ async function isRecovered(
   return sums !== undefined && sums.came - sums.went < amount
 }
 
-/** The address that the merchant returns a payment to; undefined means the address that the payer named. */
+/** The address to which the merchant returns a payment. Undefined means the address that the payer named. */
 export interface ReturnTo {
   address: Address | undefined
-  /** Sends to this address although the payer named another one. */
+  /** Whether the merchant confirmed to send the money to this address although the payer named another one. */
   confirm: boolean
-  /** The approval of the wallet named by the receiving address, if it names one. */
+  /** The approval of the wallet that the receiving address names, if it names one. */
   approval?: CheckedApproval | undefined
 }
 
 /**
- * Sends an open payment or surplus back with one payout. Without an address, the money goes to the one that its payer
- * named by signature. It never goes back to its sender by default, because the sender may be an exchange. Call it
- * inside a transaction. Throws `INVALID_OPERATION` if the payment is not open or its payer named another address.
- * Throws `VALIDATION_ERROR` for an address that must not receive money, and `RETURN_APPROVAL_REQUIRED` if a wallet has
- * to approve the return.
+ * Sends an open payment or surplus back with one payout. Without an address, the money goes to the address that the
+ * payer named by signature. The money never goes back to its sender by default, because the sender may be an exchange.
+ * Call this inside a transaction. Throws `INVALID_OPERATION` if the payment is not open or its payer named another
+ * address. Throws `VALIDATION_ERROR` for an address that must not receive money, and `RETURN_APPROVAL_REQUIRED` if a
+ * wallet has to approve the return.
  */
 export async function returnPayment(
   ctx: SellingTx,
@@ -135,7 +140,7 @@ export async function returnPayment(
 ): Promise<void> {
   const open = await lockOpen(ctx, merchantId, id)
   const { payment, surplus } = open
-  // A surplus is never part of its payment's payouts.
+  // A surplus is never part of the payouts of its payment.
   if (!surplus && (await isPaidOut(ctx, id))) throw new ApiError("INVALID_OPERATION", undefined, PAID_OUT)
   if (await isRecovered(ctx, surplus ?? payment)) throw new ApiError("INVALID_OPERATION", undefined, RECOVERED)
   const named = (await namedAddress(ctx, payment))?.address
@@ -163,8 +168,8 @@ export async function returnPayment(
 }
 
 /**
- * Writes that a payment, or its surplus, goes back to an address; `send` writes the payout. Call it in the transaction
- * that called {@link lockOpen}.
+ * Writes that a payment, or its surplus, goes back to an address. `send` writes the payout. Call this in the
+ * transaction that called {@link lockOpen}.
  */
 export async function writeReturned(
   ctx: SellingTx,
@@ -178,7 +183,7 @@ export async function writeReturned(
     const returned = { state: "returned" as const, ...sent }
     await ctx.db.updateTable("surpluses").set(returned).where("payment_id", "=", payment.id).execute()
     await send(payment)
-    // The next round updates what the resource says about it.
+    // The next round updates what the resource says about the payment.
     await sellable.wake?.(ctx, [], [payment.resource_id])
   } else {
     const returned = { status: "returned" as const, ...sent }
@@ -196,7 +201,7 @@ export async function writeReturned(
   ctx.onCommit(() => countPayment(part.network, part.owner.resource_id, "returned", { token, amount }))
 }
 
-/** An open payment with its part, or a granted payment whose surplus is open. */
+/** An open payment with its part, or a granted payment with an open surplus. */
 interface Open {
   sellable: Sellable
   part: Part
@@ -205,8 +210,8 @@ interface Open {
 }
 
 /**
- * Locks the payment and everything that settles it. Throws `INVALID_OPERATION` unless it is open and all its money is
- * confirmed.
+ * Locks the payment and everything that settles it. Throws `INVALID_OPERATION` unless the payment is open and all its
+ * money is confirmed.
  */
 export async function lockOpen(ctx: SellingTx, merchantId: string, id: string): Promise<Open> {
   const known = await paymentOf(ctx, merchantId, id)

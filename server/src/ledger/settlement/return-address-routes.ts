@@ -1,4 +1,7 @@
-/** `/api/pay/return-address`: a payer with an open payment names, by signature, the address for its return. */
+/**
+ * `/api/pay/return-address`: a payer with an open payment names, by signature, the address to which it should be
+ * returned.
+ */
 import { offerNonce } from "../../account/identity/prove-wallet.ts"
 import { addressField } from "../../platform/chain/address-field.ts"
 import { checksummed } from "../../platform/chain/hex.ts"

@@ -80,7 +80,7 @@ export const ReturnOrder = Strict(
   { address: ADDRESS },
 )
 
-/** The most returns in one request: one page of the console never has more signed together. */
+/** The most returns in one request. One page of the console never has more returns signed together. */
 const MAX_RETURNS = 50
 export const ReturnOrders = Strict(
   {
@@ -114,7 +114,7 @@ export const ReturnOutcomes = Type.Object({
   ),
 })
 
-/** Returns the bodies of the routes that name a return address; `prefixes` are the id prefixes of the resources. */
+/** Returns the bodies of the routes that name a return address. `prefixes` are the id prefixes of the resources. */
 export function returnBodies(prefixes: readonly string[]) {
   const pattern = `^(${prefixes.toSorted().join("|")})_[a-z0-9]{24}$`
   const ResourceId = Matching(pattern, "The id of the checkout or paywall that was paid", {

@@ -5,7 +5,7 @@ import type { Group } from "./sellable.ts"
 /** How many senders are screened together: as many as one oracle call accepts. */
 const SENDERS_AT_ONCE = 500
 
-/** Splits the groups, in order, into parts of at most 500 senders; a larger group is a part of its own. */
+/** Splits the groups, in order, into parts of at most 500 senders. A larger group is a separate part. */
 export function screenedTogether(due: readonly Group[]): Group[][] {
   const parts: Group[][] = []
   let room = 0
@@ -20,5 +20,5 @@ export function screenedTogether(due: readonly Group[]): Group[][] {
   return parts
 }
 
-/** Returns the senders of these groups, each once. */
+/** Returns the senders of these groups, without duplicates. */
 export const sendersOf = (groups: readonly Group[]): Address[] => [...new Set(groups.flatMap(({ senders }) => senders))]

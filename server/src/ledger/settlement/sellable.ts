@@ -1,7 +1,7 @@
 /**
  * Defines what settlement needs to know about a resource for sale: how to sum its transfers, what a payment buys, and
- * what a reorg takes away. Everything else about settlement exists once, in this folder. `sales.ts` lists all kinds;
- * docs/contributors/features.md says which files a new kind needs.
+ * what a reorg takes away. Everything else about settlement exists once, in this folder. `sales.ts` lists all kinds,
+ * and docs/contributors/features.md says which files a new kind needs.
  */
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
@@ -20,13 +20,13 @@ export type Screened = ReadonlyMap<Address, Screening>
 export type ClaimedTransfer = Row<"transfers"> & {
   payment_id: string | null
   payment_status: string | null
-  /** How much of it a final return has sent back, in base units. */
+  /** How much of the transfer a final return has sent back, in base units. */
   given_back: bigint
 }
 
 /**
- * Leaves out transfers whose payment consists of a rest beyond what was returned, because only the merchant decides
- * about that rest.
+ * Leaves out transfers whose payment is only the rest beyond what was returned, because only the merchant decides about
+ * that rest.
  */
 export const withoutRests = <T extends ClaimedTransfer>(transfers: readonly T[]): T[] =>
   transfers.filter(row => row.given_back === 0n || (row.payment_status !== "open" && row.payment_status !== "reversed"))
@@ -41,11 +41,11 @@ export interface WaitingGroup {
 export interface Group {
   /** The resource that was paid. */
   resourceId: string
-  /** The senders to screen before the transaction; other senders' transfers can't be counted in it. */
+  /** The senders to screen before the transaction. Transfers of other senders can't be counted in it. */
   senders: readonly Address[]
 }
 
-/** The groups whose turn it is, in order; `isMore` says whether others are due too. */
+/** The groups whose turn it is, in order. `isMore` says whether other groups are due too. */
 export interface Due {
   groups: readonly Group[]
   isMore: boolean
@@ -58,23 +58,29 @@ export interface Owner {
   resource_id: string
 }
 
-/** A payment with the money that the chain holds for it now, in base units: `there` is not gone, `sure` is certain. */
+/**
+ * A payment with the money that the chain holds for it now, in base units. `there` is the money that is not gone, and
+ * `sure` the money that is certain.
+ */
 export type StandingPayment = Row<"payments"> & {
   there: bigint
   sure: bigint
-  /** Whether a reorg gave a granted payment more money than its amount, and only its price decides about the extra. */
+  /**
+   * Whether a reorg gave a granted payment more money than its amount, and the price alone decides about the extra
+   * money.
+   */
   grown?: boolean
 }
 
-/** Transfers that are summed together: one payer's at a paywall, or all of them at a checkout session. */
+/** Transfers that are summed together: one payer's transfers at a paywall, or all transfers at a checkout session. */
 export interface Part {
   owner: Owner
   network: NetworkInfo
-  /** The payer of these payments; undefined if anyone's payments count together. */
+  /** The payer of these payments, or undefined if the payments of all payers count together. */
   payer: Address | undefined
   /**
-   * The payments that only the chain can change. These are granted ones that may have lost money, returned ones whose
-   * money moved, and reversed ones that can be granted again.
+   * The payments that only the chain can change: granted ones that may have lost money, returned ones whose money
+   * moved, and reversed ones that can be granted again.
    */
   standing: readonly StandingPayment[]
 }
@@ -85,31 +91,31 @@ interface Held<P extends Part = Part> {
   due: readonly bigint[]
 }
 
-/** Returns the exception that a checkout shows. Exceptions that concern a sender are not the checkout's. */
+/** Returns the exception that a checkout shows. An exception that concerns a sender does not belong to the checkout. */
 export const exceptionOf = (exception: WaitingFor | null): PaymentException | null =>
   exception === "sanctioned" || exception === "no_buyer" ? null : exception
 
-/** Transfers that together are one payment. */
+/** Transfers that together make one payment. */
 export interface Paid {
-  /** At least one, in chain order. */
+  /** At least one transfer, in chain order. */
   transfers: readonly ClaimedTransfer[]
-  /** The open, reversed or granted payment that these transfers belong to; undefined for a new one. */
+  /** The id of the open, reversed or granted payment to which these transfers belong; undefined for a new one. */
   known: string | undefined
-  /** In base units; anything beyond it is `overpaid`. */
+  /** In base units. Anything beyond the price is `overpaid`. */
   price: bigint
 }
 
-/** The result of settling a part, as pure data; `settle` writes it. */
+/** The result of planning a part, as pure data, which `settle` writes. */
 export interface Plan {
   /** Granted payments that have lost their money. */
   reversed: readonly Pick<Row<"payments">, "id" | "token" | "amount">[]
   paid: readonly Paid[]
-  /** The transfers that were read. Open payments lose their claims on any that no longer wait. */
+  /** The transfers that were read. Open payments lose their claims on those that no longer wait. */
   considered: readonly ClaimedTransfer[]
   waiting: readonly WaitingGroup[]
-  /** When to check transfers again that can't be decided yet. */
+  /** When to check again those transfers that can't be decided yet. */
   again: ReadonlyMap<bigint, Date>
-  /** Whether more can be settled immediately, in another transaction. */
+  /** Whether more of the part can be settled immediately, in another transaction. */
   isMore: boolean
 }
 
@@ -127,54 +133,57 @@ export interface Sellable<P extends Part = Part, L extends Plan = Plan> {
   notFound: ErrorCode
   /** The purpose of screening senders, as the log shows it. */
   purpose: string
-  /** Whether one payment buys the resource, so the merchant can only accept others as extra money. */
+  /** Whether one payment buys the resource, so that the merchant can accept other payments only as extra money. */
   paidOnce: boolean
 
   /**
-   * Returns a limited number of groups that are due on the network; the first ones include each merchant's. A group is
-   * not due any more once it is settled or postponed.
+   * Returns a limited number of groups that are due on the network. The first ones include each merchant's. A group is
+   * no longer due once it is settled or postponed.
    */
   due(ctx: TxContext, network: NetworkInfo): Promise<Due>
   /**
-   * Makes the resources with these deposits or ids due, now or at a time. Only for a kind whose `due` depends on more
-   * than the transfers.
+   * Makes the resources with these deposits or ids due, now or at a time. Needed only for a kind whose `due` depends on
+   * more than the transfers.
    */
   wake?(ctx: TxContext, deposits: readonly bigint[], resources: readonly string[], at?: Date): Promise<void>
   /**
-   * Returns the trace of the request that created a resource; all its payments continue that trace. Only for a kind
+   * Returns the trace of the request that created a resource, which all its payments continue. Needed only for a kind
    * that one payment pays for.
    */
   traceOf?(ctx: TxContext, resourceId: string): Promise<string | null>
-  /** Returns the group that a payment is settled in. */
+  /** Returns the group in which a payment is settled. */
   groupOf(ctx: TxContext, payment: Row<"payments">): Promise<Group>
-  /** Locks the rows that settle the group, then its transfers; docs/contributors/internals.md has the lock order. */
+  /**
+   * Locks the rows that settle the group, then the group's transfers (see docs/contributors/internals.md for the lock
+   * order).
+   */
   hold(ctx: TxContext, group: Group): Promise<Held<P>>
-  /** Reads what was paid and plans the result. */
+  /** Reads what was paid, and plans the result. */
   plan(ctx: TxContext, part: P, screened: Screened): Promise<L>
   /**
-   * Grants what a payment buys, for the first time or again, after its payouts were made. It may run again for a
-   * payment that is already paid. `hashes` are the transactions that paid.
+   * Grants what a payment buys, for the first time or again, after the payouts were made. May run again for a payment
+   * that is already paid. `hashes` are the transactions that paid.
    */
   onPaid(ctx: SellingTx, part: P, payment: PaidWith, hashes: readonly Hash[]): Promise<void>
-  /** Revokes what a payment bought, because a reorg removed its money. Its payouts are already cancelled. */
+  /** Revokes what a payment bought, because a reorg removed the payment's money. Its payouts are already cancelled. */
   onReversed(ctx: SellingTx, part: P, payment: Pick<Row<"payments">, "id">): Promise<void>
-  /** Writes the total of the part's payments after they are written; `paid` are their ids, in the order of the plan. */
+  /** Writes the total of the part's payments after they are written. `paid` are their ids, in the order of the plan. */
   finish(ctx: SellingTx, part: P, plan: L, paid: readonly string[]): Promise<void>
   /** Runs after the merchant has decided about an open payment, which is now `granted` or `returned`. */
   onDecided(ctx: SellingTx, part: P, payment: Row<"payments">, screened: Screened): Promise<void>
 
-  /** Returns what events say about one of its payments. */
+  /** Returns what events say about one payment of this kind. */
   describe(ctx: TxContext, payment: Row<"payments">): Promise<Omit<CheckoutNotice, "status" | "splits">>
-  /** Locks the row that numbers its events, if that is not the payment itself. */
+  /** Locks the row that numbers a resource's events, if that is not the payment itself. */
   lockEvents?(ctx: TxContext, resourceId: string): Promise<unknown>
 }
 
-/** The kinds of things for sale, in the order of their turn in a round. */
+/** The kinds of things for sale, in the order in which they take turns in a round. */
 export interface Sells {
   sells: readonly Sellable[]
 }
 
-/** A context that settles, and its form inside a transaction. */
+/** A context that can settle, and its form inside a transaction. */
 export type SellingContext = Context & Sells
 export type SellingTx = TxContext & Sells
 
@@ -184,7 +193,7 @@ export const namesOf = ({ paidOnce }: Pick<Sellable, "paidOnce">, groups: readon
     paidOnce ? [resourceId] : senders.map(payer => payerName(resourceId, payer)),
   )
 
-/** Returns the kind that an id belongs to; throws if no kind has its prefix. */
+/** Returns the kind to which an id belongs. Throws if no kind has the id's prefix. */
 export function sellableOf({ sells }: Sells, resourceId: string): Sellable {
   const kind = sells.find(({ prefix }) => resourceId.startsWith(`${prefix}_`))
   if (!kind) throw new Error(`nothing that is for sale has an id like ${resourceId}`)

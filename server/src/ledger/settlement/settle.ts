@@ -1,6 +1,6 @@
 /**
- * Settlement, in one database transaction per group. Payments claim confirmed transfers and buy what was for sale;
- * payments whose transfers a reorg removed are reversed. Money that pays for nothing waits for the merchant. The
+ * Settlement, in one database transaction per group. Payments claim confirmed transfers and buy what was for sale.
+ * Payments whose transfers a reorg removed are reversed. Money that pays for nothing waits for the merchant. The
  * differences between kinds of resources are in their {@link Sellable}.
  */
 import { sql } from "kysely"
@@ -33,16 +33,16 @@ import { writeOpen } from "./write-exceptions.ts"
 import { grantAgain, reverse, writePaid } from "./write-payments.ts"
 
 /**
- * Settling one kind stops after this time and continues in the next round. Meanwhile the scan finds no new payments,
- * and the round's lease could expire.
+ * Settling one kind stops after this time, and continues in the next round. While it runs, the scan finds no new
+ * payments, and the round's lease could expire.
  */
 const BUDGET_MS = 3_000
-/** The first delay before a failed group is tried again: a deadlock resolves immediately. */
+/** The first delay before a failed group is tried again, because a deadlock resolves immediately. */
 const FAILED_MS = 5_000
 
-/** Settles due groups on the network; returns how many were due. A group that fails does not delay the others. */
+/** Settles due groups on the network, and returns how many were due. A group that fails does not delay the others. */
 export async function settleDue(ctx: SellingContext, network: Network): Promise<number> {
-  // Most rounds have nothing due, and each kind's own query is expensive to plan. This check costs a fifth of one of
+  // In most rounds nothing is due, and each kind's own query is expensive to plan. This check costs a fifth of one of
   // them.
   const { rows } = await sql<{ arrived: boolean; reopened: boolean }>`select exists (select from transfers
       where chain_id = ${network.chainId} and run_at <= ${ctx.now()}) as arrived,
@@ -58,8 +58,8 @@ async function settleKind(ctx: SellingContext, network: Network, sellable: Sella
   const due = await sellable.due(ctx, network)
   if (due.groups.length === 0) return 0
   let { isMore } = due
-  // Screening and balance checks may be slow, so the budget starts with the first part that is ready. A ready part
-  // always settles at least one group. So each round makes progress, however much is due.
+  // Screening and balance checks may be slow, so the budget starts with the first part that is ready. At least one
+  // group of a ready part is always settled. So each round makes progress, no matter how much is due.
   let until = Number.POSITIVE_INFINITY
   const isOver = () => ctx.signal.aborted || performance.now() > until
   // Each part is screened just before it is settled, so a flood of senders does not delay other buyers. Screening reads
@@ -82,18 +82,20 @@ async function settleKind(ctx: SellingContext, network: Network, sellable: Sella
     }
   }
   // The next part of a flood is settled in another round, which starts immediately. Groups of other buyers who paid
-  // meanwhile come before it.
+  // meanwhile come before that part.
   if (isMore) await verifySoon(ctx, network.chainId)
   await ctx.wakes.wake("payments", namesOf(sellable, due.groups))
   await ctx.wakes.wake("payouts")
   return due.groups.length
 }
 
-/** Treats these payers as if their screening had failed, so their money waits. */
+/** Treats these payers as if their screening had failed, so that their money waits. */
 const withWaiting = (screened: Screened, payers: ReadonlySet<Address> = new Set()): Screened =>
   payers.size === 0 ? screened : new Map([...screened, ...[...payers].map(payer => [payer, "unknown"] as const)])
 
-/** Settles one group; returns whether more of it can be settled immediately. Logs a failure and postpones the group. */
+/**
+ * Settles one group, and returns whether more of it can be settled immediately. Logs a failure and postpones the group.
+ */
 async function trySettling(
   ctx: SellingContext,
   sellable: Sellable,
@@ -113,7 +115,7 @@ async function trySettling(
   }
 }
 
-/** Postpones a failed group, so it does not repeatedly take the turn of others. */
+/** Postpones a failed group, so that it does not repeatedly take the turn of other groups. */
 async function putOff(ctx: Context, sellable: Sellable, { resourceId, senders }: Group): Promise<void> {
   const isDue = sql`deposit_id in (select id from deposits where resource_id = ${resourceId}) and run_at <= ${ctx.now()}
     and (${sellable.paidOnce} or from_address = any(${sqlArray("text", senders)}))`
@@ -125,8 +127,8 @@ async function putOff(ctx: Context, sellable: Sellable, { resourceId, senders }:
 }
 
 /**
- * Settles one group; call it inside a transaction. All its parts lose the money that a reorg removed before anything is
- * granted. Returns whether more of it can be settled immediately, in another transaction.
+ * Settles one group. Call this inside a transaction. All parts of the group lose the money that a reorg removed before
+ * anything is granted. Returns whether more of the group can be settled immediately, in another transaction.
  */
 export async function settle(
   ctx: SellingTx,
@@ -150,10 +152,10 @@ export async function settle(
 }
 
 /**
- * Keeps the merchant's or the chain's decision while the money is there. A granted payment is reversed while some of
- * its money is gone, and granted again once all of it is sure. A payment whose money grew is reversed too, and the plan
- * in the same transaction counts its surplus. If the merchant has decided about it, it keeps the extra money. A reorg
- * that changes its money cancels an unsigned return.
+ * Keeps the merchant's or the chain's decision as long as the money is there. A granted payment is reversed while some
+ * of its money is gone, and granted again once all of it is sure. A payment whose money grew is reversed too, and the
+ * plan in the same transaction counts its surplus. If the merchant has decided about the payment, it keeps the extra
+ * money. If a reorg changes the money of a payment with an unsigned return, the return is cancelled.
  */
 async function followChain(ctx: SellingTx, sellable: Sellable, part: Part): Promise<void> {
   const idsOf = (what: StandingPayment["status"]) =>
@@ -164,11 +166,11 @@ async function followChain(ctx: SellingTx, sellable: Sellable, part: Part): Prom
     const { id, status, amount, there, sure, grown = false } = payment
     if (status === "granted" && (there < amount || grown)) await reverse(ctx, sellable, part, payment)
     else if (status === "granted" && sure > amount) await takeMore(ctx, id, sure)
-    // A share that failed while its transfer was gone was never retried.
+    // If a share failed while its transfer was gone, the share was never retried.
     else if (unmade.has(id) && sure === amount) await makeAllShares(ctx, id)
     if (status === "reversed" && sure >= amount) {
       await grantAgain(ctx, sellable, part, payment)
-      // It came back with more money, and nothing else would settle the difference.
+      // The payment came back with more money, and nothing else would settle the difference.
       if (sure > amount && !grown) await takeMore(ctx, id, sure)
     }
   }
@@ -188,10 +190,10 @@ async function apply(ctx: SellingTx, sellable: Sellable, part: Part, plan: Plan)
 }
 
 /**
- * Ends the due transfers except those in `again`. It marks as applied those that a granted payment of their sender
- * claims. If a payment lost a part, its other transfers in `again` become due even if they were not. Transfers of
- * returned payments are not marked: such a payment can reopen without its group's lock, perhaps in a concurrent
- * transaction.
+ * Makes the due transfers no longer due, except those in `again`. Marks as applied those that a granted payment of
+ * their sender claims. If a payment lost a part, its other transfers in `again` become due even if they were not.
+ * Transfers of returned payments are not marked, because such a payment can reopen without its group's lock, perhaps in
+ * a concurrent transaction.
  */
 async function setDue(ctx: TxContext, due: readonly bigint[], again: ReadonlyMap<bigint, Date>): Promise<void> {
   const done = due.filter(id => !again.has(id))

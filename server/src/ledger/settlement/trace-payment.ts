@@ -1,5 +1,5 @@
 /**
- * Chooses the trace that a payment continues: that of the sale, of the authorization that paid it, or of the buyer's
+ * Chooses the trace that a payment continues: the trace of the sale, of the authorization that paid, or of the buyer's
  * submission.
  */
 import type { Hash } from "../../platform/chain/hex.ts"
@@ -9,7 +9,8 @@ import { traced } from "../../platform/tracing/trace.ts"
 import type { Group, Part, Sellable } from "./sellable.ts"
 
 /**
- * Settles a group in its resource's trace, if it has one. Otherwise each payment has its own: see {@link tracePayment}.
+ * Settles a group in the trace of its resource, if the resource has one. Otherwise each payment has its own trace (see
+ * {@link tracePayment}).
  */
 export async function traceGroup<T>(
   ctx: Context,

@@ -2,17 +2,18 @@
  * Decides whose turn it is in a round. Strangers control how much is due, so merchants take turns, each with a limited
  * number. A flood at one merchant does not delay the others' payments.
  */
-// I/O: it builds SQL, which its callers run in their context.
+// I/O: builds SQL, which the callers run in their context.
 import { type RawBuilder, sql } from "kysely"
 
-/** Groups of one kind in one round; the others stay due for the next round, which follows immediately. */
+/** The most groups of one kind in one round. The others stay due for the next round, which follows immediately. */
 const GROUPS_PER_ROUND = 300
-/** Groups of one merchant in one round, so each round has room for many merchants. */
+/** The most groups of one merchant in one round, so that each round has room for many merchants. */
 const MAX_OF_MERCHANT = 200
 
 /**
- * How many of the oldest and of the newest due transfers a round reads. A flood fills a few blocks, and the newest
- * include what others paid meanwhile. Transfers due at the same time as the last of the oldest are read too.
+ * How many of the oldest due transfers, and how many of the newest, a round reads. A flood fills a few blocks, and the
+ * newest transfers include what others paid meanwhile. Transfers that became due at the same time as the last of the
+ * oldest are read too.
  */
 const MAX_READ = 50_000
 
@@ -27,7 +28,7 @@ export const dueTransfers = (chainId: number, now: Date): RawBuilder<unknown> =>
 
 /** The column that {@link inTurn} adds to each row. */
 interface Turn {
-  /** How many rows are due in total. */
+  /** How many rows are due in all. */
   n: number
 }
 
@@ -39,8 +40,8 @@ const ranks = (of: "merchant_id" | "turn", names: [string, string], first = ""):
 /**
  * SQL: the rows whose turn it is, with the total number of rows. `owed` reads rows of `merchant_id`, `sum` (due base
  * units, or null), `since` (when it became due), `is_first` and `name` (unique). Merchants take turns, and so do one
- * merchant's rows. Turns alternate between the row with the most money, which is never dust, and the one that has
- * waited longest, so none waits forever. Order by {@link turnOf}.
+ * merchant's rows. Turns alternate between the row with the most money, which is never dust, and the row that has
+ * waited longest, so that no row waits forever. Order the rows by {@link turnOf}.
  */
 export const inTurn = (owed: RawBuilder<unknown>): RawBuilder<unknown> => sql`
   select * from (
@@ -53,5 +54,5 @@ export const inTurn = (owed: RawBuilder<unknown>): RawBuilder<unknown> => sql`
 /** SQL: the order of the rows of {@link inTurn}. */
 export const turnOf = sql`turn, least(turn_by_money, turn_by_age), turn_by_money`
 
-/** Whether more rows are due than those whose turn it is. */
+/** Whether there are more due rows than those whose turn it is. */
 export const isRestDue = (rows: readonly Turn[]): boolean => (rows[0]?.n ?? 0) > rows.length

@@ -4,7 +4,7 @@ import { scanRound } from "../scanner/scan-round.ts"
 import type { SellingContext } from "./sellable.ts"
 import { settleDue } from "./settle.ts"
 
-/** Runs one round; a no-op if the network is not due or another process holds its lease. */
+/** Runs one round. Does nothing if the network is not due or another process holds its lease. */
 export const verifyRound = (ctx: SellingContext, network: Network): Promise<void> =>
   scanRound(ctx, network, async () => {
     await settleDue(ctx, network)

@@ -5,15 +5,18 @@ const MINUTE_MS = 60_000
 const MAX_MS = 10 * MINUTE_MS
 
 /**
- * Returns when to retry: after a quarter of the time since its newest money arrived, at least `minMs` and at most ten
- * minutes.
+ * Returns when to retry a payment or group: after a quarter of the time since its newest money arrived, but at least
+ * `minMs` and at most ten minutes.
  */
 export function againAfter(now: Date, since: Date, minMs = MINUTE_MS / 2): Date {
   const waited = now.getTime() - since.getTime()
   return new Date(now.getTime() + Math.min(Math.max(waited / 4, minMs), MAX_MS))
 }
 
-/** Does the same for transfers that wait together, counting from their last reorg; the minimum for an empty list. */
+/**
+ * Returns when to retry transfers that wait together, in the same way, counting from the newest arrival or reorg. For
+ * an empty list, this is after the minimum.
+ */
 export function againTogether(
   now: Date,
   transfers: readonly Pick<Row<"transfers">, "created_at" | "reorged_at">[],

@@ -1,6 +1,6 @@
 /**
- * Writes open payments: money that pays for nothing. Each sender, token and receiving address gets a payment of its
- * own, so a return can only reach its payer. Open payments follow the chain until the merchant decides.
+ * Writes open payments: money that pays for nothing. Each sender, token and receiving address gets a separate payment,
+ * so that a return can reach only the payer. Open payments follow the chain until the merchant decides.
  */
 import { type Insertable, sql } from "kysely"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
@@ -19,14 +19,14 @@ import type { ClaimedTransfer, Part, Plan, Sellable, WaitingGroup } from "./sell
 import { tracePayment } from "./trace-payment.ts"
 
 /**
- * The most open payments at one session, or of one payer at a paywall. The largest come first; the rest follow once
+ * The most open payments at one session, or of one payer at a paywall. The largest come first, and the rest follow once
  * these are decided. A flood of dust from a thousand senders must not become a thousand rows to write and read.
  */
 const MAX_OPEN = 500
 
 /**
- * Separates transfers by sender, token and receiving address. Minted money has the same sender whoever paid it, so each
- * of its transactions is a group of its own.
+ * Separates transfers by sender, token and receiving address. Minted money has the same sender, no matter who paid it,
+ * so each of its transactions is a separate group.
  */
 function apart({ exception, transfers }: WaitingGroup): WaitingGroup[] {
   const parts = Map.groupBy(transfers, row => {
@@ -45,8 +45,8 @@ const amountOf = ({ transfers }: WaitingGroup): bigint => transfers.reduce((sum,
 const MAX_NOTIFIED = 20
 
 /**
- * Returns the `most` groups with the most money. Groups in other tokens come after those in the settlement token,
- * because their amounts can't be compared.
+ * Returns the groups with the most money, at most `most`. Groups in other tokens come after those in the settlement
+ * token, because their amounts can't be compared.
  */
 function greatest(groups: WaitingGroup[], token: Address, most: number): WaitingGroup[] {
   if (groups.length <= most) return groups
@@ -59,9 +59,9 @@ function greatest(groups: WaitingGroup[], token: Address, most: number): Waiting
 }
 
 /**
- * Writes a part's open payments: one for each group in the plan's `waiting`, under its earlier id if it has one. It
- * removes open payments' claims on `considered` transfers that are no longer in `waiting`. Transfers that were not read
- * keep their claims. Call it under the lock of {@link Sellable.hold}.
+ * Writes the open payments of a part, one for each group in the plan's `waiting`. A group that was written before keeps
+ * its id. Removes open payments' claims on those `considered` transfers that are no longer in `waiting`. Transfers that
+ * were not read keep their claims. Call this under the lock of {@link Sellable.hold}.
  */
 export async function writeOpen(
   ctx: TxContext,
@@ -76,12 +76,12 @@ export async function writeOpen(
     token.address,
     MAX_OPEN,
   )
-  // If one payment pays for the resource, what is left of a reversed payment is counted with the other transfers.
+  // If a single payment pays for the resource, what is left of a reversed payment is counted with the other transfers.
   const reversed = sellable.paidOnce ? [] : await reversedOf(ctx, groups)
   const present = [...(await openOf(ctx, part)), ...reversed]
   if (present.length === 0 && groups.length === 0) return
-  // A payment that a public signature can still send back stays separate, because that signature sends back only the
-  // money of this payment.
+  // If a public signature can still send a payment back, the payment stays separate, because that signature sends back
+  // only the money of this payment.
   const apartIds = await publicApprovals(
     ctx,
     present.flatMap(row => (row.status === "open" ? row.id : [])),
@@ -110,9 +110,9 @@ export async function writeOpen(
 }
 
 /**
- * Leaves out accepted payments' transfers that a reorg removed and is bringing back, until all their money is sure or
- * gone. An open payment would discard the merchant's decision. Once all the money is sure, the payment is granted
- * again. If it is gone, the rest becomes an open payment.
+ * Leaves out transfers of accepted payments that a reorg removed and is bringing back, until all the money of the
+ * payment is sure or gone. An open payment would discard the merchant's decision. Once all the money is sure, the
+ * payment is granted again. If some of the money is gone, the rest becomes an open payment.
  */
 async function withoutReturning(ctx: TxContext, waiting: readonly WaitingGroup[]): Promise<readonly WaitingGroup[]> {
   const reversed = waiting.flatMap(({ transfers }) => transfers.filter(row => row.payment_status === "reversed"))
@@ -132,7 +132,7 @@ async function withoutReturning(ctx: TxContext, waiting: readonly WaitingGroup[]
   }))
 }
 
-/** Returns the payments that consist of a rest beyond what was returned. They receive no other money. */
+/** Returns the payments that are only the rest beyond what was returned. They receive no other money. */
 async function restsAmong(ctx: TxContext, payments: readonly Row<"payments">[]): Promise<Set<string>> {
   if (payments.length === 0) return new Set()
   const ids = sqlArray(
@@ -149,7 +149,7 @@ const openOf = (ctx: TxContext, { owner, payer }: Part) =>
     .selectFrom("payments")
     .modifyFront(sql.raw(`/* named: open_payments${payer === undefined ? "" : "_of_payer"} */`))
     .select(columnsOf("payments"))
-    // A literal: only then can a cached plan use the index of open payments.
+    // A literal, because only then can a cached plan use the index of open payments.
     .where("status", "=", sql.lit("open" as const))
     .where("resource_id", "=", owner.resource_id)
     .$if(payer !== undefined, query => query.where("payer", "=", payer as Address))
@@ -159,8 +159,8 @@ const openOf = (ctx: TxContext, { owner, payer }: Part) =>
     .execute()
 
 /**
- * Locks reversed payments that have some money left. That money stays open under the same ids, so payouts already made
- * for them count when they are paid again.
+ * Locks reversed payments that have some money left. That money stays open under the same payment ids, so that earlier
+ * payouts count when these payments are paid again.
  */
 async function reversedOf(ctx: TxContext, groups: readonly WaitingGroup[]): Promise<Row<"payments">[]> {
   const ids = groups.flatMap(({ transfers }) =>
@@ -191,7 +191,10 @@ interface Written extends Matched {
   id: string
 }
 
-/** Writes all groups under their earlier ids, and claims their transfers, with one statement per table. */
+/**
+ * Writes all groups, those with an earlier payment under its id, and claims their transfers, with one statement per
+ * table.
+ */
 async function writeAll(ctx: TxContext, part: Part, matched: readonly Matched[]): Promise<Written[]> {
   const written = matched.map(each => ({ ...each, id: each.known?.id ?? newId("pay") }))
   const made = written.filter(({ known }) => !known)
@@ -215,7 +218,7 @@ async function writeAll(ctx: TxContext, part: Part, matched: readonly Matched[])
   return written
 }
 
-/** Returns the columns of a group's payment. */
+/** Returns the columns of the payment for a group. */
 function factsOf(group: WaitingGroup) {
   const last = group.transfers.at(-1)
   if (!last) throw new Error("a payment has no transfer")
@@ -237,7 +240,7 @@ async function reopen(ctx: TxContext, written: readonly Written[]): Promise<void
     where p.id = now.id`.execute(ctx.db)
 }
 
-/** Returns the groups, with their payments, that were not open before or have a new reason or amount. */
+/** Returns the groups, with their payment ids, that were not open before or have a new reason or amount. */
 async function newsAmong(ctx: TxContext, written: readonly Written[]): Promise<Map<WaitingGroup, string>> {
   const ids = written.flatMap(({ known }) => known?.id ?? [])
   const rows = await ctx.db
@@ -246,15 +249,15 @@ async function newsAmong(ctx: TxContext, written: readonly Written[]): Promise<M
     .where(sql<boolean>`id = any(${sqlArray("text", ids)})`)
     .execute()
   const amounts = new Map(rows.map(({ id, amount }) => [id, amount]))
-  // An open payment may claim more transfers than were read, so this compares the amounts that were written.
+  // An open payment may claim more transfers than were read, so the amounts that were written are compared.
   const isSame = ({ group, known }: Written) =>
     known?.status === "open" && known.exception === group.exception && known.amount === amounts.get(known.id)
   return new Map(written.filter(each => !isSame(each)).map(({ group, id }) => [group, id]))
 }
 
 /**
- * Claims transfers for a payment. Only an open or reversed payment can lose a claim. Throws if any other payment claims
- * a transfer, because that transfer would count twice.
+ * Claims transfers for a payment. Only an open or reversed payment can lose a claim. Throws if a payment in another
+ * state claims a transfer, because that transfer would count twice.
  */
 export const claim = (
   ctx: TxContext,
@@ -266,7 +269,7 @@ export const claim = (
     transfers.map(({ id }) => ({ id, paymentId })),
   )
 
-/** Does the same for transfers of several payments. */
+/** Claims transfers for several payments, as {@link claim} does for one. */
 async function claimAll(ctx: TxContext, claims: readonly { id: bigint; paymentId: string }[]): Promise<void> {
   if (claims.length === 0) return
   const ids = sqlArray(
@@ -288,7 +291,7 @@ async function claimAll(ctx: TxContext, claims: readonly { id: bigint; paymentId
     throw new Error("a transfer is already claimed by another payment")
 }
 
-/** Removes claims on transfers that are no longer sure, sums the rest, and ends payments that have no claims left. */
+/** Removes claims on transfers that are no longer sure, sums the remaining claims, and ends payments without any. */
 async function refresh(ctx: TxContext, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return
   const these = sqlArray("text", ids)
@@ -297,7 +300,8 @@ async function refresh(ctx: TxContext, ids: readonly string[]): Promise<void> {
     and (t.state not in ('confirmed', 'final') or t.suspect_at is not null or t.from_address <> p.payer)`.execute(
     ctx.db,
   )
-  // A payment names one of its own transactions, and the removed claims may include the one it named.
+  // A payment names one of its own transactions, and one of the removed claims may be for the transaction that it
+  // named.
   await sql`update payments p set amount = held.amount, updated_at = ${ctx.now()},
       tx_hash = case when p.tx_hash = any(held.hashes) then p.tx_hash else held.hashes[1] end from (
       select c.payment_id as id, sum(${remainingValue}) as amount,

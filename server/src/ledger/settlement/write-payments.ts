@@ -14,8 +14,8 @@ import { tracePayment } from "./trace-payment.ts"
 import { claim, hashesClaimed } from "./write-exceptions.ts"
 
 /**
- * Claims the transfers and grants them, as a new payment or as `known`, which was open, reversed or already paid.
- * Returns its id.
+ * Claims the transfers and grants the payment, as a new one or as `known`, which was open, reversed or already paid.
+ * Returns the payment's id.
  */
 export const writePaid = (ctx: SellingTx, sellable: Sellable, part: Part, paid: Paid): Promise<string> =>
   tracePayment(ctx, "settle", part, { id: paid.known, hashes: paid.transfers.map(hashOf) }, () =>
@@ -30,7 +30,7 @@ async function writeGranted(ctx: SellingTx, sellable: Sellable, part: Part, paid
   const amount = transfers.reduce((total, transfer) => total + transfer.value, 0n)
   const rows = ctx.db.selectFrom("payments").select(["status", "amount"])
   const before = known === undefined ? undefined : await rows.where("id", "=", known).executeTakeFirstOrThrow()
-  // Unsigned sweeps, shares and surplus returns would send money that the payment no longer has.
+  // Unsigned sweeps, shares and returns of a surplus would send money that the payment no longer has.
   if (
     known !== undefined &&
     before?.status === "granted" &&
@@ -61,7 +61,7 @@ async function writeGranted(ctx: SellingTx, sellable: Sellable, part: Part, paid
     transfers.filter(row => row.payment_id !== id),
   )
   if (known !== undefined) await writeKnown(ctx, known, transfers, facts)
-  // A payment that was already granted with this amount gets no new surplus: all of it may be paid out.
+  // A payment that was already granted with this amount gets no new surplus, because all of it may be paid out.
   const isNew = before?.status !== "granted" || before.amount !== amount
   await writeSurplus(ctx, { id, chain_id: part.owner.chain_id, isNew }, transfers, amount - price)
   if (isNew && amount > price) await notifyWaiting(ctx, part.network, [id])
@@ -91,7 +91,7 @@ async function writeKnown(
   facts: Partial<Row<"payments">>,
 ): Promise<void> {
   await ctx.db.updateTable("payments").set(facts).where("id", "=", id).execute()
-  // The other transfers must be free to count again: one that is gone may come back after others have replaced it.
+  // The other transfers must be free to count again. If one is gone, it may come back after others have replaced it.
   const ids = transfers.map(row => row.id)
   await ctx.db
     .deleteFrom("claims")
@@ -101,9 +101,9 @@ async function writeKnown(
 }
 
 /**
- * Grants a reversed payment again when all its money is back, as extra money if another one has paid meanwhile. A
- * payment that was accepted as extra never pays for the resource itself, even if it comes back first: it may be a
- * stranger's dust.
+ * Grants a reversed payment again when all its money is back, as extra money if another payment has paid meanwhile. A
+ * payment that was accepted as extra money never pays for the resource itself, even if it comes back first, because it
+ * may be a stranger's dust.
  */
 export async function grantAgain(
   ctx: SellingTx,
@@ -142,7 +142,7 @@ type Money = Pick<Row<"payments">, "token" | "amount">
 const countGranted = (ctx: TxContext, { owner, network }: Part, money: Money): void =>
   ctx.onCommit(() => countPayment(network, owner.resource_id, "granted", money))
 
-/** Returns whether another payment has already paid for the resource, if one payment pays for it. */
+/** Returns, for a resource that a single payment pays for, whether another payment has already paid for it. */
 async function placeOf(ctx: TxContext, { paidOnce }: Sellable, { owner }: Part): Promise<{ beside?: boolean }> {
   if (!paidOnce) return {}
   const main = ctx.db.selectFrom("payments").select("id").where("status", "=", "granted").where("beside", "=", false)
@@ -160,7 +160,7 @@ async function pay(
   await sellable.onPaid(ctx, part, payment, [...new Set(hashes)])
 }
 
-/** Reverses a granted payment that a reorg removed: cancels its payouts and revokes what it bought. */
+/** Reverses a granted payment that a reorg removed: cancels the payouts and revokes what the payment bought. */
 export async function reverse(
   ctx: SellingTx,
   sellable: Sellable,
