@@ -1,6 +1,6 @@
 /**
- * Changes of the split that a paywall, product or link has. Each emits an event, and needs the wallet's approval while
- * its lock is on.
+ * Changes the split of a paywall, product or link. Each change emits an event, and needs the wallet's approval while
+ * the wallet lock is on.
  */
 import type { FastifyRequest } from "fastify"
 import { type Approval, approvedByWallet } from "../../account/identity/check-wallet-lock.ts"
@@ -13,15 +13,15 @@ import { emitSplitChanged } from "./emit-split-changed.ts"
 import { recipientsOf } from "./manage-splits.ts"
 import type { Recipient } from "./split.ts"
 
-/** Describes the recipients; without a split, the merchant. */
+/** Describes the recipients, or the merchant if there is no split. */
 export const recipientMessage = (recipients: readonly Recipient[]): string =>
   recipients.length === 0
     ? "the merchant alone"
     : recipients.map(({ address, percentE4 }) => `${checksummed(address)} ${percentOf(percentE4)}%`).join(", ")
 
 /**
- * Emits the event when a paywall, product, link or subscription gets another split, or none. A no-op if the split stays
- * the same. `productId` means that only payments for that product go to the split.
+ * Emits the event when a paywall, product, link or subscription gets another split, or none. Does nothing if the split
+ * stays the same. `productId` means that only payments for that product go to the split.
  */
 export async function emitAttached(
   ctx: TxContext,
@@ -37,7 +37,10 @@ export async function emitAttached(
   await emitSplitChanged(ctx, merchantId, { change, splitId: after ?? before, resourceId, productId, recipients })
 }
 
-/** A change of something's split; `after` is undefined if it stays. `of` names the changed part of the resource. */
+/**
+ * A change of the split of a resource. `after` is undefined if the split stays. `of` names the changed part of the
+ * resource.
+ */
 export interface SplitChange {
   of?: string
   before: string | null
@@ -46,9 +49,9 @@ export interface SplitChange {
 
 /**
  * Throws `ROLE_REQUIRED` if a member without the right `payouts` would change who is paid. While the wallet lock is on,
- * requires the payout wallet's approval for any change of split that `read` returns. `resource` is an id, or the name
- * of what is created. The change itself refuses another merchant's split. Call it outside a transaction, and the
- * approval's `hold` first inside it.
+ * requires the payout wallet's approval for each change of a split that `read` returns. `resource` is an id, or the
+ * name of what is created. The change itself refuses another merchant's split. Call this outside a transaction, and
+ * call the approval's `hold` first inside the transaction.
  */
 export async function approveSplits(
   ctx: Context,
@@ -76,7 +79,7 @@ export async function approveSplits(
   })
 }
 
-/** Does the same as {@link approveSplits} for the one split that the request names. */
+/** Approves the one split that the request names, as {@link approveSplits} does. */
 export const approveAttachment = (
   ctx: Context,
   request: Pick<FastifyRequest, "headers" | "member">,
@@ -89,7 +92,7 @@ export const approveAttachment = (
     after === undefined ? [] : [{ before: await before(ctx), after }],
   )
 
-/** The `before` of something new, which had no split. */
+/** The `before` of a new resource, which had no split. */
 export const noSplit = async (): Promise<null> => null
 
 async function splitMessage(ctx: TxContext, merchantId: string, splitId: string | null): Promise<string | undefined> {

@@ -1,6 +1,6 @@
 /**
- * The event about a changed split. Every endpoint of the merchant gets it, so nobody can change recipients silently
- * with a stolen console token.
+ * The event about a changed split. Every endpoint of the merchant gets this event, so that nobody can change recipients
+ * silently with a stolen console token.
  */
 import { emit } from "../../account/webhooks/emit.ts"
 import type { EventData } from "../../account/webhooks/events.ts"
@@ -9,7 +9,7 @@ import type { TxContext } from "../../platform/context.ts"
 import { percentOf } from "../../platform/money/percent.ts"
 import type { Recipient } from "./split.ts"
 
-/** Notifies all the merchant's endpoints who is paid from now on. Call it inside the transaction that changes it. */
+/** Notifies all endpoints of the merchant who is paid from now on. Call this inside the transaction that changes it. */
 export async function emitSplitChanged(
   ctx: TxContext,
   merchantId: string,

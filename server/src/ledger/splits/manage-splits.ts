@@ -1,7 +1,7 @@
 /**
  * Manages a merchant's splits. Recipients are stored as sets that never change. An edit creates a new set, and gives
- * every paywall and bundle with the split a new address that commits to the new set. Money at the old address is
- * divided by the old set.
+ * every paywall and bundle with the split a new address that commits to this set. Money at the old address is still
+ * divided according to the old set.
  */
 import { refusalsOf } from "../../account/identity/refuse-addresses.ts"
 import { parseAddress } from "../../platform/chain/hex.ts"
@@ -21,9 +21,9 @@ import { isTooLow, type Recipient, readRecipients } from "./split.ts"
 export type SplitWithRecipients = Row<"splits"> & { recipients: Recipient[] }
 
 /**
- * Checks and screens the recipients of a request; throws `VALIDATION_ERROR`, `INVALID_SPLIT` or `SANCTIONS_MATCH`. It
- * asks a sanctions list, so call it outside any transaction. A recipient that can't be screened now is screened before
- * each payout.
+ * Checks and screens the recipients of a request. Throws `VALIDATION_ERROR`, `INVALID_SPLIT` or `SANCTIONS_MATCH`. This
+ * queries a sanctions list, so call it outside any transaction. A recipient that can't be screened now is screened
+ * before each payout.
  */
 export async function checkedRecipients(ctx: Context, input: RecipientsInput): Promise<Recipient[]> {
   const written = input.map(each => ({ ...each, percent: asWritten(each, "percent") }))
@@ -40,7 +40,7 @@ export async function checkedRecipients(ctx: Context, input: RecipientsInput): P
   return recipients
 }
 
-/** Creates a split; call it inside a transaction. */
+/** Creates a split. Call this inside a transaction. */
 export async function createSplit(
   ctx: TxContext,
   merchantId: string,
@@ -71,7 +71,7 @@ export async function createSplit(
   return { ...row, recipients }
 }
 
-/** Changes the given fields. New recipients share payments from now on. Call it inside a transaction. */
+/** Changes the given fields. New recipients share payments from now on. Call this inside a transaction. */
 export async function changeSplit(
   ctx: TxContext,
   merchantId: string,
@@ -107,8 +107,8 @@ export async function changeSplit(
 }
 
 /**
- * Deletes a split forever. From now on, only the merchant is paid for everything that had it. Call it inside a
- * transaction.
+ * Deletes a split forever. From now on, only the merchant is paid for everything that had this split. Call this inside
+ * a transaction.
  */
 export async function deleteSplit(ctx: TxContext, merchantId: string, id: string): Promise<void> {
   await lockSplit(ctx, merchantId, id)
@@ -122,7 +122,10 @@ export async function deleteSplit(ctx: TxContext, merchantId: string, id: string
   })
 }
 
-/** Returns the merchant's split; throws `NOT_FOUND` if there is none, `FORBIDDEN` if it belongs to another merchant. */
+/**
+ * Returns the merchant's split. Throws `NOT_FOUND` if there is no such split, and `FORBIDDEN` if it belongs to another
+ * merchant.
+ */
 export async function readSplit(ctx: TxContext, merchantId: string, id: string): Promise<SplitWithRecipients> {
   const row = own(await ctx.db.selectFrom("splits").selectAll().where("id", "=", id).executeTakeFirst(), merchantId)
   return { ...row, recipients: (await recipientsOf(ctx, [row.set_id])).get(row.set_id) ?? [] }
@@ -142,9 +145,9 @@ function own(row: Row<"splits"> | undefined, merchantId: string): Row<"splits"> 
 }
 
 /**
- * Returns the recipient set for something that gets this `splitId`, stored by a paywall's version and later a session;
- * undefined without a split. Throws `VALIDATION_ERROR` for an unknown split, `FORBIDDEN` for another merchant's. It
- * locks the split until the transaction ends, so call it before locking anything that uses splits.
+ * Returns the recipient set for a thing that gets this `splitId`; undefined without a split. A paywall's version, and
+ * later a session, stores this set. Throws `VALIDATION_ERROR` for an unknown split, and `FORBIDDEN` for a split of
+ * another merchant. Locks the split until the transaction ends, so call this before locking anything that uses splits.
  */
 export async function recipientSetOf(
   ctx: TxContext,
@@ -158,7 +161,7 @@ export async function recipientSetOf(
   return set
 }
 
-/** A split's set of recipients, in order, and their number. */
+/** The set of recipients of a split, in order, and how many there are. */
 export interface RecipientSet {
   merchantId: string
   setId: bigint
@@ -166,7 +169,7 @@ export interface RecipientSet {
   recipients: readonly Recipient[]
 }
 
-/** Returns these splits' sets, by split id. Locks the splits until the transaction ends. */
+/** Returns the recipient sets of these splits, by split id. Locks the splits until the transaction ends. */
 export async function recipientSetsOf(ctx: TxContext, splitIds: readonly string[]): Promise<Map<string, RecipientSet>> {
   if (splitIds.length === 0) return new Map()
   const query = ctx.db
@@ -186,7 +189,7 @@ export async function recipientSetsOf(ctx: TxContext, splitIds: readonly string[
   )
 }
 
-/** Returns the recipients of sets, in order. */
+/** Returns the recipients of these sets, in order. */
 export async function recipientsOf(ctx: TxContext, setIds: readonly bigint[]): Promise<Map<bigint, Recipient[]>> {
   const sets = new Map<bigint, Recipient[]>()
   if (setIds.length === 0) return sets
@@ -223,7 +226,7 @@ async function newSet(ctx: TxContext, recipients: readonly Recipient[]): Promise
   return id
 }
 
-/** Throws `INVALID_SPLIT` if something with the split costs too little for this many recipients. */
+/** Throws `INVALID_SPLIT` if something that uses the split costs too little for this many recipients. */
 async function assertDivisible(ctx: TxContext, splitId: string, recipients: number): Promise<void> {
   const paywalls = await ctx.db
     .selectFrom("paywalls")
@@ -232,13 +235,13 @@ async function assertDivisible(ctx: TxContext, splitId: string, recipients: numb
     .orderBy("id")
     .forNoKeyUpdate()
     .execute()
-  // Not locked, because changing their price or split locks the split, as this function does.
+  // These rows are not locked, because a change of their price or split locks the split, as this function does.
   const products = ctx.db.selectFrom("products").select(["id", "chain_id", "price"]).where("split_id", "=", splitId)
   const links = ctx.db
     .selectFrom("payment_links")
     .select(["id", "chain_id", "amount as price"])
     .where("split_id", "=", splitId)
-  // A free route is not divided.
+  // Free routes are left out, because nothing is divided there.
   const calls = ctx.db
     .selectFrom("bundles")
     .innerJoin("bundle_routes", "bundle_routes.bundle_id", "bundles.id")
@@ -264,7 +267,7 @@ async function assertDivisible(ctx: TxContext, splitId: string, recipients: numb
     ])
 }
 
-/** Gives every paywall and bundle with the split a new address, whose money is divided among the new recipients. */
+/** Gives every paywall and bundle with the split a new address, where money is divided among the new recipients. */
 async function routeSold(ctx: TxContext, splitId: string, recipientSetId: bigint | null): Promise<void> {
   const paywalls = await ctx.db
     .selectFrom("paywalls")

@@ -153,7 +153,7 @@ export function splitRoutes(app: Server, ctx: Context): void {
   )
 }
 
-/** Describes the change from the current recipients to others; throws like {@link readSplit}. */
+/** Describes the change from the current recipients to others. Throws the errors of {@link readSplit}. */
 async function splitChange(ctx: TxContext, merchantId: string, id: string, action: string, to: readonly Recipient[]) {
   const { recipients } = await readSplit(ctx, merchantId, id)
   return { words: { action, subject: id, from: recipientMessage(recipients), to: recipientMessage(to) } }

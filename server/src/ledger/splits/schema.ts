@@ -14,7 +14,9 @@ export const SplitPath = Type.Object({
   id: Type.String({ description: "The split's id", examples: ["spl_tz4a98xxat96iws9zmbrgj3a"] }),
 })
 
-/** The recipients' number, size and owner are checked elsewhere, and reported as `INVALID_SPLIT`. */
+/**
+ * The number, the percentages and the owner of the recipients are checked elsewhere, and reported as `INVALID_SPLIT`.
+ */
 const RecipientInput = Strict({
   address: AddressText,
   percent: Type.Number({

@@ -16,7 +16,7 @@ export interface Recipient {
   label: string | null
 }
 
-/** A recipient as received; its percentage is the text as written. */
+/** A recipient as it was received. Its percentage is the text as it was written. */
 interface WrittenRecipient {
   address: string
   percent: string | undefined
@@ -24,8 +24,8 @@ interface WrittenRecipient {
 }
 
 /**
- * The recipients, or their faults: `form` for a value that is not an address, `faults` for recipients that form no
- * valid split.
+ * The recipients, or their faults. `form` is for values that are not addresses, and `faults` for recipients that form
+ * no valid split.
  */
 export interface ReadRecipients {
   recipients: Recipient[]
@@ -67,8 +67,8 @@ export function readRecipients(
 }
 
 /**
- * Parses a percentage as written, in ten-thousandths; undefined if it is not a percentage, is zero, or has too many
- * decimals.
+ * Parses a percentage as it was written, in ten-thousandths. Returns undefined if it is not a percentage, is zero, or
+ * has too many decimals.
  */
 function parsePercent(text: string): number | undefined {
   const match = /^(\d{1,3})(?:\.(\d{1,4}))?$/.exec(text)
@@ -78,13 +78,13 @@ function parsePercent(text: string): number | undefined {
 }
 
 /**
- * Whether an amount is too low for this many recipients. The service pays for each part's transfer, so the lowest
- * allowed price, `least` whole tokens, grows with their number.
+ * Whether an amount is too low for this many recipients. The service pays for the transfer of each part, so the lowest
+ * allowed price, `least` whole tokens, grows with the number of recipients.
  */
 export const isTooLow = (least: string, { token }: NetworkInfo, amount: bigint, recipients: number): boolean =>
   amount < parseAmount(least, token.decimals) * BigInt(recipients)
 
-/** Returns faults of dividing an amount by a split; none if the amount is open or not divided. */
+/** Returns the faults of dividing an amount by a split; none if the amount is open or not divided. */
 export function partsFaults(
   least: string,
   network: NetworkInfo,
