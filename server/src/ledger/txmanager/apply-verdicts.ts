@@ -8,7 +8,7 @@ const SHORT_WAIT_MS = 30_000
 const SHORT =
   "the money that it pays out is not confirmed: a reorg removed it or other money of its deposit, or only one of two endpoints reports it"
 
-/** Writes each verdict; the verdicts `sign` and `skip` change nothing. */
+/** Writes each verdict. The verdicts `sign` and `skip` change nothing. */
 export async function applyVerdicts(ctx: Context, lane: Lane, judged: readonly Judged[]): Promise<void> {
   for (const { payout, verdict } of judged) {
     if (verdict.kind === "wait") await postpone(ctx, payout, verdict.ms)
@@ -22,7 +22,7 @@ async function hold(ctx: Context, lane: Lane, payout: Payout, verdict: Hold): Pr
   const { id, checks, payment_id: paymentId, held_reason: before, relay_by: relayBy } = payout
   const { reason, detail, waitMs } = verdict
   const now = ctx.now()
-  // A payout with a deadline must not be held past it.
+  // A payout must not be held beyond its deadline.
   const longest = relayBy ? recheckBeforeMs(checks, relayBy.getTime() - now.getTime()) : recheckMs(checks)
   // A payout that is held again for the same reason is not logged again.
   if (reason !== before) ctx.log.warn({ payoutId: id, paymentId, reason, detail }, "a payout is held")
@@ -44,8 +44,8 @@ async function hold(ctx: Context, lane: Lane, payout: Payout, verdict: Hold): Pr
 }
 
 /**
- * Releases the reserved money of a payout whose transfer a reorg removed, until the money is there again; a no-op if it
- * already is.
+ * Releases the reserved money of a payout whose transfer a reorg removed, until the money is there again. Does nothing
+ * if the money is already there.
  */
 async function holdShort(ctx: Context, { id }: Payout): Promise<void> {
   const now = ctx.now()

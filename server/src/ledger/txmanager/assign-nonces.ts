@@ -1,6 +1,6 @@
 /**
- * Takes due payouts to their nonces: picks, screens and simulates them, writes the verdicts, and assigns nonces to the
- * rest under the wallet's lock.
+ * Takes due payouts through the steps up to their nonces: picks, screens and simulates them, writes the verdicts, and
+ * assigns nonces to the rest under the wallet's lock.
  */
 import { type Fees, firstFees } from "../../platform/chain/fees.ts"
 import { RELEASE_GAS } from "../../platform/chain/release-call.ts"
@@ -28,8 +28,8 @@ interface Assigned {
 const NOTHING: Assigned = { assigned: [], postponed: 0, notSigned: [] }
 
 /**
- * Assigns nonces to due payouts while there is room in flight. It assigns none while an earlier nonce is unsigned: a
- * later one could not be mined, and a payout with a nonce can't be cancelled.
+ * Assigns nonces to due payouts while there is room in flight. Assigns none while an earlier nonce is unsigned, because
+ * a later nonce could not be mined, and a payout with a nonce can't be cancelled.
  */
 export async function assignPayouts(
   ctx: Context,
@@ -38,10 +38,11 @@ export async function assignPayouts(
   state: WalletState,
 ): Promise<Assigned> {
   const { latest, pending = 0n, balance, dataFee } = state
-  // The alarms report why nothing is paid in that case.
+  // In that case the alarms report why nothing is paid.
   if (latest === undefined || balance === undefined) return NOTHING
   const count = pending > latest ? pending : latest
-  // A transaction that this database doesn't know may pay a call that a verdict would cancel, as after a restored backup.
+  // A transaction that this database does not know, for example after a backup was restored, may pay a call that a
+  // verdict would cancel.
   if (lane.waitsWhileAhead && isAhead(ctx, wallet, count)) return NOTHING
   const picked = await pickDue(ctx, lane, wallet, state)
   if (!picked) return NOTHING
@@ -54,14 +55,15 @@ export async function assignPayouts(
   if (approved.length === 0) return { ...NOTHING, postponed, notSigned }
   const terms = { fees, count, balance, dataFee }
   const given = await inTransaction(ctx, ctx => giveNonces(ctx, lane, wallet, approved, terms))
-  // After the commit: ending a relay locks its session, and code that locks a wallet never waits for a session.
+  // The verdicts are written after the commit, because ending a relay locks its session, and code that locks a wallet
+  // never waits for a session.
   await applyVerdicts(ctx, lane, given.judged)
   notSigned.push(...given.judged.map(({ payout }) => payout))
   return { assigned: given.assigned, postponed: postponed + given.judged.length, notSigned }
 }
 
 /**
- * Returns the due payouts that fit in flight and in their merchants' budgets, with the fees to bid. Undefined if no
+ * Returns the due payouts that fit in flight and in their merchants' budgets, and the fees to bid. Undefined if no
  * payout can get a nonce.
  */
 async function pickDue(

@@ -1,6 +1,6 @@
 /**
  * Classifies an endpoint's answer to a broadcast. Pure. The answer is a hint, never evidence: the transaction may be
- * mined whatever the answer says, and only the chain decides. So no answer ever gives a payout another nonce.
+ * mined no matter what the answer says, and only the chain decides. So no answer ever gives a payout another nonce.
  */
 import type { RpcResult } from "../../platform/chain/rpc.ts"
 import type { SendResult } from "../../platform/db/schema.ts"
@@ -23,9 +23,9 @@ const meanings: [SendResult, RegExp][] = [
 ]
 
 /**
- * Classifies an endpoint's answer to a broadcast. sent: the node has the transaction. look: another transaction with
- * this nonce is known or mined. wait: the node may accept it later. bump: its fee is too low. alarm: it can't be mined
- * unchanged, and a person must act. unknown: assume that it was sent.
+ * Classifies an endpoint's answer to a broadcast. `sent`: the node has the transaction. `look`: another transaction
+ * with this nonce is known or mined. `wait`: the node may accept the transaction later. `bump`: its fee is too low.
+ * `alarm`: it can't be mined unchanged, and a person must act. `unknown`: assume that it was sent.
  */
 export function classifyAnswer(result: RpcResult | undefined): SendResult {
   if (!result) return "unknown"
@@ -35,6 +35,6 @@ export function classifyAnswer(result: RpcResult | undefined): SendResult {
 
 const gravity: SendResult[] = ["sent", "look", "alarm", "bump", "wait", "unknown"]
 
-/** Combines the results of several endpoints: one `sent` outweighs all others. */
+/** Combines the results of several endpoints. One `sent` outweighs all others. */
 export const summaryOf = (results: readonly SendResult[]): SendResult =>
   gravity.find(each => results.includes(each)) ?? "unknown"

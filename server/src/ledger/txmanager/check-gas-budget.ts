@@ -1,7 +1,7 @@
 /**
  * Limits what the payouts of one merchant cost us in 24 hours. We pay the gas, so without a limit anyone could make us
- * move the same few cents back and forth. A merchant over the limit has its payouts held until enough of the window has
- * passed; other merchants' payouts continue.
+ * move the same few cents back and forth. The payouts of a merchant over the limit are held until enough of the window
+ * has passed. Other merchants' payouts continue.
  */
 import { type RawBuilder, sql } from "kysely"
 import { type NetworkInfo, networkOf } from "../../platform/chain/network-facts.ts"
@@ -14,41 +14,44 @@ import { mostOf } from "./count-in-flight.ts"
 
 const WINDOW_MS = 24 * 3_600_000
 const MINUTE_MS = 60_000
-/** The longest hold, even if the window stays full longer: fees fall, and an operator may raise the budget. */
+/**
+ * The longest hold, even if the window stays full for longer, because fees may fall, and an operator may raise the
+ * budget.
+ */
 const MAX_WAIT_MS = 60 * MINUTE_MS
-/** How many payouts one statement holds, because other merchants' payouts wait for it. */
+/** The most payouts that one statement holds, because other merchants' payouts wait for the statement. */
 const HELD_AT_ONCE = 1_000
-/** How many of a merchant's held payouts become due again per minute, so thousands do not return together. */
+/** How many of a merchant's held payouts become due again per minute, so that thousands do not become due together. */
 const RECHECKS_PER_MINUTE = 500n
-/** How many merchants over their budgets one turn finds; the next turn finds the others. */
+/** The most merchants over their budgets that one turn finds. The next turn finds the others. */
 const MERCHANTS_PER_TURN = 64
 const ETHER_DECIMALS = 18
-/** The columns of a payout that decide which budgets its gas counts for. */
+/** The columns of a payout that decide for which budgets its gas counts. */
 type Charged = Pick<Row<"payouts">, "kind" | "chain_id" | "token" | "amount">
 
-/** How many times the gas of a kind counts towards the share of relays that strangers cause. */
+/** Returns how many times the gas of a kind counts toward the share of relays that strangers cause. */
 export const timesInHalf = ({ budget, gasTimes }: PayoutKind): bigint => (budget === "half" ? gasTimes : 0n)
 
-/** {@link timesInHalf} in SQL, for rows `i`. */
+/** SQL: {@link timesInHalf}, for rows `i`. */
 export const timesOf = (): RawBuilder<bigint> => numberByKind(timesInHalf)
 const cheapTimesOf = (ctx: TxContext) =>
   sql<bigint>`(case when i.kind in ${kindsThat(kind => kind.budget !== "by_amount")} then ${timesOf()}
     when ${smallOf(ctx, sql.ref("i"))} then 1 else 0 end)`
 
-/** SQL: whether a payout counts for its merchant's budget. */
+/** SQL: whether a payout counts toward its merchant's budget. */
 const counts = () => sql<boolean>`kind not in ${kindsThat(kind => kind.budget === "free")}`
 
 /** A merchant's gas cost in the last 24 hours, and the possible cost of its payouts in flight, in wei. */
 interface Spent {
   past: bigint
   inFlight: bigint
-  /** Past and in-flight cost of relays that strangers cause; reservations count twice. */
+  /** The past and in-flight cost of relays that strangers cause. Reservations count twice. */
   relays: bigint
-  /** Past and in-flight cost of these relays and of small payouts. */
+  /** The past and in-flight cost of these relays and of small payouts. */
   cheap: bigint
 }
 
-/** The rest of a budget, in wei: for everything, for cheap calls, and for relays that strangers cause. */
+/** What is left of a budget, in wei: for everything, for cheap calls, and for relays that strangers cause. */
 interface Room {
   all: bigint
   cheap: bigint
@@ -56,8 +59,8 @@ interface Room {
 }
 
 /**
- * Relays that strangers cause may use half of a budget, and three quarters together with small payouts. Both cost
- * little to cause, for example with a checkout of 0.01. The last quarter is for captures, refunds and payouts that are
+ * Relays that strangers cause may use half of a budget, and three quarters together with small payouts. Causing either
+ * costs little, for example with a checkout of 0.01. The last quarter is for captures, refunds and payouts that are
  * worth more than they cost.
  */
 function roomFor(limit: bigint, { past, inFlight, relays, cheap }: Spent): Room {
@@ -69,8 +72,8 @@ function roomFor(limit: bigint, { past, inFlight, relays, cheap }: Spent): Room 
 const least = (a: bigint, b: bigint): bigint => (a < b ? a : b)
 
 /**
- * SQL: whether payout row `i` is small: below `SMALL_PAYOUT` in the settlement token, or in any other token, because
- * its value is unknown.
+ * SQL: whether a payout row `i` is small: below `SMALL_PAYOUT` in the settlement token, or in any other token, because
+ * the value of other tokens is unknown.
  */
 export const smallOf = (ctx: TxContext, i: RawBuilder<unknown>): RawBuilder<boolean> => {
   const large = ctx.chain.networks.map(
@@ -89,15 +92,15 @@ function isSmall(ctx: TxContext, row: Pick<Row<"payouts">, "chain_id" | "token" 
   return row.token !== network.token.address || row.amount < smallAmount(ctx, network)
 }
 
-/** The merchants to leave out: all their due payouts, or only the small ones. */
+/** The merchants to leave out, either with all their due payouts or only with the small ones. */
 export interface Except {
   merchants: readonly string[]
   small: readonly string[]
 }
 
 /**
- * Reads what these merchants spent. Payouts in flight count with the highest possible cost of their latest attempt. It
- * takes no lock, so the payouts in flight may change meanwhile.
+ * Reads what these merchants spent. Payouts in flight count with the highest possible cost of their latest attempt.
+ * This takes no lock, so the payouts in flight may change meanwhile.
  */
 async function spentBy(ctx: TxContext, merchantIds: readonly string[]): Promise<Map<string, Spent>> {
   const cheapTimes = cheapTimesOf(ctx)
@@ -124,9 +127,9 @@ async function spentBy(ctx: TxContext, merchantIds: readonly string[]): Promise<
 const windowStart = (ctx: TxContext): Date => new Date(ctx.now().getTime() - WINDOW_MS)
 
 /**
- * Returns the due payouts of merchants whose budgets have room for `most` wei. It fills the gaps with `dueExcept`,
- * which returns the due payouts without {@link Except}. Payouts of merchants over their budgets are held; `held` counts
- * them. This only avoids useless screening and simulation: {@link lockBudgets} decides.
+ * Returns the due payouts of merchants whose budgets have room for `most` wei. Fills the gaps from `dueExcept`, which
+ * returns the due payouts without {@link Except}. Payouts of merchants over their budgets are held, and `held` is their
+ * number. This only avoids useless screening and simulation, because {@link lockBudgets} decides.
  */
 export async function withinBudgets(
   ctx: Context,
@@ -138,7 +141,7 @@ export async function withinBudgets(
   if (ctx.settings.gasBudget === 0n) return { due, held: 0 }
   const over = new Set<string>()
   const overSmall = new Set<string>()
-  // Kinds that no budget covers never wait for one.
+  // Payouts of kinds that no budget covers never wait for a budget.
   const free = due.filter(row => kindOf(row).budget === "free")
   let payable = due.filter(row => kindOf(row).budget !== "free")
   let held = 0
@@ -167,8 +170,9 @@ export async function withinBudgets(
 }
 
 /**
- * Returns the relay lane's due calls without the captures and refunds of merchants whose budgets have no room. It holds
- * all of those before any is simulated, so one merchant's thousand held captures can't delay a buyer.
+ * Returns the due calls of the relay lane, without the captures and refunds of merchants whose budgets have no room.
+ * All of those are held before any call is simulated, so that a thousand held captures of one merchant can't delay a
+ * buyer.
  */
 export async function ownCallsWithinBudgets(
   ctx: Context,
@@ -196,12 +200,12 @@ export async function ownCallsWithinBudgets(
   }
 }
 
-/** Whether the merchant's own decision causes the call, so only the merchant's whole budget limits it. */
+/** Whether the merchant's own decision causes the call, so that only the merchant's whole budget limits it. */
 const isOwn = (row: Pick<Row<"payouts">, "kind">): boolean => kindOf(row).budget === "all"
 
 /**
- * Holds a merchant's due captures and refunds, each for at most five minutes and a quarter of the time until its
- * deadline. Returns how many.
+ * Holds a merchant's due captures and refunds, each for at most five minutes and at most a quarter of the time until
+ * its deadline. Returns how many were held.
  */
 async function holdOwnCalls(ctx: Context, wallet: Row<"wallets">, merchantId: string): Promise<number> {
   const now = ctx.now()
@@ -217,7 +221,9 @@ async function holdOwnCalls(ctx: Context, wallet: Row<"wallets">, merchantId: st
   return held.rows.length
 }
 
-/** Makes payouts held for a budget due now. Call it at startup, because the budget may have been raised. */
+/**
+ * Makes the payouts that are held for a budget due now. Call this at startup, because the budget may have been raised.
+ */
 export async function recheckBudgets(ctx: Context): Promise<void> {
   await ctx.db
     .updateTable("payouts")
@@ -229,8 +235,8 @@ export async function recheckBudgets(ctx: Context): Promise<void> {
 }
 
 /**
- * Holds a merchant's due payouts, or only the small ones, until its window has room for another, an hour at most.
- * `excess` wei must leave the window first. Returns how many the statement held.
+ * Holds a merchant's due payouts, or only the small ones, until its window has room for another payout, but at most for
+ * an hour. `excess` wei must leave the window first. Returns how many payouts the statement held.
  */
 async function holdDue(
   ctx: Context,
@@ -247,10 +253,10 @@ async function holdDue(
       where merchant_id = ${merchantId} and ${counts()} and gas_cost is not null
         and gas_cost_at > ${windowStart(ctx)}) as costs
     where gone >= ${excess} order by gas_cost_at limit 1`.execute(ctx.db)
-  // No row means that payouts in flight use up the budget. They soon cost less than their maximum.
+  // If there is no row, payouts in flight use up the budget. They soon cost less than their maximum.
   const waitMs = (free.rows[0]?.at.getTime() ?? 0) + WINDOW_MS - now.getTime()
   const soonest = now.getTime() + Math.min(MAX_WAIT_MS, Math.max(MINUTE_MS, waitMs))
-  // A payout whose money is short waits for its deposit's book, not for the budget.
+  // A payout that is short of money waits for its deposit's book, not for the budget.
   const n = await inTransaction(ctx, async ctx => {
     const { ahead } = await heldOf(ctx, merchantId)
     const runAt = new Date(soonest + minutes(ahead / RECHECKS_PER_MINUTE))
@@ -271,7 +277,7 @@ async function holdDue(
 
 const minutes = (n: bigint): number => Number.parseInt(`${n}`, 10) * MINUTE_MS
 
-/** Reads how many of a merchant's payouts are held for its budget, and when the first becomes due again. */
+/** Reads how many of a merchant's payouts are held for its budget, and when the first of them becomes due again. */
 async function heldOf(ctx: TxContext, merchantId: string): Promise<{ ahead: bigint; at: Date | null }> {
   return await ctx.db
     .selectFrom("payouts")
@@ -282,25 +288,27 @@ async function heldOf(ctx: TxContext, merchantId: string): Promise<{ ahead: bigi
     .executeTakeFirstOrThrow()
 }
 
-/** The rest of several merchants' budgets, locked until the transaction ends. */
+/** What is left of several merchants' budgets, locked until the transaction ends. */
 export interface Budgets {
   /**
    * Takes this many wei from the budget of the payout's merchant. If less is left for this kind of payout, takes
    * nothing and returns false.
    */
   take(payout: Charged & Pick<Row<"payouts">, "merchant_id">, wei: bigint): boolean
-  /** Whether some of the spent budget is the highest possible cost of transactions whose true cost is not known yet. */
+  /**
+   * Whether some of the spent budget is the highest possible cost of transactions whose actual cost is not known yet.
+   */
   isBusy(merchantId: string): boolean
 }
 
 /**
- * Locks merchants' budgets; call it inside the transaction that signs. Transactions that sign for other wallets use the
- * same budgets, one after the other.
+ * Locks merchants' budgets. Call this inside the transaction that signs. Transactions that sign for other wallets use
+ * the same budgets, one after the other.
  */
 export async function lockBudgets(ctx: TxContext, merchantIds: readonly string[]): Promise<Budgets> {
   const limit = ctx.settings.gasBudget
   if (limit === 0n || merchantIds.length === 0) return { take: () => true, isBusy: () => false }
-  // Sorted, so two transactions that lock the same rows do not deadlock.
+  // The ids are sorted, so that two transactions that lock the same rows do not deadlock.
   const ids = [...new Set(merchantIds)].sort()
   await ctx.db
     .insertInto("gas_budgets")
@@ -335,8 +343,8 @@ export async function lockBudgets(ctx: TxContext, merchantIds: readonly string[]
 }
 
 /**
- * Whether a merchant's budget has no room for another relay of this kind and gas, at the last transaction's price. It
- * refuses early, so no buyer waits in vain; {@link lockBudgets} decides.
+ * Whether a merchant's budget has no room for another relay of this kind and gas, at the price of the last transaction.
+ * This refuses early, so that no buyer waits in vain, but {@link lockBudgets} decides.
  */
 export async function relaysSpent(
   ctx: Context,
@@ -360,7 +368,7 @@ export async function relaysSpent(
   return spent !== undefined && roomFor(ctx.settings.gasBudget, spent).relays < most * timesInHalf(kindOf({ kind }))
 }
 
-/** Returns a merchant's budget and the spent part, in ether; null without a limit. */
+/** Returns a merchant's budget and the part of it that is spent, in ether; null without a limit. */
 export async function gasBudgetOf(ctx: Context, merchantId: string) {
   const limit = ctx.settings.gasBudget
   if (limit === 0n) return null

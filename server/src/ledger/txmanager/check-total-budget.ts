@@ -1,10 +1,10 @@
 /**
- * Limits on gas in 24 hours in addition to each merchant's budget. `GAS_BUDGET_TOTAL` covers all merchants together:
- * with `SIGNUP=open`, one person can register any number of merchants. Relays that strangers cause get half of it, so
- * payouts, captures and refunds never wait for them. A reservation counts twice, the second time for the call that ends
- * it. So voids and each payment's first capture are never stopped and do not count again. `RELAY_CONTRACT_BUDGET`
- * covers relays of contract wallets on each network. A contract can approve in every simulation, and burn the gas of
- * its relay when that is mined.
+ * Limits gas in 24 hours, in addition to each merchant's budget. `GAS_BUDGET_TOTAL` covers all merchants together,
+ * because with `SIGNUP=open` one person can register any number of merchants. Relays that strangers cause get half of
+ * this total, so payouts, captures and refunds never wait for these relays. A reservation counts twice, the second time
+ * for the call that ends it. So voids and each payment's first capture are never stopped, and do not count again.
+ * `RELAY_CONTRACT_BUDGET` covers relays of contract wallets on each network. A contract can approve in every
+ * simulation, and then burn the gas of its relay when the relay is mined.
  */
 import { type RawBuilder, sql } from "kysely"
 import { CONTRACT_RELAY } from "../../platform/chain/authorizations.ts"
@@ -17,19 +17,22 @@ import { timesInHalf, timesOf } from "./check-gas-budget.ts"
 import { mostOf } from "./count-in-flight.ts"
 
 const WINDOW_MS = 24 * 3_600_000
-/** The key of the advisory lock; no other lock uses this number. */
+/** The key of the advisory lock. No other lock uses this number. */
 const LOCK = 7_582_412
 
 /** The columns of a payout that show whether it calls a contract wallet. */
 type Relayed = Pick<Row<"payouts">, "kind" | "data" | "gas">
-/** The columns that decide which part of the total it may use. */
+/** The columns of a payout that decide which part of the total it may use. */
 type Totalled = Relayed & Pick<Row<"payouts">, "id" | "escrow_id">
 
-/** The rest of the total budgets, locked until the transaction ends. */
+/** What is left of the total budgets, locked until the transaction ends. */
 export interface Totals {
-  /** Whether this many wei are left for a payout. Takes nothing, because another budget may still refuse the payout. */
+  /**
+   * Whether this many wei are left for a payout. This takes nothing, because another budget may still refuse the
+   * payout.
+   */
   holds(row: Totalled, wei: bigint): boolean
-  /** Takes this many wei for a payout that is signed. */
+  /** Takes this many wei for a payout that will be signed. */
   take(row: Totalled, wei: bigint): void
 }
 
@@ -46,15 +49,17 @@ const ofContracts = (chainId: number) =>
 const ONCE = sql<bigint>`1`
 
 /**
- * SQL: whether the reservation already counted for a signed call `i`; {@link prepaidOf} does the same for unsigned
- * calls.
+ * SQL: whether the cost of a signed call `i` was already counted with its reservation. {@link prepaidOf} says the same
+ * for unsigned calls.
  */
 const isPrepaidCall =
   () => sql<boolean>`(i.kind in ${prepaidKinds("each")} or i.kind in ${prepaidKinds("first")} and not exists (select from payouts c
     where c.escrow_id = i.escrow_id and c.kind in ${prepaidKinds("first")} and c.state in ('assigned', 'mined', 'final') and c.nonce < i.nonce))`
 const prepaidKinds = (which: PayoutKind["prepaid"]) => kindsThat(({ prepaid }) => prepaid === which)
 
-/** Sums, in wei, what payouts cost in the last 24 hours and what payouts in flight may cost; each counts `times`. */
+/**
+ * Sums, in wei, what payouts cost in the last 24 hours and what payouts in flight may cost. Each payout counts `times`.
+ */
 async function spentOn(ctx: TxContext, which: RawBuilder<boolean>, times: RawBuilder<bigint> = ONCE): Promise<bigint> {
   const since = new Date(ctx.now().getTime() - WINDOW_MS)
   const { rows } = await sql<{ wei: bigint }>`
@@ -70,7 +75,7 @@ async function spentOn(ctx: TxContext, which: RawBuilder<boolean>, times: RawBui
   return rows[0]?.wei ?? 0n
 }
 
-/** The rest for all merchants together, in wei, and the part of it for relays that strangers cause. */
+/** What is left for all merchants together, in wei, and the part of it for relays that strangers cause. */
 interface Room {
   all: bigint
   relays: bigint
@@ -95,8 +100,8 @@ const hasRoom = ({ all, relays }: Room, kind: PayoutKind, wei: bigint): boolean 
   wei * kind.gasTimes <= all && (timesInHalf(kind) === 0n || wei * timesInHalf(kind) <= relays)
 
 /**
- * Returns which calls their reservations have paid for: each void, and one capture per payment unless another one was
- * signed and did not fail.
+ * Returns a function that says which calls were already counted with their reservation: each void, and one capture per
+ * payment unless another capture was signed and did not fail.
  */
 async function prepaidOf(ctx: TxContext, payouts: readonly Totalled[]): Promise<(row: Totalled) => boolean> {
   const isOfFirst = (row: Totalled) => kindOf(row).prepaid === "first"
@@ -106,7 +111,7 @@ async function prepaidOf(ctx: TxContext, payouts: readonly Totalled[]): Promise<
     ctx.db,
   )
   const captured = new Set(rows.map(row => row.escrow_id))
-  // With several captures of a payment in one round, the first one.
+  // If one round has several captures of a payment, only the first counts.
   const first = new Map<string | null, string>()
   for (const { escrow_id: of, id } of payouts.filter(isOfFirst)) if (!first.has(of)) first.set(of, id)
   return row => {
@@ -123,10 +128,10 @@ async function contractRoom(ctx: TxContext, chainId: number): Promise<bigint | u
 }
 
 /**
- * Locks the totals; call it inside the transaction that signs, after locking the merchants' budgets. With
- * `GAS_BUDGET_TOTAL`, all wallets wait for each other here. The contract wallets' budget needs no lock: one relay
- * wallet signs for them, and its row is already locked. `withContracts` says whether one of the payouts is a relay of a
- * contract wallet.
+ * Locks the totals. Call this inside the transaction that signs, after locking the merchants' budgets. With
+ * `GAS_BUDGET_TOTAL`, all wallets wait for each other here. The budget of contract wallets needs no lock, because one
+ * relay wallet signs for them, and its row is already locked. `withContracts` says whether one of the payouts is a
+ * relay of a contract wallet.
  */
 export async function lockTotals(
   ctx: TxContext,
@@ -152,15 +157,15 @@ export async function lockTotals(
 }
 
 /**
- * Whether all merchants together have no room for another transaction of `most` wei, by default a payout. It decides
- * like {@link lockTotals}; otherwise a round would pick, simulate and refuse the same payouts again and again.
+ * Whether all merchants together have no room for another transaction of `most` wei, by default a payout. This decides
+ * as {@link lockTotals} does. Otherwise a round would pick, simulate and refuse the same payouts again and again.
  */
 export async function isTotalSpent(ctx: Context, most: bigint, kind: PayoutKindName = "share"): Promise<boolean> {
   const room = await totalRoom(ctx)
   return room !== undefined && !hasRoom(room, kindOf({ kind }), most)
 }
 
-/** Whether a network's contract wallets have no room for another relay of `most` wei. */
+/** Whether the contract wallets of a network have no room for another relay of `most` wei. */
 export async function areContractRelaysSpent(ctx: Context, chainId: number, most: bigint): Promise<boolean> {
   const room = await contractRoom(ctx, chainId)
   return room !== undefined && most > room

@@ -1,7 +1,7 @@
 /**
- * Confirms payouts only by the chain: by a receipt of one of their attempts in a canonical block. Before finality a
- * payout is `mined`; in a finalized block it is `final` or `reverted`. When endpoints agree that its block was
- * displaced, the same bytes are sent again.
+ * Confirms payouts only by evidence from the chain: a receipt of one of their attempts in a canonical block. Before
+ * finality a payout is `mined`; in a finalized block it is `final` or `reverted`. If endpoints agree that the block of
+ * a payout was displaced, the same bytes are sent again.
  */
 import { sql } from "kysely"
 import type { Hash } from "../../platform/chain/hex.ts"
@@ -23,7 +23,9 @@ import { type OpenPayout, readOpenPayouts, topMined } from "./read-open-transact
 import { takeBack } from "./take-back.ts"
 import { type Traced, tracePayouts } from "./trace-transactions.ts"
 
-/** Halts a wallet only if another transaction seems to have used a nonce in two reads at least this far apart. */
+/**
+ * A wallet halts only if another transaction seems to have used a nonce in two reads that are at least this far apart.
+ */
 const SUSPICION_MS = 30_000
 
 /** How many payouts changed, and the payouts that may have changed. */
@@ -32,7 +34,7 @@ export interface Confirmed {
   looked: Touched[]
 }
 
-/** Writes the states that the chain shows for payouts with a nonce. */
+/** Writes the states that the chain shows for payouts that have a nonce. */
 export async function confirmPayouts(
   ctx: Context,
   lane: Lane,
@@ -53,7 +55,7 @@ export async function confirmPayouts(
   ])
   const heights = open.filter(row => endsByBlock(row, latest)).map(({ id, block_number }) => ({ id, block_number }))
   const byBlock = new Set(heights.map(({ id }) => id))
-  // One request reads the highest block and everything else that is needed anyway.
+  // One request reads the highest block together with everything else that is needed anyway.
   await learn(quorum, [...open.filter(({ id }) => !byBlock.has(id)), ...heights, ...top])
   const displaced = await displacedPayouts(ctx, wallet, quorum, top)
   const settledNow = open.flatMap(row => (byBlock.has(row.id) ? finalAsMined(row, quorum) : []))
@@ -86,22 +88,22 @@ export async function confirmPayouts(
     .filter(({ receipt }) => !receipt.uses)
     .flatMap(({ row, receipt }) => (calls.get(row.id) ?? []).map(call => ({ ...call, txHash: receipt.txHash })))
   reportEnds(ctx, lane, byTrigger)
-  // One transaction each: a revert also changes books and creates a successor, and the end of a checkout's relay locks
-  // its session.
+  // Each of these gets a separate transaction. A revert also changes books and creates a successor, and the end of a
+  // checkout's relay locks its session.
   for (const each of settledNow.filter(isAlone)) changed += await writeAlone(ctx, lane, each)
   return { changed, looked: [...open, ...displaced].flatMap(row => [row, ...(calls.get(row.id) ?? [])]) }
 }
 
 /**
- * Whether a payout's block is enough to make it final: its receipt was read when it was mined, and a block's hash
- * covers its receipts. The receipt is read again if the payout failed or no endpoint reported its cost.
+ * Whether a payout's block alone can make the payout final. Its receipt was read when it was mined, and a block's hash
+ * covers its receipts. The receipt is read again if the payout failed, or if no endpoint reported its cost.
  */
 const endsByBlock = (row: OpenPayout, latest: bigint): boolean =>
   row.state === "mined" && row.nonce < latest && row.succeeded === true && row.gas_cost !== null
 
 /**
- * Returns the final state of a payout if endpoints agree on its block and call it final; empty if they report another
- * block or none.
+ * Returns the final state of a payout if endpoints agree on its block and report it as final. Returns an empty list if
+ * they report another block or none.
  */
 function finalAsMined(row: OpenPayout, quorum: Quorum): Settled[] {
   const { tx_hash: txHash, block_number: blockNumber, block_hash: blockHash } = row
@@ -111,8 +113,9 @@ function finalAsMined(row: OpenPayout, quorum: Quorum): Settled[] {
 }
 
 /**
- * Returns the states that a batch's receipt gives its calls. A failed call stays `mined` until the block is final.
- * Without a receipt, a trigger ends the calls with their batch, from the rows written when it was mined.
+ * Returns the states that a batch's receipt gives its calls. A failed call stays `mined` until the block is final. If
+ * the receipt was not read again, a trigger ends the calls together with their batch, from the rows that were written
+ * when the batch was mined.
  */
 function settledCalls({ row: batch, receipt, state }: Settled, calls: readonly BatchCall[]): Settled[] {
   const { txHash, blockNumber, blockHash, uses } = receipt
@@ -134,7 +137,7 @@ function reportEnds(ctx: Context, lane: Lane, calls: readonly (BatchCall & { txH
   traceEnds(ctx, lane, unixMs(), calls, endOf)
 }
 
-/** Adds the confirmation step to these payouts' traces. */
+/** Adds the confirmation step to the traces of these payouts. */
 function traceEnds<P extends Traced & { txHash: Hash }>(
   ctx: Pick<TxContext, "tracing" | "onCommit">,
   { chain }: LaneInfo,
@@ -177,8 +180,8 @@ const learn = (quorum: Quorum, rows: readonly (Pick<OpenPayout, "block_number"> 
   )
 
 /**
- * Returns mined payouts whose block is no longer canonical. Blocks are chained: if the highest one is canonical, all of
- * them are, so a quiet round reads one block.
+ * Returns mined payouts whose block is no longer canonical. Blocks are chained, so if the highest block is canonical,
+ * all of them are. So a quiet round reads one block.
  */
 async function displacedPayouts(
   ctx: Context,
@@ -196,7 +199,9 @@ async function displacedPayouts(
   return mined.filter(row => quorum.blockAt(row.block_number ?? -1n)?.block.hash !== row.block_hash)
 }
 
-/** The state that a receipt gives a payout. Without `transfers`, the amounts from when it was mined stay. */
+/**
+ * The state that a receipt gives a payout. Without `transfers`, the amounts that were written when it was mined stay.
+ */
 interface Settled {
   row: OpenPayout
   receipt: Pick<Receipt, "txHash" | "blockNumber" | "blockHash" | "succeeded"> & Partial<Receipt>
@@ -206,15 +211,18 @@ interface Settled {
 const isPaid = (row: OpenPayout, { succeeded, txHash }: Receipt): boolean => succeeded && !row.empty.includes(txHash)
 
 /**
- * Whether the call succeeded without the transfer it was made for, so only a person can decide. This checks only the
- * lane's token: a token that emits no event must not occupy a place in flight forever.
+ * Whether the call succeeded without the transfer for which it was made, so that only a person can decide. Only the
+ * lane's token is checked, because a payout in a token that emits no event must not occupy a slot in flight forever.
  */
 const lacksTransfer = ({ token }: Lane, row: OpenPayout, receipt: Receipt, calls: readonly BatchCall[] = []): boolean =>
   isPaid(row, receipt) &&
   row.token === token &&
   (kindOf(row).isBatch ? !hasAllTransfers(receipt, calls) : movedBy(receipt, row) === undefined)
 
-/** Writes the time only once, so the alarm stays on and is logged once, however often the receipt is read. */
+/**
+ * Reports that the transfer is missing. The time is written only once, so the alarm stays on and is logged once, no
+ * matter how often the receipt is read.
+ */
 async function reportMissing(ctx: Context, { id }: OpenPayout, txHash: Hash): Promise<void> {
   const noted = await ctx.db
     .updateTable("payouts")
@@ -225,7 +233,7 @@ async function reportMissing(ctx: Context, { id }: OpenPayout, txHash: Hash): Pr
   if (noted.numUpdatedRows > 0n) ctx.log.error({ payoutId: id, txHash }, "a payout was mined without its transfer")
 }
 
-/** Returns the change that a receipt causes; empty if it is already written. */
+/** Returns the change that a receipt causes; an empty list if the change is already written. */
 function judge(row: OpenPayout, receipt: Receipt, quorum: Quorum): Settled[] {
   const { txHash, blockNumber, blockHash } = receipt
   const paid = isPaid(row, receipt)
@@ -235,8 +243,8 @@ function judge(row: OpenPayout, receipt: Receipt, quorum: Quorum): Settled[] {
 }
 
 /**
- * Writes changes; returns how many payouts changed. It locks the rows in one order first, because two workers with
- * overlapping leases could list them in different orders and deadlock.
+ * Writes changes, and returns how many payouts changed. Locks the rows in one order first. Otherwise two workers with
+ * overlapping leases could list the rows in different orders and deadlock.
  */
 async function write(ctx: TxContext, lane: LaneInfo, settled: readonly Settled[]): Promise<number> {
   if (settled.length === 0) return 0
@@ -264,7 +272,7 @@ async function write(ctx: TxContext, lane: LaneInfo, settled: readonly Settled[]
     where i.id = s.id and i.id in (select id from payouts where id = any(${sqlArray("uuid", ids)})
         order by id for no key update) and i.state in ('assigned', 'mined')
     returning i.id, i.state, i.lane, i.kind`.execute(ctx.db)
-  // A batch is not counted; its calls are.
+  // A batch is not counted, but its calls are.
   for (const { state, lane: wallet, kind } of written.rows)
     if (state !== "mined" && !kindOf({ kind }).isBatch) payoutEnds.inc({ network: lane.chain.name, wallet, end: state })
   const states = new Map(written.rows.map(({ id, state }) => [id, state]))
@@ -275,7 +283,7 @@ async function write(ctx: TxContext, lane: LaneInfo, settled: readonly Settled[]
 
 /**
  * Returns how much the payout's transfer moved, in base units; undefined if the receipt has no such transfer. A relay's
- * transfer comes from its payer. A void gives back everything that is left, which exceeds the expected amount if a
+ * transfer comes from its payer. A void gives back everything that is left. This is more than the expected amount if a
  * reorg made an earlier capture fail.
  */
 const movedBy = (
@@ -292,8 +300,8 @@ const movedBy = (
 
 /**
  * Whether endpoints agree on another block at the height of a payout's block. An unused nonce or a missing receipt
- * proves nothing: a node that lags some blocks reports both. The merchant would then get a reversal that never
- * happened.
+ * proves nothing, because a node that lags some blocks reports both. If they counted, the merchant would be notified of
+ * a reversal that never happened.
  */
 function isDisplaced(row: OpenPayout, quorum: Quorum): boolean {
   const canonical = quorum.blockAt(row.block_number ?? -1n)?.block
@@ -301,7 +309,7 @@ function isDisplaced(row: OpenPayout, quorum: Quorum): boolean {
 }
 
 /**
- * Halts the wallet if none of our attempts used a finalized nonce, `foreign`. Either an old backup was restored, or
+ * Halts the wallet if none of our attempts used the finalized nonce `foreign`. Either an old backup was restored, or
  * someone else signs with this key.
  */
 async function suspectForeign(

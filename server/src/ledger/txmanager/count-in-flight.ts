@@ -1,24 +1,27 @@
-/** The payouts that have a wallet's nonce and are not mined. */
+/** Counts the payouts that have a wallet's nonce and are not mined. */
 import { sql } from "kysely"
 import { dataPartsOf } from "../../platform/chain/wallet-state.ts"
 import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 
-/** SQL: the most that a transaction `a` may cost, in wei, including the data fee from when `a` got its nonce. */
+/** SQL: the most that a transaction `a` may cost, in wei, including the data fee at the time when `a` got its nonce. */
 export const mostOf = sql<bigint>`(a.gas * a.max_fee + a.data_fee)`
 
-/** How long a signature may take before a person must check. */
+/** How long a signature may take before a person must check the signer. */
 const UNSIGNED_MS = 60_000
 
 /** How many payouts are in flight, and what their gas may cost. */
 export interface InFlight {
   n: number
-  /** How many of them have no signature yet, and whether one has waited a minute by the database's clock. */
+  /**
+   * How many of these payouts have no signature yet, and whether one of them has waited for a minute by the database's
+   * clock.
+   */
   unsigned: number
   isUnsignedLong: boolean
-  /** When the oldest signed one was signed, or became assigned again after a reorg. */
+  /** When the oldest signed payout was signed, or became `assigned` again after a reorg. */
   since: Date | null
-  /** What all of them may cost and send, in wei, without the fee for data. */
+  /** The most that all of these payouts may cost and send, in wei, without the data fee. */
   wei: bigint
   /** How many times the data fee has to be paid, as `dataParts` counts it. */
   parts: bigint

@@ -1,8 +1,9 @@
 /**
- * Finishes the payouts that a lane's earlier wallet signed before another replaced it. This needs no key: a receipt
- * confirms each payout, and until then its bytes are sent again. A release fails on chain if its signer is no longer
- * the factory's operator; once that is final, the new wallet makes it again. No payout ends before a block has used its
- * nonce. The guardian may name the old wallet again, and its signed transactions would then succeed.
+ * Finishes the payouts that an earlier wallet of a lane signed before another wallet replaced it. This needs no key: a
+ * receipt confirms each payout, and until then the same bytes are sent again. A release fails on chain if its signer is
+ * no longer the factory's operator. Once the failure is final, the new wallet makes the release again. No payout ends
+ * before a block has used its nonce, because the guardian may name the old wallet again, and the wallet's signed
+ * transactions would then succeed.
  */
 import { sql } from "kysely"
 import { openQuorum } from "../../platform/chain/quorum.ts"
@@ -15,21 +16,21 @@ import type { Lane } from "./lane.ts"
 import { haltAhead, walletRow } from "./lock-wallet.ts"
 import { type Pace, sendAttempts } from "./send-attempts.ts"
 
-/** Usually longer than all requests for one wallet take. */
+/** Usually longer than all requests for one wallet take together. */
 const LEASE_MS = 30_000
 
 /**
- * Confirms what the lane's earlier wallets signed for this factory, and sends the rest again unless the current wallet
- * is halted.
+ * Confirms what the lane's earlier wallets signed for this factory. Also sends the rest again, unless the current
+ * wallet is halted.
  */
 export async function finishEarlier(ctx: Context, lane: Lane, current: Row<"wallets">, pace: Pace): Promise<Confirmed> {
   const all: Confirmed = { changed: 0, looked: [] }
   for (const { id, run_at: nextRunAt } of await earlierWallets(ctx, lane, current)) {
     const now = ctx.now()
     const job = { table: "wallets", only: id, leaseMs: LEASE_MS, now, nextRunAt } as const
-    // A process that still has the earlier wallet's key may be working on it.
+    // A process that still has the earlier wallet's key may be working on this wallet.
     await withLease(ctx.db, job, async earlier => {
-      // Receipts are read after the counts, so they are never older.
+      // Receipts are read after the counts, so that they are never older than the counts.
       const state = await readWalletState(lane.chain, earlier.address, ctx.signal)
       const quorum = await openQuorum(lane.chain, 0n, ctx.signal)
       await haltAhead(ctx, lane.chain, earlier, state.agreedFinalized)
@@ -46,8 +47,8 @@ export async function finishEarlier(ctx: Context, lane: Lane, current: Row<"wall
 }
 
 /**
- * Returns the earlier wallets with assigned or mined payouts. A wallet of another factory is left to the process that
- * has its key.
+ * Returns the earlier wallets that have assigned or mined payouts. A wallet of another factory is left to the process
+ * that has that wallet's key.
  */
 async function earlierWallets(
   ctx: Context,

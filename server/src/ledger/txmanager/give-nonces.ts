@@ -1,7 +1,7 @@
 /**
- * Assigns nonces. Under the wallet's lock, one transaction writes the nonces and everything to be signed with them, so
- * there is never a gap. Signing happens after the commit. Payouts that get no nonce get a verdict, which is also
- * applied after the commit.
+ * Assigns nonces. Under the wallet's lock, one transaction writes the nonces and everything that will be signed with
+ * them, so there is never a gap. Signing happens after the commit. Payouts that get no nonce get a verdict, which is
+ * also applied after the commit.
  */
 import { sql } from "kysely"
 import type { Fees } from "../../platform/chain/fees.ts"
@@ -19,38 +19,41 @@ import { lockWallet } from "./lock-wallet.ts"
 import { gasOf, type UnsignedRow, unsignedAttempt } from "./unsigned-attempt.ts"
 import { BATCH_GAS_OF_CALL, groupIntoTransactions, writeBatches } from "./write-batches.ts"
 
-/** How many unmined transactions a wallet may have, because nodes keep few per sender. */
+/** How many unmined transactions a wallet may have, because nodes keep few transactions per sender. */
 export const MAX_IN_FLIGHT = 16
 const DETAIL_LENGTH = 200
 
-/** How long a call waits for the real cost of calls in flight: about a block. */
+/** How long a call waits for the actual cost of calls in flight, which is about a block. */
 const IN_FLIGHT_WAIT_MS = 2_000
 
-/** The wallet's state as read before the lock, and the fees to bid. */
+/** The wallet's state, which was read before the lock, and the fees to bid. */
 interface WalletReading {
   fees: Fees
   /** How many nonces the chain or its mempool has used. */
   count: bigint
   /** In wei. */
   balance: bigint
-  /** The highest data fee of a usual transaction, in wei. */
+  /** The highest data fee of an ordinary transaction, in wei. */
   dataFee: bigint
 }
 
 interface Given {
   /** The rows to sign after the commit. */
   assigned: Unsigned[]
-  /** Verdicts on approved payouts that get no nonce. */
+  /** The verdicts on approved payouts that get no nonce. */
   judged: Judged[]
 }
 
-/** SQL: whether a payout's money is reserved in its deposit's book, it moves none of a deposit's, or it is a relay before its deadline. */
+/**
+ * SQL: whether a payout may be signed. Its money is reserved in its deposit's book, it moves no deposit's money, or it
+ * is a relay before its deadline.
+ */
 export const isSignable = (ctx: TxContext) =>
   sql<boolean>`(reserved or kind in ('anchor', 'store') or relay_by > ${ctx.now()})`
 
 /**
  * Assigns nonces to approved payouts that may still be paid, while gas, budgets and the wallet's in-flight limit have
- * room. Payouts that were simulated in a batch share its nonce. Call it inside a transaction.
+ * room. Payouts that were simulated in a batch share its nonce. Call this inside a transaction.
  */
 export async function giveNonces(
   ctx: TxContext,
@@ -70,11 +73,11 @@ export async function giveNonces(
   const short = locked.flatMap(row => (row.backed ? [] : [{ payout: row, verdict: { kind: "short" } as const }]))
   const batched = new Set(approved.flatMap(({ payout, verdict }) => ("inBatch" in verdict ? [payout.id] : [])))
   const mayShare = ({ id }: Payout) => batched.has(id)
-  // In approval order: payouts that succeeded in a batch come first. Those that failed in it but succeed alone follow,
-  // because each needs its own transaction.
+  // Keeps the order of approval, where payouts that succeeded in a batch come first. Those that failed in a batch but
+  // succeed alone follow, because each needs a separate transaction.
   const byId = new Map(locked.map(row => [row.id, row]))
   const backed = approved.flatMap(({ payout: { id } }) => byId.get(id) ?? []).filter(row => row.backed)
-  // A payout without room in flight takes nothing from a budget.
+  // A payout for which there is no room in flight takes nothing from a budget.
   const fitting = groupIntoTransactions(ctx, backed, mayShare).slice(0, room)
   const payouts = fitting.flat()
   const altered = await alteredOf(ctx, lane, payouts)
@@ -83,8 +86,8 @@ export async function giveNonces(
   const judged = [...short, ...altered, ...(await fitBudgets(ctx, lane, wallet, sound, mayShare, flying, terms))]
   const funded = judged.flatMap(({ payout, verdict }) => (verdict.kind === "sign" ? [payout] : []))
   const isFunded = new Set(funded.map(({ id }) => id))
-  // Keeps the groups. Deadlines came nearer while the budgets were locked, so grouping again would make more
-  // transactions than fit.
+  // Keeps the groups of payouts. While the budgets were locked, the deadlines came nearer, so grouping again would make
+  // more transactions than fit.
   const transactions = fitting.flatMap(each => {
     const [first, ...rest] = each.filter(({ id }) => isFunded.has(id))
     return first ? [[first, ...rest] as const] : []
@@ -94,12 +97,12 @@ export async function giveNonces(
 }
 
 /**
- * Returns the payouts whose calldata does not match their rows and their deposits' terms: someone edited one of them
- * manually.
+ * Returns the payouts whose calldata does not match their rows and their deposits' terms, because someone edited one of
+ * these manually.
  */
 async function alteredOf(ctx: TxContext, lane: LaneInfo, payouts: readonly Payout[]): Promise<Judged[]> {
   if (payouts.length === 0) return []
-  // Only checks the calldata, because it is what will be signed. The trigger `payouts_keep_promises` ensures that a
+  // Checks only the calldata, because that is what will be signed. The trigger `payouts_keep_promises` ensures that a
   // payout never gives up its nonce. Without that trigger, the chaos test must catch the engine's mistakes.
   const faultOf = await lane.calldataFaults(
     ctx,
@@ -119,14 +122,14 @@ async function alteredOf(ctx: TxContext, lane: LaneInfo, payouts: readonly Payou
 }
 
 /**
- * Whether the wallet is active and every nonce the chain has was signed here. The count was read before the lock and
- * `next_nonce` only grows, so a higher count was signed elsewhere. Pending transactions count too: if the database lost
- * its last seconds, one of them may pay a payout that looks unpaid here.
+ * Whether the wallet is active, and every nonce that the chain has was signed here. The count was read before the lock,
+ * and `next_nonce` only grows. So if the count is higher, a transaction was signed elsewhere. Pending transactions
+ * count too: if the database lost its last seconds, one of them may pay a payout that looks unpaid here.
  */
 const maySign = (ctx: TxContext, wallet: Row<"wallets">, count: bigint): boolean =>
   wallet.status === "active" && !isAhead(ctx, wallet, count)
 
-/** Whether the chain has nonces of a wallet that this database does not know; logs that as an error. */
+/** Whether the chain has nonces of a wallet that this database does not know. Logs this as an error. */
 export function isAhead(ctx: TxContext, { next_nonce: next }: Row<"wallets">, count: bigint): boolean {
   if (count <= next) return false
   ctx.log.error({ count: `${count}`, next: `${next}` }, "on-chain nonce exceeds next_nonce; refusing to sign")
@@ -134,7 +137,7 @@ export function isAhead(ctx: TxContext, { next_nonce: next }: Row<"wallets">, co
 }
 
 /**
- * Locks the payouts that have no nonce, and reads whether each one's money is there, because a reorg may remove it at
+ * Locks the payouts that have no nonce, and reads whether the money of each is there, because a reorg may remove it at
  * any time.
  */
 const lockPayouts = (ctx: TxContext, ids: readonly string[]): Promise<(Payout & { backed: boolean })[]> =>
@@ -151,7 +154,7 @@ const lockPayouts = (ctx: TxContext, ids: readonly string[]): Promise<(Payout & 
     .skipLocked()
     .execute()
 
-/** Takes each payout's gas from the wallet's balance and the budgets, in order, while they last. */
+/** Takes each payout's gas from the wallet's balance and from the budgets, in order, until these are used up. */
 async function fitBudgets(
   ctx: TxContext,
   lane: LaneInfo,
@@ -165,7 +168,7 @@ async function fitBudgets(
   const budgets = await lockBudgets(ctx, merchants)
   const withContracts = lane.callsContractWallets && payouts.some(isContractRelay)
   const totals = await lockTotals(ctx, wallet, payouts, withContracts)
-  // Payouts that were paid another way since the simulation; the next turn cancels them.
+  // Payouts that were paid in another way since the simulation. The next turn cancels them.
   const outdated = await lane.outdated(ctx, payouts)
   const before = balance - flying.wei - flying.parts * dataFee
   let wei = before
@@ -184,8 +187,8 @@ async function fitBudgets(
 }
 
 /**
- * Payouts in flight count at their highest cost, many times the real one. That must not cancel a call: it waits until
- * the real cost is known.
+ * Payouts in flight count at their highest cost, many times the actual one. This must not cancel a call, so the call
+ * waits until the actual cost is known.
  */
 const unlessBusy = (verdict: Verdict, isBusy: boolean): Verdict =>
   isBusy && verdict.kind === "cancel" ? { kind: "wait", ms: IN_FLIGHT_WAIT_MS } : verdict

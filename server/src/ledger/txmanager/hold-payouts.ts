@@ -1,4 +1,4 @@
-/** Verdicts that several lanes use. */
+/** Verdicts that several lanes share. */
 import type { Address } from "../../platform/chain/hex.ts"
 import { listedBy } from "../../platform/chain/screen-addresses.ts"
 import type { Context } from "../../platform/context.ts"
@@ -6,7 +6,7 @@ import type { Row } from "../../platform/db/schema.ts"
 import type { Hold, Payout } from "./lane.ts"
 
 const DETAIL_LENGTH = 200
-/** How long a payout is held while its merchant's budget is spent; the next turn computes the real wait. */
+/** How long a payout is held while its merchant's budget is spent. The next turn computes the actual wait. */
 const BUDGET_WAIT_MS = 30_000
 /** How long a payout is held while the wallet has no gas. */
 const LOW_GAS_WAIT_MS = 30_000
@@ -19,7 +19,7 @@ export const OVER_BUDGET: Hold = {
   waitMs: BUDGET_WAIT_MS,
 }
 
-/** Holds a payout while its wallet has too little for its gas and for what it sends. */
+/** Holds a payout while its wallet has too little for its gas and for the value that it sends. */
 export const lowGas = ({ lane }: Row<"wallets">): Hold => ({
   kind: "hold",
   reason: "low_gas",

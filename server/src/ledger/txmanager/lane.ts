@@ -1,7 +1,7 @@
 /**
  * A lane is the purpose of one of the engine's wallets. It names its chain and wallet, and decides what the engine
- * leaves open: whom to screen, which calls to hold or cancel, which budgets apply, and what follows. `lanes.ts` lists
- * the lanes. The engine imports none of them.
+ * leaves open: whom to screen, which calls to hold or cancel, which budgets apply, and what happens afterwards.
+ * `lanes.ts` lists the lanes. The engine imports none of them.
  */
 import type { RawBuilder } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -21,18 +21,18 @@ export type Touched = Pick<Payout, "id" | "kind" | "escrow_id" | "deposit_id">
 
 /** What to do with a due payout. */
 export type Verdict =
-  /** `inBatch`: it was simulated in a batch, so it may share a transaction. */
+  /** With `inBatch`, the payout was simulated in a batch, so it may share a transaction. */
   | { kind: "sign"; inBatch?: true }
-  /** Stays due; the next turn considers it again. */
+  /** The payout stays due, and the next turn considers it again. */
   | { kind: "skip" }
-  /** Becomes due again in `ms`; no reason against it is known. */
+  /** The payout becomes due again in `ms`. No reason against it is known. */
   | { kind: "wait"; ms: number }
-  /** A reorg removed its money, so its reservation is released until the money is there again. */
+  /** A reorg removed the payout's money, so its reservation is released until the money is there again. */
   | { kind: "short" }
   | Hold
   | { kind: "cancel"; reason: string }
 
-/** `waitMs`: how long to hold it. Without it, each check holds it longer, but not past its deadline. */
+/** Holds a payout for `waitMs`. Without `waitMs`, each check holds the payout longer, but not past its deadline. */
 export interface Hold {
   kind: "hold"
   reason: HeldReason
@@ -49,31 +49,37 @@ export interface Judged {
 /** A payout that failed on chain for good. */
 export type Reverted = Pick<Payout, "id" | "kind" | "payment_id" | "share" | "deposit_id" | "token">
 
-/** A wallet alarm that only its lane knows; `facts` are logged when it starts. */
+/** An alarm of a wallet that only its lane knows. `facts` are logged when the alarm starts. */
 export interface LaneAlarm {
   reason: StandingAlarm
   isOn: boolean
   facts?: Record<string, unknown>
 }
 
-/** The parts of a lane that code inside a transaction may use: nothing here reaches a network. */
+/** The parts of a lane that code inside a transaction may use, because nothing here reaches a network. */
 export interface LaneInfo {
-  /** Also the wallet's name in rows, metrics and the log. */
+  /** The lane's name, which is also the wallet's name in rows, metrics and the log. */
   name: LaneName
   chain: Pick<ReachableChain, "name" | "chainId">
-  /** Whether the wallet calls contract wallets, which have their own gas budget. */
+  /** Whether the wallet calls contract wallets, which have a separate gas budget. */
   callsContractWallets: boolean
-  /** Compares calldata with its purpose. Returns a function from a payout's id to the difference, in a sentence. */
+  /**
+   * Compares calldata with its purpose. Returns a function that maps a payout's id to a sentence about the difference,
+   * or to undefined.
+   */
   calldataFaults(ctx: TxContext, ids: readonly string[]): Promise<(id: string) => string | undefined>
-  /** Returns the ids of payouts that must not be signed any more; runs under the wallet's lock. */
+  /** Returns the ids of payouts that must not be signed any more. Runs under the wallet's lock. */
   outdated(ctx: TxContext, payouts: readonly Payout[]): Promise<Set<string>>
   /** The verdict if the gas budget of all merchants, or of contract wallets, is spent. */
   overTotal(payout: Payout): Verdict
   /** The verdict if the merchant's gas budget is spent. */
   overBudget(payout: Payout): Verdict
-  /** Locks the rows that a payout was made for, before its own row; returns their ids. */
+  /** Locks the rows for which a payout was made, before the payout's own row, and returns their ids. */
   lockOwners(ctx: TxContext, payout: Pick<Payout, "payment_id">): Promise<readonly string[]>
-  /** Recreates a payout that failed for good, in the transaction that writes it; {@link lockOwners} gives `owners`. */
+  /**
+   * Makes a payout that failed for good again, in the transaction that writes the failure. `owners` come from {@link
+   * lockOwners}.
+   */
   onReverted(ctx: TxContext, payout: Reverted, owners: readonly string[]): Promise<void>
 }
 
@@ -81,40 +87,42 @@ export interface LaneInfo {
 export interface Lane extends LaneInfo {
   chain: ReachableChain
   signer: Signer
-  /** Calls that move this token must emit its transfer; undefined if no token is known. */
+  /** Calls that move this token must emit its transfer. Undefined if no token is known. */
   token: Address | undefined
-  /** Whether the wallet moves money out of deposits, so its books are compared with the chain. */
+  /** Whether the wallet moves money out of deposits, so that its books are compared with the chain. */
   keepsBooks: boolean
   /**
-   * Whether nothing is judged while the chain has transactions of the wallet that are unknown here. Set it if a verdict may cancel a
-   * call that one of them has paid, and another call would follow.
+   * Whether nothing is judged while the chain has transactions of the wallet that are unknown here. Set this if a
+   * verdict may cancel a call that one of these transactions has paid, and another call would follow.
    */
   waitsWhileAhead: boolean
-  /** Whether its calls have deadlines; a call that is not sent in time only uses up its nonce. */
+  /** Whether the lane's calls have deadlines. A call that is not sent in time only uses up its nonce. */
   hasDeadlines: boolean
   /** Whether merchants take turns when more is due than fits, because a buyer may wait for each call. */
   takesTurns: boolean
-  /** The kind that the alarm `gas_total` describes. */
+  /** The kind of payout that the alarm `gas_total` describes. */
   usualKind: PayoutKindName
-  /** Wait before the next round while a transaction is in flight. */
+  /** The wait before the next round while a transaction is in flight. */
   inFlightMs: number
-  /** How many due payouts a turn picks if the wallet has room for this many transactions. */
+  /** Returns how many due payouts a turn picks if the wallet has room for this many transactions. */
   pickable(room: number): number
   /** Prepares a round, without endpoints or an active wallet. */
   prepare(ctx: Context): Promise<void>
-  /** Runs after payouts of the lane ended or were postponed; `touched` are those that may have changed. */
+  /** Runs after payouts of the lane ended or were postponed. `touched` are the payouts that may have changed. */
   afterChange(ctx: Context, touched: readonly Touched[]): Promise<void>
   /** SQL: whether this process handles a row of `payouts` at all. */
   served: RawBuilder<boolean>
-  /** SQL: which rows of `payouts` this process can sign for with the wallet at an address. */
+  /** SQL: whether this process can sign for a row of `payouts` with the wallet at an address. */
   ours(address: RawBuilder<unknown>): RawBuilder<boolean>
-  /** Whether another process must sign for calls of this contract. */
+  /** Whether another process must sign calls to this contract. */
   isElsewhere(to: Address): boolean
-  /** Whether none of a halted earlier wallet's transactions in flight can move money twice. */
+  /** Whether no transaction that a halted earlier wallet has in flight can move money twice. */
   canOnlyFail(ctx: Context, earlier: Row<"wallets">, finalized: bigint): Promise<boolean>
   /** Whether to pick nothing because the total gas budget has no room for another transaction of `most` wei. */
   isStopped(ctx: Context, most: bigint): Promise<boolean>
-  /** Returns the payouts whose merchants' gas budgets have room for `most` wei, and how many others it held. */
+  /**
+   * Returns the payouts whose merchants' gas budgets have room for `most` wei, and how many other payouts this held.
+   */
   withinBudgets(
     ctx: Context,
     wallet: Row<"wallets">,
@@ -122,24 +130,28 @@ export interface Lane extends LaneInfo {
     most: bigint,
     dueExcept: (except: Except) => Promise<Payout[]>,
   ): Promise<{ due: Payout[]; held: number }>
-  /** Returns the addresses to screen, by the payout's id. */
+  /** Returns the addresses to screen, by payout id. */
   partiesOf(ctx: Context, payouts: readonly Payout[]): Promise<Map<string, Address[]>>
   /**
-   * Returns verdicts against payouts, by id, for reasons that need no endpoint. Payouts without such a reason have no
-   * entry.
+   * Returns verdicts against payouts, by payout id, for reasons that need no endpoint. Payouts without such a reason
+   * have no entry.
    */
   vet(ctx: Context, payouts: readonly Payout[]): Promise<Map<string, Verdict>>
-  /** Returns calls that read receiving addresses' balances, by deposit id, because a payer may have paid manually. */
+  /**
+   * Returns calls that read the balances of receiving addresses, by deposit id, because a payer may have paid manually.
+   */
   arrivalReads(payouts: readonly Payout[]): Map<bigint, RpcCall>
-  /** Returns the deposits that hold more than recorded, by each endpoint's answer to {@link arrivalReads}. */
+  /**
+   * Returns the deposits that hold more than was recorded, according to each endpoint's answer to {@link arrivalReads}.
+   */
   unseenAt(ctx: Context, held: ReadonlyMap<bigint, readonly (RpcResult | undefined)[]>): Promise<Set<bigint>>
   /** The verdict if a party is on a sanctions list. */
   listed(ctx: Context, payout: Payout, party: Address): Promise<Verdict>
-  /** The verdict if endpoints agree that the call fails; `error` comes from an endpoint. */
+  /** The verdict if endpoints agree that the call fails. `error` comes from an endpoint. */
   fails(ctx: Context, payout: Payout, error: string): Promise<Verdict>
-  /** Runs after a payout is held; the same reason may hold others. */
+  /** Runs after a payout is held, because the same reason may hold other payouts. */
   onHeld(ctx: Context, payout: Payout, hold: Hold): Promise<void>
-  /** Cancels a payout without a nonce, with the reason in a sentence. */
+  /** Cancels a payout that has no nonce, with a sentence as the reason. */
   cancel(ctx: Context, payout: Payout, reason: string): Promise<void>
   /** Returns the alarms that only the lane knows. */
   alarms(ctx: Context, wallet: Row<"wallets">): Promise<LaneAlarm[]>

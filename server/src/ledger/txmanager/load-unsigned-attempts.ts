@@ -1,6 +1,6 @@
 /**
- * Reads transactions that wait for a signature, and checks that each is still the one that got the nonce. A signer must
- * see nothing else. Also replaces transactions that must not be signed or sent unchanged.
+ * Reads the transactions that wait for a signature, and checks that each is still the transaction that got the nonce. A
+ * signer must see nothing else. Also replaces transactions that must not be signed or sent unchanged.
  */
 import { sql } from "kysely"
 import type { Fees } from "../../platform/chain/fees.ts"
@@ -33,8 +33,8 @@ export type Unsigned = Pick<
 
 /**
  * Returns the newest attempt of each payout of a wallet that may be signed now, lowest nonce first. A nonce below
- * `latest` needs no signature, because the chain has used it: `confirmPayouts` finds the transaction. A payout for
- * another factory is left to that factory's process; any process may sign an empty transfer. An attempt with a fee
+ * `latest` needs no signature, because the chain has used it, and `confirmPayouts` finds the transaction. A payout for
+ * another factory is left to that factory's process, but any process may sign an empty transfer. An attempt with a fee
  * above `PAYOUT_MAX_FEE` gets a successor, which the next turn signs.
  */
 export async function signableAttempts(
@@ -52,7 +52,7 @@ export async function signableAttempts(
   if (rows.length === 0) return []
   const ours = rows.filter(row => !isElsewhere(ctx, lane, wallet, row))
   const calls = ours.flatMap(row => (row.empty ? [] : [row.payout_id]))
-  // The calldata is compared again, as it was when the payout got its nonce.
+  // The calldata is compared again, as it was compared when the payout got its nonce.
   const faultOf = await lane.calldataFaults(ctx, calls)
   const found = (row: Unsigned) => alteredSince(row) ?? (row.empty ? undefined : faultOf(row.payout_id))
   const sound = ours.filter(row => isSound(ctx, wallet, row, found(row)))
@@ -67,7 +67,9 @@ export function toSign(attempt: UnsignedRow & { id: bigint }, payout: Payout): U
   return { ...attempt, to_address, data, value, lane, kind, payment_id, escrow_id, traceparent, own_gas }
 }
 
-/** Whether an attempt may be shown to a signer: neither `found` nor this check reports a fault. Logs the fault. */
+/**
+ * Whether a signer may see an attempt: neither `found` nor this check reports a fault. Logs the fault if there is one.
+ */
 export function isSound(ctx: Context, wallet: Row<"wallets">, attempt: Unsigned, found?: string): boolean {
   const reason = faultIn(attempt, wallet) ?? found
   if (reason !== undefined)
@@ -75,7 +77,7 @@ export function isSound(ctx: Context, wallet: Row<"wallets">, attempt: Unsigned,
   return reason === undefined
 }
 
-/** Whether another factory's process must sign an attempt; logs it while the wallet has the alarm `signer`. */
+/** Whether the process of another factory must sign an attempt. Logs this while the wallet has the alarm `signer`. */
 function isElsewhere(ctx: Context, lane: Lane, wallet: Row<"wallets">, row: Unsigned): boolean {
   if (row.empty || !lane.isElsewhere(row.to_address)) return false
   const facts = { payoutId: row.payout_id, nonce: `${row.nonce}`, factory: row.to_address }
@@ -88,8 +90,8 @@ function isElsewhere(ctx: Context, lane: Lane, wallet: Row<"wallets">, row: Unsi
 }
 
 /**
- * Finds values that the engine never writes, so an attacker with write access to the database can't make a signer spend
- * the wallet's ether.
+ * Finds values that the engine never writes, so that an attacker with write access to the database can't make a signer
+ * spend the wallet's ether.
  */
 function faultIn(attempt: Unsigned, { lane }: Row<"wallets">): string | undefined {
   const { empty, gas, own_gas } = attempt
@@ -105,7 +107,7 @@ const alteredSince = (attempt: Unsigned): string | undefined =>
     ? undefined
     : "its transaction is not what it was when it got its nonce"
 
-/** Limits fees to `PAYOUT_MAX_FEE`, which may have been lowered since they were set. */
+/** Limits fees to `PAYOUT_MAX_FEE`, which may have been lowered since the fees were set. */
 function withinCap(
   { settings: { payoutMaxFee: cap } }: TxContext,
   { max_fee, tip }: Row<"transaction_attempts">,
@@ -115,8 +117,8 @@ function withinCap(
 }
 
 /**
- * Replaces each unsigned attempt above `PAYOUT_MAX_FEE` with one within it. The replaced attempt was never sent, and
- * never will be.
+ * Replaces each unsigned attempt with a fee above `PAYOUT_MAX_FEE` by an attempt with a fee within it. The replaced
+ * attempt was never sent, and never will be.
  */
 async function lowerFees(ctx: Context, { id: walletId }: Row<"wallets">, dear: readonly Unsigned[]): Promise<void> {
   if (dear.length === 0) return
@@ -137,9 +139,9 @@ async function lowerFees(ctx: Context, { id: walletId }: Row<"wallets">, dear: r
 
 /**
  * Replaces each relay whose deadline passed before it was sent, signed or not, with an empty transfer, which uses up
- * its nonce. Its payer no longer waits and may have paid another way, while the authorization may stay valid forever.
- * If a process died after sending the relay but before recording that, either transaction may be mined, and the mined
- * one counts.
+ * the relay's nonce. The payer no longer waits and may have paid in another way, while the authorization may stay valid
+ * forever. If a process died after it sent the relay and before it recorded this, either transaction may be mined, and
+ * the mined one counts.
  */
 export async function emptyOverdue(
   ctx: Context,
@@ -159,7 +161,7 @@ export async function emptyOverdue(
   if (rows.length === 0) return
   const overdue = (wallet: number) => sql<Row<"transaction_attempts">>`select a.* ${which(wallet)} order by a.nonce`
   await inTransaction(ctx, async ctx => {
-    // Storing a signature takes this lock too, so the signature is either there by now or will never be stored.
+    // Storing a signature takes this lock too. So the signature is either stored by now or will never be stored.
     const wallet = await lockWallet(ctx, walletId)
     for (const last of (await overdue(walletId).execute(ctx.db)).rows) {
       await attemptAgain(ctx, wallet, last, { ...withinCap(ctx, last), empty: true })

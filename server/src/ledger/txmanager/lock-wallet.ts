@@ -1,4 +1,4 @@
-/** The row of a lane's wallet on one network: creating, locking and halting it. */
+/** Creates, locks and halts the row of a lane's wallet on one network. */
 import { hostOf } from "../../platform/chain/endpoints.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import type { ReachableChain } from "../../platform/chain/networks.ts"
@@ -10,7 +10,8 @@ import { payoutAlarms } from "../../platform/metrics.ts"
 import type { Lane } from "./lane.ts"
 
 /**
- * Why a new wallet row is halted: none of its used nonces is known here. The text is stored, so it must never change.
+ * Why a new wallet row is halted: this database knows none of the wallet's used nonces. The text is stored, so it must
+ * never change.
  */
 export const USED_BEFORE =
   "payouts wait, because the wallet was used before this database knew it: the database may be an old backup"
@@ -20,9 +21,9 @@ export const walletRow = (ctx: Context, { id }: Row<"wallets">): Promise<Row<"wa
   ctx.db.selectFrom("wallets").selectAll().where("id", "=", id).executeTakeFirstOrThrow()
 
 /**
- * Returns the wallet's row, created with the chain's nonce; undefined while endpoints disagree about that nonce. A
- * wallet that was used before is created halted if payouts wait: the database may be a backup from before they were
- * signed. Throws an Error if another lane has the same key.
+ * Returns the wallet's row, and creates it with the chain's nonce if there is none. Undefined while endpoints disagree
+ * about that nonce. A wallet that was used before is created halted if payouts exist, because the database may be a
+ * backup that is older than their signatures. Throws an Error if another lane has the same key.
  */
 export async function ensureWallet(
   ctx: Context,
@@ -43,8 +44,8 @@ export async function ensureWallet(
   if (known) return known
   const { latest, agreedLatest } = await readWalletState(chain, signer.address, ctx.signal)
   const { finalized } = await openQuorum(chain, 0n, ctx.signal)
-  // A first nonce that is too high leaves a gap forever, so one endpoint's count is not enough. One liar among three
-  // delays nothing.
+  // A first nonce that is too high leaves a gap forever, so the count of one endpoint is not enough. One lying endpoint
+  // among three delays nothing.
   if (latest === undefined || latest !== agreedLatest) {
     const facts = { network: chain.name, lane, latest, agreedLatest, endpoints: chain.endpoints.map(hostOf) }
     ctx.log.error(facts, "endpoints do not agree on the wallet's nonce; nothing is signed until they do")
@@ -70,7 +71,7 @@ export async function ensureWallet(
       status: doubtful ? "halted" : "active",
       halted_reason: doubtful ? USED_BEFORE : null,
       checked_number: finalized,
-      // Never observed, so the first round observes it immediately.
+      // The wallet was never observed, so the first round observes it immediately.
       run_at: new Date(0),
     })
     .onConflict(conflict => conflict.doNothing())
@@ -79,9 +80,9 @@ export async function ensureWallet(
 }
 
 /**
- * Halts the wallet if the chain has more of its transactions than this database signed. The database is an old copy or
- * the key is shared, so pending payouts may already be paid. `count` is the number that a quorum agrees on; undefined
- * without agreement.
+ * Halts the wallet if the chain has more of the wallet's transactions than this database signed. Then the database is
+ * an old copy or the key is shared, so pending payouts may already be paid. `count` is the number on which a quorum
+ * agrees; undefined without agreement.
  */
 export async function haltAhead(
   ctx: Context,
@@ -98,7 +99,7 @@ export async function haltAhead(
 
 /**
  * Returns how many transactions this database signed for the wallet if the chain has more; otherwise undefined. Nonces
- * are stored before signing, so the chain's count must be read before this.
+ * are stored before signing, so read the chain's count before you call this.
  */
 export async function fewerSigned(ctx: Context, wallet: Row<"wallets">, count: bigint): Promise<bigint | undefined> {
   // `next_nonce` only grows, so even an older row can prove that nothing is wrong.
@@ -107,7 +108,7 @@ export async function fewerSigned(ctx: Context, wallet: Row<"wallets">, count: b
   return count > next ? next : undefined
 }
 
-/** Observes the wallet when the process starts, so an old backup is noticed before anything is signed. */
+/** Observes the wallet when the process starts, so that an old backup is noticed before anything is signed. */
 export async function checkWallet(ctx: Context, lane: Lane): Promise<void> {
   const wallet = await ensureWallet(ctx, lane)
   if (!wallet) return
@@ -122,8 +123,8 @@ export const lockWallet = (ctx: TxContext, id: number): Promise<Row<"wallets">> 
   ctx.db.selectFrom("wallets").selectAll().where("id", "=", id).forNoKeyUpdate().executeTakeFirstOrThrow()
 
 /**
- * Halts a wallet until a person resumes it: if the books and the chain disagree, no program can tell what was paid. A
- * no-op on a halted wallet.
+ * Halts a wallet until a person resumes it: if the books and the chain disagree, no program can tell what was paid.
+ * Does nothing if the wallet is already halted.
  */
 export async function haltWallet(
   ctx: Context,

@@ -1,7 +1,7 @@
 /**
- * Decides which payouts to consider next. If everything due fits, the order does not matter. Otherwise the payout lane
- * takes the oldest. In the relay lane merchants take turns, so one merchant's many calls do not delay other merchants'
- * buyers.
+ * Decides which payouts to consider next. If everything that is due fits, the order does not matter. Otherwise the
+ * payout lane takes the oldest. In the relay lane merchants take turns, so that many calls of one merchant do not delay
+ * other merchants' buyers.
  */
 import { sql } from "kysely"
 import type { Context } from "../../platform/context.ts"
@@ -14,7 +14,7 @@ import { isSignable } from "./give-nonces.ts"
 import type { Lane, Payout } from "./lane.ts"
 import { groupIntoTransactions } from "./write-batches.ts"
 
-/** A call that has been due for longer than this goes before all newer calls, so no kind of call waits forever. */
+/** A call that has been due for longer than this goes before all newer calls, so that no kind of call waits forever. */
 const AGED_MS = 60_000
 
 /**
@@ -28,7 +28,7 @@ export async function duePayouts(
   { limit, room }: { limit: number; room: number },
   except: Except = { merchants: [], small: [] },
 ): Promise<Payout[]> {
-  // One more than the limit shows whether everything due fits.
+  // One payout more than the limit shows whether everything that is due fits.
   const due = await oldest(ctx, lane, wallet, limit + 1, except)
   const first = await payoutsOf(ctx, due.slice(0, limit))
   if (!lane.takesTurns) return first
@@ -37,8 +37,8 @@ export async function duePayouts(
 }
 
 /**
- * Reads payouts by id, in the order of the ids. The statement that found the ids lists no columns, so its plan can be
- * cached.
+ * Reads payouts by id, in the order of the ids. The statement that finds the ids lists no columns, so that its plan can
+ * be cached.
  */
 async function payoutsOf(ctx: Context, ids: readonly string[]): Promise<Payout[]> {
   if (ids.length === 0) return []
@@ -48,8 +48,8 @@ async function payoutsOf(ctx: Context, ids: readonly string[]): Promise<Payout[]
 }
 
 /**
- * Returns the ids of due payouts, without some merchants' payouts and others' small ones. Payouts that failed before
- * come last: they may be many, all of one merchant.
+ * Returns the ids of due payouts, without some merchants' payouts and without the small ones of others. Payouts that
+ * failed before come last, because there may be many, all of one merchant.
  */
 async function oldest(
   ctx: Context,
@@ -78,13 +78,13 @@ async function oldest(
   return rows.map(({ id }) => id)
 }
 
-/** The class of refunds: one per merchant at a time. */
+/** The class of refunds. Only one refund per merchant is considered at a time. */
 const REFUNDS = 3
 
 /**
- * SQL: a call's class. 0: a buyer or an agent waits for it. 1: a payment's first capture, or its release. 2: further
- * captures. 3: refunds. 4: calls that failed before. The index `payouts_turns` has the same expression, so a new kind
- * with a turn needs a migration that replaces it.
+ * SQL: a call's class. 0: a buyer or an agent waits for the call. 1: a payment's first capture, or its release. 2:
+ * further captures. 3: refunds. 4: calls that failed before. The index `payouts_turns` has the same expression, so a
+ * new kind that takes turns needs a migration that replaces the index.
  */
 const classOf = () => {
   const inTurn = (turn: PayoutKind["turn"]) => sql`kind in ${kindsThat(kind => kind.turn === turn)}`
@@ -94,9 +94,10 @@ const classOf = () => {
 
 /**
  * Returns the due calls of the relay lane, class by class. Within a class, each merchant's first call comes before any
- * merchant's second, and so on. It returns only a merchant's first refund, and none while one is signed, because the
- * others would have to wait for it. A merchant's calls of one class are one index range, and it reads only the sixteen
- * merchants whose turn comes first. So more waiting calls cost nothing extra.
+ * merchant's second, and so on. Of a merchant's refunds, only the first is returned, and none while one is signed,
+ * because the others would have to wait for it. The calls of one merchant and class are one index range. Only the
+ * ranges whose turn comes first, at most `limit`, are read further than their first call. So more waiting calls cost
+ * nothing extra.
  */
 async function inTurns(ctx: Context, lane: Lane, wallet: Row<"wallets">, limit: number): Promise<Payout[]> {
   const now = ctx.now()

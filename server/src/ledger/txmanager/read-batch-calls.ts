@@ -1,6 +1,6 @@
 /**
- * Ends the calls of a batch, each as the receipt of its transaction shows, in the statement that writes the batch's
- * state.
+ * Ends the calls of a batch in the statement that writes the batch's state, each call as the receipt of the transaction
+ * shows.
  */
 import { sql } from "kysely"
 import type { Hash } from "../../platform/chain/hex.ts"
@@ -31,8 +31,8 @@ const COLUMNS = [
 export const isAttemptOf = sql<boolean>`transaction_attempts.payout_id in (payouts.id, payouts.batch_id)`
 
 /**
- * SQL: the relays that these transactions submit, alone or in a batch, with the transaction's `hash`. It has two halves
- * because each has its own index.
+ * SQL: the relays that these transactions submit, alone or in a batch, with the transaction's `hash`. The query has two
+ * halves because each half has its own index.
  */
 export const relaysBy = (hashes: Iterable<Hash>) => {
   const half = (
@@ -61,8 +61,8 @@ export const isUsedIn = ({ uses }: Pick<Receipt, "uses">, { token, payer, auth_n
   uses.some(use => use.token === token && use.payer === payer && use.nonce === nonce)
 
 /**
- * Whether a batch's receipt has a transfer for each call that used its authorization, and none for a call that did not.
- * Each transfer counts for one call.
+ * Whether a batch's receipt has a transfer for each call that used its authorization, and no transfer for a call that
+ * did not use it. Each transfer counts for one call.
  */
 export function hasAllTransfers(receipt: Pick<Receipt, "uses" | "transfers">, calls: readonly BatchCall[]): boolean {
   const left = receipt.transfers.map(({ token, from, to, value }) => `${token} ${from} ${to} ${value}`)

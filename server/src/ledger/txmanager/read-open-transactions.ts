@@ -1,13 +1,13 @@
-/** Reads the payouts with a nonce that can still change, and all transactions that may have used their nonces. */
+/** Reads the payouts that have a nonce and can still change, and all transactions that may have used their nonces. */
 import { type RawBuilder, sql } from "kysely"
 import type { Hash } from "../../platform/chain/hex.ts"
 import type { Context } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 
-/** How many payouts' receipts one round reads. */
+/** How many payouts one round reads the receipts of. */
 const PAYOUTS_PER_ROUND = 200
 
-/** The columns to read of an open payout. Its calldata is most of the row, and not needed. */
+/** The columns that are read of an open payout. Its calldata is not needed, and would be most of the row. */
 const COLUMNS = [
   "id",
   "chain_id",
@@ -32,14 +32,17 @@ const COLUMNS = [
   "gas_cost",
 ] as const satisfies (keyof Row<"payouts">)[]
 
-/** `hashes`: all transactions that may have used its nonce; those in `empty` do not execute the payout. */
+/**
+ * A payout that can still change. `hashes` are all transactions that may have used its nonce. Those in `empty` do not
+ * execute the payout.
+ */
 export type OpenPayout = Pick<Row<"payouts">, (typeof COLUMNS)[number]> & {
   nonce: bigint
   hashes: Hash[]
   empty: Hash[]
 }
 
-/** The transaction at the nonce of payout `i` that a person declared unrelated to it. */
+/** SQL: the transaction at the nonce of payout `i` that a person declared unrelated to the payout. */
 const foreignHashes = sql`array(select f.tx_hash::text from foreign_nonces f
   where f.chain_id = i.chain_id and f.wallet = i.wallet and f.nonce = i.nonce)`
 
@@ -67,7 +70,7 @@ export async function readOpenPayouts(
   return rows
 }
 
-/** Returns the mined payout in the highest block, if any. */
+/** Returns the mined payout in the highest block, if there is one. */
 export async function topMined(
   ctx: Context,
   wallet: Row<"wallets">,

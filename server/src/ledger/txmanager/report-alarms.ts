@@ -1,4 +1,4 @@
-/** The alarms of all wallets and lanes together, including networks where no round runs that could raise them. */
+/** The alarms of all wallets and lanes together. They include networks where no round runs that could raise them. */
 import { sql } from "kysely"
 import type { Context } from "../../platform/context.ts"
 import type { LaneName } from "../../platform/db/payout-kinds.ts"
@@ -10,7 +10,7 @@ import { walletAlarm } from "./report-wallet-alarms.ts"
 export interface WaitingAlarm {
   reason: string
   wallet: LaneName
-  /** Public words, without private facts. */
+  /** Words that may be public, without private facts. */
   words: string
   /** Returns the ids of the chains where the alarm is on. */
   chainsWith(ctx: Context): Promise<ReadonlySet<number>>
@@ -21,10 +21,10 @@ const halted: Record<LaneName, string> = {
   relay: "no authorization is executed until you run `sluice wallet resume`",
   storage: "receipts are kept only here until you run `sluice wallet resume`",
 }
-/** The active alarms on each process's networks. */
+/** The active alarms, for each set of networks that a process serves. */
 const on = new WeakMap<Context["chain"], Set<string>>()
 
-/** Reports these alarms, and logs each once. */
+/** Reports these alarms, and logs each of them once. */
 export async function reportWaiting(ctx: Context, alarms: readonly WaitingAlarm[]): Promise<void> {
   for (const alarm of alarms) report(ctx, alarm, await alarm.chainsWith(ctx))
 }
@@ -45,7 +45,9 @@ function report(ctx: Context, { reason, wallet, words }: WaitingAlarm, chains: R
   }
 }
 
-/** Returns these alarms and those of all wallets in public words, without addresses, amounts or merchants. */
+/**
+ * Returns these alarms and those of all wallets, in words that may be public, without addresses, amounts or merchants.
+ */
 export async function alarmMessages(ctx: Context, alarms: readonly WaitingAlarm[]): Promise<string[]> {
   const { networks } = ctx.chain
   const ours = ctx.settings.serviceWallets
@@ -63,7 +65,7 @@ export async function alarmMessages(ctx: Context, alarms: readonly WaitingAlarm[
     const list = reasons.map(({ held_reason, n }) => `${n} ${held_reason}`).join(", ")
     return [
       ...waiting.flatMap(({ words, chains }) => (chains.has(chainId) ? [`${name}: ${words}`] : [])),
-      // A wallet that is no longer used keeps its row.
+      // A wallet that is no longer used keeps its row, so only the wallets in use are reported.
       ...wallets
         .filter(wallet => wallet.chain_id === chainId && (ours.length === 0 || ours.includes(wallet.address)))
         .flatMap(wallet => [

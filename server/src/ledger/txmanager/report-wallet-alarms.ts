@@ -1,6 +1,6 @@
 /**
- * The alarms of a wallet. They are stored in the wallet's row, so any process can report them, and each start and end
- * is logged once. `docs/operators/alarms.md` says what to do about each.
+ * The alarms of a wallet. They are stored in the wallet's row, so that any process can report them, and each start and
+ * end is logged once. `docs/operators/alarms.md` says what to do about each alarm.
  */
 import { sql } from "kysely"
 import { firstFees, type Market } from "../../platform/chain/fees.ts"
@@ -16,11 +16,14 @@ import { isTotalSpent } from "./check-total-budget.ts"
 import { type InFlight, inFlight } from "./count-in-flight.ts"
 import type { Lane } from "./lane.ts"
 
-/** Gas of a typical payout: the first release of a deposit costs the most. */
+/** The gas of a typical payout. The first release of a deposit costs the most. */
 const USUAL_GAS = 118_000n
-/** The alarm starts when the gas covers fewer typical payouts than this, early enough to send more. */
+/** The alarm starts when the wallet has gas for fewer typical payouts than this, early enough to send more ether. */
 const ENOUGH_PAYOUTS = 100n
-/** Usually a payout is mined within seconds of sending, or replaced at a higher fee after half a minute. */
+/**
+ * When a payout in flight counts as stuck. Usually a payout is mined within seconds after sending, or replaced at a
+ * higher fee after half a minute.
+ */
 const STUCK_MS = 15 * 60_000
 const GWEI = 1_000_000_000n
 
@@ -43,7 +46,7 @@ const words: Record<StandingAlarm, string> = {
 }
 const standing = Object.keys(words) as StandingAlarm[]
 
-/** Determines the wallet's alarms and stores them; logs and counts those that started or ended since the last call. */
+/** Determines the wallet's alarms and stores them. Logs and counts those that started or ended since the last call. */
 export async function reportAlarms(
   ctx: Context,
   lane: Lane,
@@ -75,7 +78,8 @@ export async function reportAlarms(
     walletPayouts.set(labels(lane.chain, wallet), integer(balance / usualCost(market, dataFee)))
   showWallet(lane.chain, { ...wallet, alarms })
   if (alarms.join() === wallet.alarms.join()) return
-  // Only the process that changes the row logs it, because another process may have taken over the lease meanwhile.
+  // Only the process that changes the row logs the change, because another process may have taken over the lease
+  // meanwhile.
   const now = sqlArray("text", alarms)
   const { rows } = await sql<{ alarms: StandingAlarm[] }>`
     with before as (select id, alarms from wallets where id = ${wallet.id} for no key update)
@@ -104,8 +108,8 @@ async function missesTransfer(ctx: Context, wallet: Row<"wallets">): Promise<boo
 }
 
 /**
- * Whether an earlier wallet of the lane has had a transaction in flight since before `since`; such a wallet has no
- * alarms.
+ * Whether an earlier wallet of the lane has had a transaction in flight since before `since`. An earlier wallet has no
+ * alarms of its own.
  */
 async function earlierStuck(ctx: Context, { served }: Lane, wallet: Row<"wallets">, since: Date): Promise<boolean> {
   const rows = ctx.db
@@ -122,8 +126,8 @@ async function earlierStuck(ctx: Context, { served }: Lane, wallet: Row<"wallets
 }
 
 /**
- * Whether a wallet's balance (wei) is too low for the most expensive next payout (`low_gas`), or for 100 typical ones
- * (`gas_warning`). `cap` is the highest gas price; `flying` is what transactions in flight may still cost.
+ * Whether a wallet's balance (in wei) is too low for the most expensive next payout (`low_gas`), or for 100 typical
+ * payouts (`gas_warning`). `cap` is the highest gas price, and `flying` is what transactions in flight may still cost.
  */
 export function gasShortage(
   { balance, market, dataFee }: { balance: bigint; market: Market; dataFee: bigint },
@@ -138,7 +142,9 @@ export function gasShortage(
 /** Returns a wallet's alarm as a sentence without private facts. */
 export const walletAlarm = (lane: LaneName, alarm: StandingAlarm): string => `the ${lane} wallet ${words[alarm]}`
 
-/** Returns the alarms that endpoints' reports decide. If endpoints report nothing, the alarms stay unchanged. */
+/**
+ * Returns the alarms that depend on what endpoints report. If endpoints report nothing, these alarms stay unchanged.
+ */
 function alarmsOf(
   { latest, market, balance, dataFee }: WalletState,
   flying: InFlight & { isStuck: boolean },
@@ -166,10 +172,12 @@ function alarmsOf(
 
 /** Returns the cost of a typical payout at the current price, in wei. */
 export const usualCost = ({ baseFee, tip }: Market, dataFee: bigint): bigint =>
-  // One wei more, because the balance is divided by this and a chain may have no fees.
+  // One wei is added because the balance is divided by this cost, and a chain may have no fees.
   USUAL_GAS * (baseFee + tip) + dataFee + 1n
 
-/** Sets a wallet's metrics from its row, in every process, because another process may have observed the wallet. */
+/**
+ * Sets a wallet's metrics from its row. Every process does this, because another process may have observed the wallet.
+ */
 export function showWallet({ name }: Pick<ReachableChain, "name">, wallet: Row<"wallets">): void {
   walletHalted.set(labels({ name }, wallet), wallet.status === "halted" ? 1 : 0)
   for (const reason of standing)

@@ -1,8 +1,8 @@
 /**
- * The payout engine's round: observe the wallet, confirm, assign, replace, sign, send; repeat while there is progress.
- * One process holds the wallet's lease, so others do not repeat its requests. Correctness depends on the lock of the
- * wallet's row, not on the lease. Each lane has its own wallet and rounds, so relays, for which buyers wait, never
- * queue behind payouts.
+ * The payout engine's round: observe the wallet, confirm, assign, replace, sign and send, and repeat this while there
+ * is progress. One process holds the wallet's lease, so that others do not send the same requests. Correctness depends
+ * on the lock of the wallet's row, not on the lease. Each lane has its own wallet and rounds, so relays, for which
+ * buyers wait, never queue behind payouts.
  */
 import { setTimeout as sleep } from "node:timers/promises"
 import { noteDissent } from "../../platform/chain/note-endpoint-troubles.ts"
@@ -21,29 +21,29 @@ import { type Pace, replaceStuck, sendAttempts, usualPace } from "./send-attempt
 import { showQueue, waitingPayouts } from "./show-queue.ts"
 import { signAttempts } from "./sign-attempts.ts"
 
-/** Usually longer than all requests of one turn take. */
+/** Usually longer than all requests of one turn take together. */
 const LEASE_MS = 30_000
-/** A round ends after this time, so the lease is renewed. */
+/** A round ends after this time, so that the lease is renewed. */
 const ROUND_MS = 15_000
-/** Wait before the next round while another process has the wallet, or it has no row yet. */
+/** The wait before the next round while another process has the wallet, or while the wallet has no row yet. */
 const BUSY_MS = 2_000
-/** Wait before the next round while mined blocks become final. */
+/** The wait before the next round while mined blocks become final. */
 const FINALIZING_MS = 15_000
-/** Wait before the next round while a payout is due and can't be assigned. */
+/** The wait before the next round while a payout is due and can't get a nonce. */
 const STALLED_MS = 10_000
-/** Longest wait before the next round. */
+/** The longest wait before the next round. */
 const IDLE_MS = 60_000
 /** How often an idle payout wallet is observed. */
 const OBSERVE_MS = 3_600_000
-/** How often alarms are determined during a series of turns. */
+/** How often alarms are determined at most during a series of turns. */
 const ALARMS_MS = 1_000
 /**
- * How long the lease stays free after a full round, so the comparison of the books can take it. The comparison tries
- * four times a second.
+ * How long the lease stays free after a full round, so that the comparison of the books can take it. The comparison
+ * tries four times a second.
  */
 const YIELD_MS = 500
 
-/** Runs one round of a lane's wallet; returns how many milliseconds the next round may wait. */
+/** Runs one round of a lane's wallet, and returns how many milliseconds the next round may wait. */
 export async function payoutRound(ctx: Context, lane: Lane, pace: Pace = usualPace): Promise<number> {
   await lane.prepare(ctx)
   const known = await ensureWallet(ctx, lane)
@@ -72,7 +72,7 @@ export async function payoutRound(ctx: Context, lane: Lane, pace: Pace = usualPa
   }
   const after = await openStates(ctx, lane)
   if (after.assigned > 0) return lane.inFlightMs
-  // A due payout that was not assigned had a reason: no gas, fees above the cap, or a halted wallet.
+  // There is a reason why a due payout got no nonce: the wallet has no gas or is halted, or fees are above the cap.
   if (after.due) return STALLED_MS
   return after.mined > 0 ? Math.min(FINALIZING_MS, after.nextMs) : after.nextMs
 }
@@ -82,25 +82,26 @@ interface Round {
   pace: Pace
   /** When alarms were last determined, by `performance.now()`. */
   alarmsAt: number
-  /** Whether the next turn checks earlier wallets: in the first turn, and afterwards while something changes. */
+  /** Whether the next turn checks earlier wallets. The first turn does, and later turns do while something changes. */
   tendsEarlier: boolean
   /**
-   * The pending write of the endpoints' answers to the last broadcast. Work that needs no chain continues meanwhile.
+   * The unfinished write of the endpoints' answers to the last broadcast. Work that needs no chain continues meanwhile.
    */
   noted: Promise<void> | undefined
 }
 
-/** Observes the wallet once and acts on it; returns whether to run another turn immediately. */
+/** Observes the wallet once and acts on what it sees. Returns whether to run another turn immediately. */
 async function turn(ctx: Context, lane: Lane, claimed: Row<"wallets">, round: Round): Promise<boolean> {
   const { chain } = lane
   const [block] = await Promise.all([checkpoint(ctx, lane), round.noted])
-  // Receipts are read after the counts, so they are never older.
+  // Receipts are read after the counts, so that they are never older than the counts.
   const [state, quorum, before] = await Promise.all([
     readWalletState(chain, lane.signer.address, ctx.signal),
     openQuorum(chain, block, ctx.signal),
     walletRow(ctx, claimed),
   ])
-  // A count that is not final only stops signing, so one endpoint's error does not halt a healthy wallet.
+  // Only the final count can halt the wallet. A count that is not final only stops signing, so that the error of one
+  // endpoint does not halt a healthy wallet.
   await haltAhead(ctx, chain, before, state.agreedFinalized)
   const earlier = round.tendsEarlier ? await finishEarlier(ctx, lane, claimed, round.pace) : undefined
   round.tendsEarlier = (earlier?.changed ?? 0) > 0
@@ -112,7 +113,7 @@ async function turn(ctx: Context, lane: Lane, claimed: Row<"wallets">, round: Ro
   ])
   const { proven, apparent } = await quorum.dissent()
   await noteDissent(ctx, chain, { proven, apparent: apparent.union(walletDissent(state, wallet.next_nonce)) })
-  // Under load a turn takes some hundredths of a second.
+  // Alarms are not determined in each turn, because under load a turn takes some hundredths of a second.
   const isTime = performance.now() - round.alarmsAt > ALARMS_MS
   if (isTime) {
     round.alarmsAt = performance.now()
@@ -125,7 +126,7 @@ async function turn(ctx: Context, lane: Lane, claimed: Row<"wallets">, round: Ro
   return changed > 0
 }
 
-/** Assigns nonces, replaces, signs and sends; returns how many payouts the next turn has work for. */
+/** Assigns nonces, replaces, signs and sends. Returns for how many payouts the next turn has work. */
 async function carryOn(
   ctx: Context,
   lane: Lane,
@@ -134,7 +135,7 @@ async function carryOn(
   round: Round,
 ): Promise<number> {
   const { assigned, postponed, notSigned } = await assignPayouts(ctx, lane, wallet, state)
-  // If payouts just got nonces, there is room in flight; a stuck nonce soon uses it up.
+  // If payouts just got nonces, there is still room in flight, which a stuck nonce would soon use up.
   const replaced = assigned.length === 0 ? await replaceStuck(ctx, lane.chain, wallet, state, round.pace) : 0
   const signed = await signAttempts(ctx, lane, wallet, state, assigned)
   round.noted = (await sendAttempts(ctx, lane.chain, wallet, state, round.pace))?.noted
@@ -150,9 +151,9 @@ async function checkpoint(ctx: Context, { chain: { chainId } }: Lane): Promise<b
 }
 
 /**
- * Whether an idle wallet must be observed: every minute while it has an alarm, so the alarm ends when its cause does. A
- * payout wallet is also observed hourly, for alarms and for nonces that another process used. While it is halted, every
- * round observes it.
+ * Whether an idle wallet must be observed. A wallet with an alarm is observed every minute, so that the alarm ends when
+ * its cause does. A payout wallet is also observed hourly, for alarms and for nonces that another process used. While
+ * it is halted, every round observes it.
  */
 function isUnobserved(ctx: Context, lane: Lane, { status, alarms, run_at: lastRound }: Row<"wallets">): boolean {
   const isOver = (ms: number) => isDue(new Date(lastRound.getTime() + ms), ctx.now(), ms)
@@ -171,7 +172,7 @@ interface OpenStates {
   due: boolean
   assigned: number
   mined: number
-  /** Time until a payout without a nonce is due, at most a minute. */
+  /** The time until a payout without a nonce is due, at most a minute. */
   nextMs: number
 }
 

@@ -1,6 +1,6 @@
 /**
- * Judges due payouts before they get a nonce: is the money there, is a party sanctioned, and would the call succeed. It
- * reads and returns verdicts, and writes nothing to payouts.
+ * Judges due payouts before they get a nonce: whether the money is there, whether a party is sanctioned, and whether
+ * the call would succeed. This reads and returns verdicts, and writes nothing to payouts.
  */
 import { sql } from "kysely"
 import type { Hex } from "viem"
@@ -20,20 +20,20 @@ import { batchCall, groupIntoTransactions } from "./write-batches.ts"
 
 /** How long a payout waits while no sanctions source responds. */
 const UNSCREENED_WAIT_MS = 30_000
-/** How long a payout waits while endpoints neither run its call nor report that it fails. */
+/** How long a payout waits while the endpoints neither run its call nor report that the call fails. */
 const UNTRIED_WAIT_MS = 5_000
 
-/** The verdict on a call whose payer's earlier call must be mined first. */
+/** The verdict on a call that must wait until an earlier call of the same payer is mined. */
 const OVERDRAWN: Verdict = { kind: "wait", ms: 2_000 }
 
-/** The fees and balance that a simulation runs with. */
+/** The fees and the balance with which a simulation runs. */
 export interface TrialFunds {
   fees: Fees
   /** The wallet's balance, in wei. */
   balance: bigint
 }
 
-/** Judges each payout once; only payouts with the verdict `sign` may be signed. */
+/** Judges each payout once. Only payouts with the verdict `sign` may be signed. */
 export async function screenAndSimulate(
   ctx: Context,
   lane: Lane,
@@ -57,14 +57,14 @@ export async function screenAndSimulate(
 }
 
 /**
- * The verdict on a payout whose money is gone, in place of a hold. `giveNonces` checks payouts that are about to be
+ * The verdict on a payout whose money is gone, instead of a hold. `giveNonces` checks payouts that are about to be
  * signed.
  */
 const SHORT: Verdict = { kind: "short" }
 
 /** Returns the ids of payouts whose money a reorg removed. */
 async function shortOf(ctx: Context, { keepsBooks }: Lane, payouts: readonly Payout[]): Promise<Set<string>> {
-  // If the lane moves no money out of deposits, each call brings its own money.
+  // If the lane moves no money out of deposits, each call brings the money that it moves.
   if (!keepsBooks || payouts.length === 0) return new Set()
   const { rows } = await sql<{ id: string }>`select i.id from payouts i
     where i.id in (${sql.join(payouts.map(({ id }) => sql`${id}::uuid`))}) and not has_money(i)`.execute(ctx.db)
@@ -93,7 +93,7 @@ async function screenPayouts(ctx: Context, lane: Lane, payouts: readonly Payout[
   return judged
 }
 
-/** Runs each call on every endpoint, with the price and gas limit it will be signed with. */
+/** Runs each call on every endpoint, with the gas price and gas limit with which it will be signed. */
 async function simulate(
   ctx: Context,
   lane: Lane,
@@ -110,8 +110,8 @@ async function simulate(
   ])
   const together = batches.flat()
   const signed = together.filter(({ id }) => inBatch.has(id))
-  // Simulating a call alone says why it fails. If it succeeds alone, an earlier call of its payer in the batch spends
-  // the money it needs.
+  // Simulating a call alone shows why it fails. If it succeeds alone, an earlier call of the same payer in the batch
+  // spends the money that it needs.
   const others = together.filter(({ id }) => !inBatch.has(id))
   const payers = new Set(signed.map(({ payer }) => payer))
   const isOverdrawn = ({ payout, verdict }: Judged) => verdict.kind === "sign" && payers.has(payout.payer)
@@ -123,7 +123,7 @@ async function simulate(
   ]
 }
 
-/** Returns the ids of the payouts in these batches that endpoints agree would succeed. */
+/** Returns the ids of those payouts in these batches that would succeed, as endpoints agree. */
 async function succeedingTogether(
   ctx: Context,
   lane: Lane,
@@ -135,7 +135,7 @@ async function succeedingTogether(
   const calls = batches.map(payouts => trialCall(wallet, batchCall(payouts), terms))
   const answers = await askEach(lane.chain, calls, ctx.signal)
   const succeeding = batches.flatMap((payouts, n) => {
-    // A whole batch fails if the contract is not deployed or the endpoint itself failed.
+    // A whole batch has no outcome if the contract is not deployed, or if the endpoint itself failed.
     const outcomes = answers.map(results => outcomesIn(results?.[n], payouts.length))
     return payouts.filter((_, i) => {
       const trials = outcomes.flatMap(each => each[i] ?? [])
@@ -145,7 +145,10 @@ async function succeedingTogether(
   return new Set(succeeding.map(({ id }) => id))
 }
 
-/** Returns one endpoint's outcome for each call of a batch; empty unless it answers for exactly that many calls. */
+/**
+ * Returns one endpoint's outcome for each call of a batch. Returns an empty list unless the endpoint answers for
+ * exactly that many calls.
+ */
 function outcomesIn(result: RpcResult | undefined, count: number): Trial[] {
   if (!result?.ok) return []
   try {
@@ -164,7 +167,7 @@ async function simulateAlone(
   all: readonly Payout[],
   terms: TrialFunds,
 ): Promise<Judged[]> {
-  // Nodes simulate no call that sends more than there is, and say so in words of their own.
+  // Nodes do not simulate a call that sends more than the wallet has, and each reports this in different words.
   const poor = all.filter(({ value }) => value > terms.balance)
   const payouts = poor.length === 0 ? all : all.filter(({ value }) => value <= terms.balance)
   const judged: Judged[] = poor.map(payout => ({ payout, verdict: lowGas(wallet) }))
@@ -220,7 +223,7 @@ const trialCall = (
   ],
 })
 
-/** Returns one endpoint's result; empty if the endpoint itself failed. */
+/** Returns one endpoint's result; an empty list if the endpoint itself failed. */
 function trialOf(result: RpcResult | undefined): (Trial & { error: string })[] {
   if (result?.ok) return [{ outcome: "succeeds", error: "" }]
   if (!result || !failedTrial.test(result.error)) return []

@@ -1,7 +1,7 @@
 /**
- * Broadcasts signed bytes, as read back from the database, lowest nonce first, to every endpoint. A transaction that
- * stays unmined too long is replaced by another attempt with a higher fee, the same nonce and the same payment. At most
- * one attempt per nonce is mined.
+ * Broadcasts signed bytes to every endpoint, as they were read back from the database, lowest nonce first. A
+ * transaction that stays unmined too long is replaced by another attempt with a higher fee, the same nonce and the same
+ * payment. At most one attempt per nonce is mined.
  */
 import { sql } from "kysely"
 import { ask, awake } from "../../platform/chain/endpoints.ts"
@@ -19,7 +19,7 @@ import { lockWallet } from "./lock-wallet.ts"
 import { tracePayouts, withoutBatches } from "./trace-transactions.ts"
 import { type UnsignedRow, unsignedAttempt } from "./unsigned-attempt.ts"
 
-/** How long to wait before sending the bytes again, and before replacing them. */
+/** How long to wait before the bytes are sent again, and before they are replaced. */
 export interface Pace {
   resendMs: number
   replaceMs: number
@@ -27,15 +27,15 @@ export interface Pace {
 
 export const usualPace: Pace = { resendMs: 10_000, replaceMs: 30_000 }
 
-/** How many transactions one turn sends: nodes keep 64 per sender. */
+/** How many transactions one turn sends, because nodes keep 64 per sender. */
 const SENT_AT_ONCE = 64
 
 /**
- * Sends the newest signed attempt of each assigned payout, lowest nonce first. It also sends attempts of mined payouts
- * whose nonce is unused at the endpoint with the lowest count. A reorg may have displaced their block, and every higher
- * nonce waits until they are mined again. A relay that misses its deadline unsent is never sent. A halted wallet sends
- * nothing, except with `evenHalted`. Returns when the endpoints have responded; await `noted`, which stores their
- * answers, before the next broadcast. If those answers are lost, the same bytes are sent again.
+ * Sends the newest signed attempt of each assigned payout, lowest nonce first. Also sends attempts of mined payouts
+ * whose nonce is unused at the endpoint with the lowest count. A reorg may have displaced the block of such a payout,
+ * and every higher nonce waits until the payout is mined again. A relay that was not sent before its deadline is never
+ * sent. A halted wallet sends nothing, except with `evenHalted`. Returns when the endpoints have responded. Before the
+ * next broadcast, await `noted`, which stores their answers. If those answers are lost, the same bytes are sent again.
  */
 export async function sendAttempts(
   ctx: Context,
@@ -46,8 +46,8 @@ export async function sendAttempts(
   { evenHalted = false } = {},
 ): Promise<{ noted: Promise<void> } | undefined> {
   const startMs = unixMs()
-  // The lateral join looks up each payout in flight. With poor statistics, the planner made a plain join read all past
-  // attempts.
+  // The lateral join looks up each payout in flight. With poor statistics, the planner chose a plain join that read all
+  // past attempts.
   const due = await sql<Due>`
     /* named: attempts_to_send */ select a.id as attempt, a.raw, a.hash, a.nonce, i.id, i.kind, i.payment_id, i.escrow_id, i.traceparent
     from payouts i cross join lateral (select * from transaction_attempts where payout_id = i.id and raw is not null
@@ -86,7 +86,7 @@ export async function sendAttempts(
     },
   }
   const noted = noting.then(() => {})
-  // Whoever awaits `noted` gets its error. This handler only prevents an unhandled rejection before that.
+  // The caller that awaits `noted` gets its error. This handler only prevents an unhandled rejection before that.
   noted.catch(() => {})
   const traced = due.rows.map((row, i) => ({ ...row, result: results[i] }))
   tracePayouts(ctx, step, await withoutBatches(ctx, traced), ({ hash, result }) => {
@@ -105,9 +105,9 @@ interface Due extends Pick<Row<"payouts">, "id" | "kind" | "payment_id" | "escro
 }
 
 /**
- * Replaces the attempt of the chain's next nonce after it has waited long enough, or an endpoint said that its fee is
- * too low. The new fee is an eighth higher, and at least the market's. Higher nonces wait for lower ones, so a higher
- * fee would not help them. Returns how many it replaced.
+ * Replaces the attempt of the chain's next nonce after it has waited long enough, or after an endpoint said that its
+ * fee is too low. The new fee is an eighth higher, and at least the market's fee. Attempts with higher nonces wait for
+ * lower ones, so a higher fee would not help them. Returns how many attempts were replaced.
  */
 export async function replaceStuck(
   ctx: Context,
@@ -141,10 +141,13 @@ export async function replaceStuck(
   })
 }
 
-/** The gas of an empty transfer to oneself. */
+/** The gas of an empty transfer from an address to itself. */
 export const EMPTY_GAS = 21_000n
 
-/** Writes another, unsigned attempt for a nonce. Call it inside the transaction that holds the wallet's lock. */
+/**
+ * Writes another attempt for a nonce, which is not signed yet. Call this inside the transaction that holds the wallet's
+ * lock.
+ */
 export async function attemptAgain(
   ctx: TxContext,
   wallet: Row<"wallets">,
@@ -158,8 +161,8 @@ export async function attemptAgain(
 }
 
 /**
- * Builds the row of another attempt for a nonce: the same payment, or with `empty` an empty transfer from the wallet to
- * itself.
+ * Builds the row of another attempt for a nonce. It makes the same payment or, with `empty`, an empty transfer from the
+ * wallet to itself.
  */
 export async function nextAttempt(
   ctx: TxContext,

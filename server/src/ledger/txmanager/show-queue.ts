@@ -1,4 +1,4 @@
-/** Reads a lane's queue, for its rounds and metrics. */
+/** Reads the queue of a lane, for the lane's rounds and metrics. */
 import { sql } from "kysely"
 import type { Context } from "../../platform/context.ts"
 import type { HeldReason } from "../../platform/db/schema.ts"

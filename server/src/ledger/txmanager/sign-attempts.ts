@@ -1,8 +1,8 @@
 /**
- * Signs attempts that have a nonce but no signature, after the transaction that assigned the nonce, because a signer
- * may be another machine. Any process that finds an unsigned attempt signs it. A signer may answer the same request
- * with different signatures, and each would be another transaction with the same nonce. So only the first stored
- * signature is ever sent: a broadcast reads it back from the database.
+ * Signs attempts that have a nonce but no signature. This happens after the transaction that assigned the nonce,
+ * because a signer may be another machine. Any process that finds an unsigned attempt signs it. A signer may answer the
+ * same request with different signatures, and each would make another transaction with the same nonce. So only the
+ * first stored signature is ever sent, and a broadcast reads it back from the database.
  */
 import { sql } from "kysely"
 import type { Hex } from "viem"
@@ -21,13 +21,13 @@ import { lockWallet } from "./lock-wallet.ts"
 import { tracePayouts, withoutBatches } from "./trace-transactions.ts"
 import { transactionOf } from "./unsigned-attempt.ts"
 
-/** How long to wait after a signer's first failure; each further failure doubles it. */
+/** The wait after the first failure of a signer. Each further failure doubles the wait. */
 const FIRST_WAIT_MS = 1_000
 const LONGEST_WAIT_MS = 30_000
 
 /**
- * Failures since a signer last signed for a network, and when to ask it again by `performance.now()`. The key is the
- * network's name, because a signer that refuses one network's transactions may sign for the others.
+ * The failures since a signer last signed for a network, and when to ask the signer again, by `performance.now()`. The
+ * key is the network's name, because a signer that refuses one network's transactions may sign for the others.
  */
 const failing = new WeakMap<Signer, Map<string, { failures: number; againAt: number }>>()
 
@@ -39,9 +39,9 @@ interface Signed {
 }
 
 /**
- * Signs the newest attempt of each payout that has a nonce but no block, and stores the signatures; returns how many.
- * This process has just committed `given`, when nothing else was unsigned, so they are not read and compared again. A
- * failing signer is asked for one signature at a time, at growing intervals, until it signs.
+ * Signs the newest attempt of each payout that has a nonce but no block, stores the signatures, and returns how many
+ * were stored. This process has just committed the attempts in `given`, when nothing else was unsigned, so they are not
+ * read and compared again. A failing signer is asked for one signature at a time, at growing intervals, until it signs.
  */
 export async function signAttempts(
   ctx: Context,
@@ -66,7 +66,7 @@ export async function signAttempts(
   const asked = failures > 0 ? due.slice(0, 1) : due
   const startMs = unixMs()
   const answers = await Promise.allSettled(asked.map(each => signOne(signer, each, ctx.signal)))
-  // A process that is shutting down cancelled the requests itself.
+  // A process that is shutting down cancelled the requests itself, so these are no failures.
   const failed = ctx.signal.aborted ? [] : answers.filter(answer => answer.status === "rejected")
   for (const { reason } of failed) report(ctx, lane, reason)
   const signed = answers.flatMap(answer => (answer.status === "fulfilled" ? [answer.value] : []))
@@ -102,8 +102,8 @@ async function signOne(signer: Signer, attempt: Unsigned, signal: AbortSignal): 
 }
 
 /**
- * Logs a signer's failure. A signer that does not respond raises an alarm once a transaction has waited a minute; a
- * wrong answer raises one immediately.
+ * Logs a signer's failure. A signer that does not respond raises an alarm once a transaction has waited for a minute. A
+ * wrong answer raises an alarm immediately.
  */
 function report(ctx: Context, { chain, name, signer: { remote } }: Lane, error: unknown): void {
   const facts = { network: chain.name, wallet: name, signer: remote ?? "local" }
@@ -117,8 +117,8 @@ function report(ctx: Context, { chain, name, signer: { remote } }: Lane, error: 
 }
 
 /**
- * Stores signed bytes unless the transaction already has some or a later attempt of its nonce exists; returns how many
- * it stored.
+ * Stores signed bytes, unless the transaction already has some or a later attempt for its nonce exists. Returns how
+ * many were stored.
  */
 async function store(ctx: Context, wallet: Row<"wallets">, signed: readonly Signed[]): Promise<number> {
   if (signed.length === 0) return 0

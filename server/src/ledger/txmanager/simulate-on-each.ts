@@ -1,6 +1,6 @@
 /**
- * Simulates a call on every endpoint, and finds the outcome that enough of them agree on. A single lying endpoint can't
- * cause a call to be sent, held or refused.
+ * Simulates a call on every endpoint, and finds the outcome on which enough endpoints agree. So a single lying endpoint
+ * can't cause a call to be sent, held or refused.
  */
 import { ask, awake, type Endpoint, hostOf } from "../../platform/chain/endpoints.ts"
 import { askAgreed } from "../../platform/chain/in-time.ts"
@@ -12,17 +12,17 @@ import { gatherBy } from "../../platform/db/gather.ts"
 import type { LaneName } from "../../platform/db/payout-kinds.ts"
 import { payoutAlarms } from "../../platform/metrics.ts"
 
-/** One endpoint's outcome for a call; `used` means that the nonce of its authorization is used. */
+/** One endpoint's outcome for a call. `used` means that the nonce of the call's authorization is used. */
 export interface Trial {
   outcome: "succeeds" | "fails" | "used"
 }
 
-/** Matches node errors for a call that itself fails. */
+/** Matches the errors with which nodes report that the call itself fails. */
 export const failedTrial = /revert|vm (execution|exception)|evm error|out ?of ?gas|gas required|invalid opcode/i
 
 /**
- * Returns the trials with the outcome that a quorum and a plurality of the endpoints share; undefined without such an
- * outcome.
+ * Returns the trials with the outcome that a quorum of the endpoints reports, and that more endpoints report than any
+ * other. Undefined if there is no such outcome.
  */
 export function agreedTrial<T extends Trial>(chain: ReachableChain, trials: readonly T[]): [T, ...T[]] | undefined {
   const groups = [...Map.groupBy(trials, each => each.outcome).values()].sort((a, b) => b.length - a.length)
@@ -31,7 +31,10 @@ export function agreedTrial<T extends Trial>(chain: ReachableChain, trials: read
   return most as [T, ...T[]]
 }
 
-/** Logs that endpoints agreed on no outcome; raises an alarm that names them if their outcomes differ. */
+/**
+ * Logs that endpoints did not agree on an outcome. If their outcomes differ, also raises an alarm that names the
+ * endpoints.
+ */
 export function reportDisagreement(
   ctx: Context,
   chain: ReachableChain,
@@ -49,8 +52,8 @@ export function reportDisagreement(
 }
 
 /**
- * Returns each endpoint's results for all calls. It is undefined for an endpoint that did not respond, or was not
- * awaited because enough others agreed.
+ * Returns each endpoint's results for all calls. The results are undefined for an endpoint that did not respond, or
+ * that was not awaited because enough others agreed.
  */
 export async function askEach(
   chain: ReachableChain,
@@ -60,15 +63,15 @@ export async function askEach(
   return await askAgreed(askable(chain), calls, { needed: quorumOf(chain) }, signal)
 }
 
-/** Returns the endpoints that have not just failed; all of them if too few are left to agree. */
+/** Returns the endpoints that have not just failed, or all endpoints if too few are left to agree. */
 function askable(chain: ReachableChain): readonly Endpoint[] {
   const ready = awake(chain.endpoints)
   return ready.length < quorumOf(chain) ? chain.endpoints : ready
 }
 
 /**
- * Asks every endpoint until `isEnough` accepts the answers or `maxMs` have passed, so a slow or hanging endpoint delays
- * nobody. `read` gets each endpoint's results once. Returns what was read in time.
+ * Asks every endpoint until `isEnough` accepts the answers or `maxMs` have passed, so that a slow or hanging endpoint
+ * delays nobody. `read` gets each endpoint's results once. Returns what was read in time.
  */
 export async function askUntil<T>(
   chain: ReachableChain,
@@ -87,7 +90,7 @@ export async function askUntil<T>(
   }
   const asked = askable(chain).map(endpoint =>
     askOne(endpoint).catch(error => {
-      // The others had already decided, or it took too long.
+      // The other endpoints had already decided, or this one took too long.
       if (signal.aborted || !until.aborted) throw error
     }),
   )
@@ -108,12 +111,12 @@ interface Question {
   calls: readonly RpcCall[]
 }
 
-/** How many requests share one exchange: endpoints accept 50 calls at a time, and a request has two or three. */
+/** How many requests share one exchange. Endpoints accept 50 calls at a time, and a request has two or three. */
 const ASKED_TOGETHER = 16
 
 /**
- * Does the same as {@link askEach}, in one exchange with other requests of the same moment. Use it only for calls whose
- * cost and duration no caller controls, because all wait for the slowest.
+ * Asks as {@link askEach} does, in one exchange with other requests of the same moment. Use this only for calls whose
+ * cost and duration no caller controls, because all requests wait for the slowest call.
  */
 export const askTogether = async (ctx: Context, question: Question): Promise<(RpcResult[] | undefined)[]> =>
   (await gathered(ctx, question)) ?? []

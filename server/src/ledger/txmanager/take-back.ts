@@ -1,11 +1,11 @@
-/** Returns a mined payout to `assigned` after a reorg displaced its block; its bytes are sent again. */
+/** Returns a mined payout to `assigned` after a reorg displaced its block. Its bytes are then sent again. */
 import { sql } from "kysely"
 import { type Context, inTransaction } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 
 /**
- * Makes a payout without a receipt assigned again because its block was displaced; a trigger does the same for a
- * batch's calls. Returns 1 if it changed the payout, otherwise 0.
+ * Makes a payout without a receipt `assigned` again because its block was displaced. A trigger does the same for the
+ * calls of a batch. Returns 1 if the payout changed, otherwise 0.
  */
 export async function takeBack(
   ctx: Context,

@@ -1,4 +1,4 @@
-/** Adds payouts' steps to their payments' traces: signed, broadcast, confirmed. */
+/** Adds the steps of payouts to the traces of their payments: signed, broadcast, confirmed. */
 import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { unixMs } from "../../platform/tracing/trace.ts"
@@ -49,7 +49,7 @@ export function tracePayouts<P extends Traced>(
 }
 
 /**
- * Returns these payouts with each batch replaced by its calls, because calls have their payments' traces and a batch
+ * Returns these payouts with each batch replaced by its calls, because each call has its payment's trace and a batch
  * has none. Queries nothing if tracing is off.
  */
 export async function withoutBatches<P extends Traced>(ctx: TxContext, payouts: readonly P[]): Promise<P[]> {

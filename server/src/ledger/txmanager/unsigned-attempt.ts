@@ -1,4 +1,7 @@
-/** A transaction before it is signed: the row written with its nonce, and the transaction to sign later. Pure. */
+/**
+ * A transaction before it is signed: the row that is written with its nonce, and the transaction that is signed later.
+ * Pure.
+ */
 import type { Selectable } from "kysely"
 import type { Fees } from "../../platform/chain/fees.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
@@ -18,9 +21,9 @@ type Call = Pick<Row<"payouts">, "to_address" | "data" | "value">
 export const gasOf = ({ gas }: Pick<Row<"payouts">, "gas">): bigint => gas ?? RELEASE_GAS
 
 /**
- * Builds the unsigned row of a payout's transaction at its nonce. Its data may cost `dataFee` wei in addition to its
- * gas. With `empty` it is an empty transfer from the wallet to itself. Write the row in the transaction that holds the
- * wallet's lock.
+ * Builds the unsigned row of a payout's transaction at a nonce. The transaction's data may cost `dataFee` wei in
+ * addition to its gas. With `empty`, it is an empty transfer from the wallet to itself. Write the row in the
+ * transaction that holds the wallet's lock.
  */
 export function unsignedAttempt(
   payout: Pick<Row<"payouts">, "id" | "chain_id"> & Call & { wallet: Address; nonce: bigint },
@@ -44,7 +47,7 @@ export function transactionOf(
   } = attempt.empty ? { to_address: attempt.wallet, data: "0x" as const, value: 0n } : payout
   return {
     chainId: attempt.chain_id,
-    // Far below 2⁵³; viem wants a number.
+    // A nonce is far below 2⁵³, and viem needs a number.
     nonce: Number.parseInt(attempt.nonce.toString(), 10),
     to,
     data,

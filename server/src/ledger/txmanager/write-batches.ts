@@ -1,8 +1,9 @@
 /**
  * Batches: one transaction of the relay wallet that submits several agents' authorizations of one merchant, through
- * `AuthorizationBatch`. A wallet may have 16 transactions in flight: eight a second with two-second blocks. With 32
- * authorizations in each it is 256, and each saves the base cost of a transaction. A token accepts an authorization
- * only once, whoever submits it. So a failed call does not affect the rest of its batch, and nothing is paid twice.
+ * `AuthorizationBatch`. A wallet may have 16 transactions in flight, which is eight a second with two-second blocks.
+ * With 32 authorizations in each transaction, this is 256 authorizations a second, and each saves the base cost of a
+ * transaction. A token accepts an authorization only once, no matter who submits it. So a failed call does not affect
+ * the rest of its batch, and nothing is paid twice.
  */
 import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
@@ -18,18 +19,21 @@ import type { Payout } from "./lane.ts"
 import { gasOf } from "./unsigned-attempt.ts"
 
 /**
- * The most calls in a batch. At 200,000 gas each they stay below 2^24, the highest gas limit of a transaction
- * (EIP-7825).
+ * The most calls in a batch. At 200,000 gas for each call, a batch stays below 2^24, the highest gas limit of a
+ * transaction (EIP-7825).
  */
 const MAX_IN_BATCH = 32
-/** Gas overhead of a batch, rounded up: once per transaction, and for each call's data and the contract. */
+/**
+ * The extra gas of a batch, rounded up: once for the transaction, and for each call's data and work in the contract.
+ */
 const BATCH_GAS = { once: 60_000n, each: 15_000n }
 /** The most gas that a call adds to its batch beyond its own, because a batch has at least two calls. */
 export const BATCH_GAS_OF_CALL = BATCH_GAS.once / 2n + BATCH_GAS.each
 /**
  * Calls with a deadline nearer than this are batched only with calls whose deadlines are within {@link ALIKE_MS}. A
  * batch that misses its first deadline is emptied, so with a slow signer a payment could end long before its own
- * deadline. The alternative, a transaction for each call, took all the wallet's places with 16 calls.
+ * deadline. The alternative, a separate transaction for each call, took all of the wallet's slots in flight with 16
+ * calls.
  */
 const MIN_TIME_MS = 20_000
 const ALIKE_MS = 5_000
@@ -46,8 +50,8 @@ function companyOf({ now }: Pick<TxContext, "now">, { merchant_id, token, relay_
 }
 
 /**
- * Groups payouts into transactions, ordered by the first payout of each. Payouts that `mayShare` accepts share one if
- * they have the same merchant and token and their deadlines allow it, at most {@link MAX_IN_BATCH}.
+ * Groups payouts into transactions, ordered by the first payout of each. Payouts that `mayShare` accepts share a
+ * transaction if they have the same merchant and token and their deadlines allow it, but at most {@link MAX_IN_BATCH}.
  *
  * @example
  *   groupIntoTransactions(ctx, [settleOfA, captureOfA, settleOfA2, settleOfB])
@@ -87,8 +91,8 @@ export function batchCall(payouts: readonly [Payout, ...Payout[]]): { to: Addres
 }
 
 /**
- * Writes a batch for each transaction with several payouts; returns the rows that get a nonce, which are batches or
- * single payouts. Call it in the transaction that assigns the nonces and has locked the payouts.
+ * Writes a batch for each transaction with several payouts. Returns the rows that get a nonce, which are batches or
+ * single payouts. Call this in the transaction that assigns the nonces and has locked the payouts.
  */
 export async function writeBatches(
   ctx: TxContext,
@@ -100,7 +104,7 @@ export async function writeBatches(
   return assigned
 }
 
-/** Writes a batch with this id and moves the payouts into it; returns its queued row. */
+/** Writes a batch with this id, moves the payouts into it, and returns its queued row. */
 export async function writeBatch(
   ctx: TxContext,
   id: string,
