@@ -9,7 +9,7 @@ import { invalid } from "../../platform/errors.ts"
 import { Described, Matching } from "../../platform/http/schemas.ts"
 import { idPattern } from "../../platform/ids.ts"
 
-/** The filter, as the text that was received. */
+/** The filter, with its values as received. */
 export interface CheckoutFilter {
   productId?: string | undefined
   slug?: string | undefined
@@ -77,7 +77,7 @@ export function withMetadata<T extends CheckoutFilter>(chain: ChainInfo, filter:
  */
 export const termOf = (text: string): RawBuilder<string> => sql<string>`lower(left(${text}::text, 200))`
 
-/** SQL: whether a row of `checkout_sessions` matches everything but the metadata. */
+/** SQL: whether a row of `checkout_sessions` matches the whole filter except its metadata. */
 export function checkoutConditions(
   chain: ChainInfo,
   merchantId: string,

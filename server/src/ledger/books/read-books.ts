@@ -1,4 +1,6 @@
-/** The merchant's books: every transfer into and out of its deposits with its reason, as pages and CSV. */
+/**
+ * The merchant's books: every transfer into and out of the merchant's deposits, each with its reason, as pages and CSV.
+ */
 import { type RawBuilder, sql } from "kysely"
 import { type Address, checksummed, parseAddress, ZERO_ADDRESS } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
@@ -21,7 +23,7 @@ import { ifKind, payoutIdOf } from "../../platform/ids.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
 import { valuationOf, valueCells, valuesOf, withRates } from "../rates/read-values.ts"
 
-/** The list's filter, as the text that was received. */
+/** The list's filter, with its values as received. */
 export interface BookFilter {
   from?: string | undefined
   to?: string | undefined

@@ -1,4 +1,4 @@
-/** Lists all of a merchant's money: filters, pages, and everything as CSV. */
+/** Lists all of a merchant's money, with filters, in pages, and completely as CSV. */
 import { type RawBuilder, sql } from "kysely"
 import { amountFormatter } from "../../platform/chain/format-amounts.ts"
 import { checksummed, parseAddress, parseHash } from "../../platform/chain/hex.ts"
@@ -21,7 +21,7 @@ import { ifKind, payoutIdOf, rowIdOf } from "../../platform/ids.ts"
 import { valuationOf, valueCells, valuesOf, withRates } from "../rates/read-values.ts"
 import { namesOfThings } from "./read-names.ts"
 
-/** The list's filter, as the text that was received. */
+/** The list's filter, with its values as received. */
 export interface Filter {
   type?: Row<"transactions">["type"] | undefined
   status?: Row<"transactions">["status"] | undefined
@@ -36,7 +36,7 @@ export interface Filter {
   terms?: readonly RawBuilder<string>[] | undefined
 }
 
-/** Listed, because a prepared statement with `*` fails after a migration adds a column. */
+/** The columns are listed, because a prepared statement with `*` fails after a migration adds a column. */
 const columns = [
   "id",
   "merchant_id",
@@ -158,7 +158,7 @@ const ofTerm: Partial<Record<(typeof columns)[number], string>> = {
   created_at: "t.created_at",
 }
 
-/** The sources of each type of transaction, so the planner skips the view's other parts. */
+/** The sources of each type of transaction, so that the planner skips the view's other parts. */
 const sources: Record<Row<"transactions">["type"], Row<"transactions">["source"][]> = {
   payment: ["payments", "escrows"],
   agent: ["payments", "settlements"],

@@ -18,7 +18,7 @@ import {
 } from "../../platform/http/write-csv-lines.ts"
 import { rounded } from "../rates/read-values.ts"
 
-/** The period of a report, as the text that was received: from ≤ at < to. */
+/** The period of a report, with its times as received: from ≤ at < to. */
 export interface Period {
   from?: string | undefined
   to?: string | undefined
@@ -155,8 +155,8 @@ export function balanceReport(ctx: TxContext, merchantId: string, period: Period
 
 /**
  * Yields a line for each month in a time zone, network and token: received payments, returns to payers, and the
- * difference. Values are sums over the single transfers. `unvalued` counts transfers with an unknown rate, which are in
- * the amounts but not in the values.
+ * difference. Values are sums over the individual transfers. `unvalued` counts transfers with an unknown rate, which
+ * are in the amounts but not in the values.
  */
 export function taxReport(
   ctx: TxContext,

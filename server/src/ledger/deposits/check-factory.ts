@@ -1,5 +1,5 @@
 /**
- * Checks that a network's deposit factory is the one this version was written for. Addresses are sold before any
+ * Checks that a network's deposit factory is the one for which this version was written. Addresses are sold before any
  * contract is deployed there, so with another factory nobody could move the money there.
  */
 // I/O: it asks the endpoints at startup, before there is a context.
@@ -17,10 +17,10 @@ import { hexNumber, type RpcCall, RpcError, type RpcResult } from "../../platfor
 type Served = Pick<Network, "name" | "chainId" | "endpoints" | "depositFactory">
 
 /**
- * Compares the code of the factory and its deposits, and one address that the factory computes, with this version's.
- * Throws a {@link NetworkMismatch} if any endpoint on the chain reports something else, or if the operator is not
- * `payoutWallet`. Throws an RpcError if no endpoint answers. Asks every endpoint, so that no endpoint is trusted over
- * another.
+ * Compares the code of the factory and its deposits, and one address that the factory computes, with what this version
+ * expects. Throws a {@link NetworkMismatch} if any endpoint on the chain reports something else, or if the operator is
+ * not `payoutWallet`. Throws an RpcError if no endpoint answers. Asks every endpoint, so that no endpoint is trusted
+ * over another.
  */
 export async function checkFactory(
   network: Served,

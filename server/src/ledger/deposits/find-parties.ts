@@ -9,14 +9,14 @@ import type { Parties } from "./make-deposits.ts"
 export type Approver = "wallet" | "service"
 
 /**
- * Returns the approver, with a default if the merchant chose none. In test mode it is the service, so tests need no
- * wallet for every return.
+ * Returns the approver, with a default if the merchant chose none. In test mode the default is the service, so that
+ * tests need no wallet for each return.
  */
 export const approverOr = (ctx: Pick<TxContext, "settings">, chosen: Approver | null): Approver =>
   chosen ?? (ctx.settings.mode === "live" ? "wallet" : "service")
 
 /**
- * Returns the approver that a merchant's new addresses commit to. This is `owner`, the merchant's payout address, or
+ * Returns the approver to which a merchant's new addresses commit. This is `owner`, the merchant's payout address, or
  * the factory, which means its current operator.
  */
 export async function approverOf(
@@ -33,13 +33,13 @@ export async function approverOf(
   return approverAddress(ctx, approver, owner, network.depositFactory)
 }
 
-/** Returns the approver that a new address commits to if the merchant chose `chosen`, or nothing. */
+/** Returns the approver to which a new address commits. `chosen` is the merchant's choice, or null without one. */
 export const approverAddress = (ctx: TxContext, chosen: Approver | null, owner: Address, factory: Address): Address =>
   approverOr(ctx, chosen) === "wallet" ? owner : factory
 
 /**
- * Returns a paywall's or bundle's parties, from its merchant's current settings and its own current split. Throws if
- * the merchant has set no payout address.
+ * Returns the parties of a paywall or bundle, from the merchant's current settings and the current split of the paywall
+ * or bundle. Throws if the merchant has set no payout address.
  */
 export async function partiesOf(
   ctx: TxContext,
@@ -59,8 +59,8 @@ export async function partiesOf(
 }
 
 /**
- * Returns a function from a merchant and network to the owner and approver of new addresses; undefined if the merchant
- * has no payout address on the network.
+ * Returns a function that maps a merchant and a network to the owner and approver of new addresses. It returns
+ * undefined if the merchant has no payout address on the network.
  */
 export async function sellersOn(
   ctx: TxContext,

@@ -12,7 +12,7 @@ import { gatherBy } from "../../platform/db/gather.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 
-/** The parties that a receiving address commits to. */
+/** The parties to which a receiving address commits. */
 export interface Parties {
   /** The merchant's payout address. */
   owner: Address
@@ -31,7 +31,7 @@ interface DepositTerms extends Parties {
   resourceId: string
   /** After this time anyone may send what is left at the address to the owner. */
   opensAt: Date
-  /** How long the address is first watched, in milliseconds. */
+  /** How long the address is watched at first, in milliseconds. */
   watchedMs: number
 }
 
@@ -97,11 +97,11 @@ export const makeStandingDeposit = (
   return makeDeposit(ctx, network, { resourceId, ...parties, opensAt, watchedMs: 0 })
 }
 
-/** Returns a set's recipients in the order that an address commits to, or an empty list without a set. */
+/** Returns a set's recipients in the order to which an address commits, or an empty list without a set. */
 export const payeesOf = async (ctx: TxContext, setId: bigint | null): Promise<Payee[]> =>
   setId === null ? [] : ((await payeesOfSets(ctx, [setId])).get(setId) ?? [])
 
-/** Returns the recipients of sets, each in the order that an address commits to. */
+/** Returns the recipients of these sets, by set id, in the order to which an address commits. */
 export async function payeesOfSets(ctx: TxContext, setIds: readonly bigint[]): Promise<Map<bigint, Payee[]>> {
   if (setIds.length === 0) return new Map()
   const rows = await ctx.db
@@ -142,8 +142,8 @@ export const watchEnds = (now: Date): RawBuilder<boolean> =>
   sql<boolean>`(not watched or watched_until < ${new Date(now.getTime() + WATCH_MS / 2)}::timestamptz)`
 
 /**
- * Watches resources' addresses, or extends the watch. Writes only the first time, and again when half of the time has
- * passed.
+ * Watches the addresses of these resources, or extends the watch. Writes only at first, and again when half of the
+ * watch has passed.
  */
 export async function watch(ctx: Context, ...resources: string[]): Promise<void> {
   const now = ctx.now()

@@ -21,7 +21,7 @@ const MAX_OF_LINK = 10_000
 const MAX_OF_MERCHANT = 200_000
 /** The most refused submissions that are put away with their checkout. */
 const MAX_SUBMISSIONS = 10
-/** The SQLSTATE for a row that another row refers to. */
+/** The SQLSTATE of an error: another row still refers to the row. */
 export const REFERRED_TO = "23503"
 
 /** Links, and merchants, with too many unpaid checkouts. */
@@ -76,9 +76,9 @@ const isReferredTo = sql.join(
 )
 
 /**
- * Puts away the given dormant deposits whose checkouts ended long ago, unpaid and untouched; returns how many. Call
- * this after a quorum has read that the deposits are empty. Deposits of an older factory stay, because their rows can't
- * be recreated.
+ * Puts away the given dormant deposits whose checkouts ended long ago, unpaid and untouched. Returns how many were put
+ * away. Call this after a quorum has read that the deposits are empty. Deposits of an older factory stay, because their
+ * rows can't be recreated.
  */
 export async function putAway(ctx: Context, deposits: readonly bigint[], crowds: Crowds): Promise<number> {
   const now = ctx.now().getTime()
@@ -93,7 +93,7 @@ export async function putAway(ctx: Context, deposits: readonly bigint[], crowds:
   if (some.length === 0) return 0
   try {
     return await inTransaction(ctx, async ctx => {
-      // Skips locked rows, because whoever holds one is about to write to it.
+      // Skips locked rows, because the transaction that holds a lock is about to write to the row.
       const { rows } = await sql<{ deposit_id: bigint; id: string }>`
         ${due} for no key update of s, d skip locked`.execute(ctx.db)
       await store(ctx, rows)
@@ -109,7 +109,8 @@ export async function putAway(ctx: Context, deposits: readonly bigint[], crowds:
 
 /**
  * Columns that differ between checkouts, or are set when a checkout comes back. `put_away_terms` stores all other
- * columns. A migration that adds a non-null column to one of these tables must add the column to `put_away_terms` too.
+ * columns. A migration that adds a non-null column to one of these tables must also add the column to the JSON in
+ * `put_away_terms`.
  */
 const OF_SESSION = ["id", "merchant_id", "chain_id", "created_at", "expires_at", "updated_at", "traceparent"]
 const OF_DEPOSIT = [

@@ -1,4 +1,4 @@
-/** Reads what a receiving address commits to, for anyone who wants to know where its money can go. */
+/** Reads what a receiving address commits to, for anyone who wants to know where money there can go. */
 import { addressOfTerms, type Payee, payeesHash } from "../../platform/chain/deposit-terms.ts"
 import type { Address } from "../../platform/chain/hex.ts"
 import type { TxContext } from "../../platform/context.ts"

@@ -142,7 +142,7 @@ export async function* depositsCsv(ctx: TxContext, merchantId: string): AsyncGen
       join put_away_terms t on t.id = p.terms_id, jsonb_populate_record(null::deposits, t.deposit) d)`
   yield* linesOf(ctx, { cells, key: ["id"], rows: present })
   const others = linesOf(ctx, { cells, key: ["id"], rows: away })
-  // The file already has the column names.
+  // Skips the column names, because the file already has them.
   await others.next()
   yield* others
 }

@@ -16,8 +16,8 @@ interface AnchorRow {
 }
 
 /**
- * Returns, by id, the faults of those of these payouts that write receipts to the chain. A fault is undefined if the
- * calldata is right.
+ * Checks those of these payouts that write receipts to the chain, and returns their faults by id. A fault is undefined
+ * if the calldata is right.
  */
 export async function anchorFaults(
   ctx: TxContext,

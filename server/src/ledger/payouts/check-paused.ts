@@ -45,8 +45,9 @@ export function pausedWhile(ctx: Pick<TxContext, "settings">, halted: HaltedWall
 }
 
 /**
- * SQL: whether payments to a network's new addresses are paused, like {@link pausedWhile} for its current factory. This
- * condition belongs in the statement that creates something for sale, because an earlier read may be outdated.
+ * SQL: whether payments to a network's new addresses are paused, as {@link pausedWhile} says for the network's current
+ * factory. This condition belongs in the statement that creates something for sale, because an earlier read may be
+ * outdated.
  */
 export function isSellingPaused(ctx: Pick<TxContext, "settings">, chainId: RawBuilder<number>): RawBuilder<boolean> {
   const ours = sqlArray("text", ctx.settings.serviceWallets)

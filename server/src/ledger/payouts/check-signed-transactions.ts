@@ -1,6 +1,7 @@
 /**
- * Compares signed or soon-to-be-signed transactions with the rows. A payout's calldata must match its deposit, token,
- * recipient, amount and id. An attempt's bytes must match that calldata. A deposit's address must match its terms.
+ * Compares transactions that are signed, or about to be signed, with the rows. A payout's calldata must match its
+ * deposit, token, recipient, amount and id. An attempt's bytes must match that calldata. A deposit's address must match
+ * its terms.
  */
 import { sql } from "kysely"
 import { type Hex, keccak256, parseTransaction } from "viem"
@@ -40,12 +41,12 @@ export type SignedPayout = Row<"payouts"> & {
   returns: number
 }
 
-/** The payees of a deposit `d`, in the order that its address commits to. */
+/** The payees of a deposit `d`, in the order to which its address commits. */
 const payeesOfDeposit = sql`(select coalesce(json_agg(json_build_object('address', r.address, 'percentE4', r.percent_e4)
   order by r.position), '[]'::json) from recipients r where r.set_id = d.recipient_set_id)`
 
 /**
- * SQL: whether this version knows the terms of a deposit `d`. Deposits of factories that are older than approvers are
+ * SQL: whether this version knows the terms of a deposit `d`. Deposits of factories from before approvers existed are
  * skipped.
  */
 const isOurs = ({ depositFactory }: Pick<Network, "depositFactory">) =>
@@ -135,7 +136,7 @@ function wrongIn(payout: SignedPayout, raw: Hex, hash: Hash, nonce: bigint | nul
   if (said.chainId !== payout.chain_id || BigInt(said.nonce ?? 0) !== nonce)
     return "its bytes have another nonce or chain"
   const to = said.to?.toLowerCase()
-  // An empty transfer from the wallet to itself moves no money. The operator uses up a nonce that way.
+  // An empty transfer from the wallet to itself moves no money. An operator can use up a nonce that way.
   if (to === payout.wallet && (said.value ?? 0n) === 0n && (said.data ?? "0x") === "0x") return undefined
   // A transaction adopted from the chain may end with the id of a payout that an old backup lacks.
   if (

@@ -101,8 +101,9 @@ export async function standingOf(
 }
 
 /**
- * Returns the payments that share money with a payment since a reorg. Such a payment held its transfers and was paid
- * out, or is older and now holds other transfers that were paid out for the first kind.
+ * Returns the payments that share money with a payment since a reorg. These are earlier payments that held its
+ * transfers and were paid out. They also include older payments that now hold other transfers of those earlier
+ * payments.
  */
 export async function sharersOf(ctx: TxContext, { id, created_at }: Row<"payments">): Promise<string[]> {
   const { rows } = await sql<{ id: string }>`

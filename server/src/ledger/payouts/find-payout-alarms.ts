@@ -1,5 +1,5 @@
 /**
- * The alarms that only the payout lane knows: late sweeps, failed payouts, and payouts that wait for a key or a
+ * The alarms that only the payout lane raises: late sweeps, failed payouts, and payouts that wait for a key or a
  * process.
  */
 import { sql } from "kysely"
@@ -18,7 +18,7 @@ const SWEEP_AGAIN_MS = 3_600_000
 /** The most payments that the log names. */
 const PAYMENTS_NAMED = 10
 
-/** Returns those of a payout wallet's alarms that depend on rows. */
+/** Returns the alarms of a payout wallet that depend on rows in the database. */
 export async function laneAlarms(
   ctx: Context,
   network: Pick<Network, "depositFactory">,

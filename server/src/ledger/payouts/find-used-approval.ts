@@ -1,6 +1,6 @@
 /**
- * Decides whether a return can never succeed: a transaction that this database does not know already made the return,
- * or the return's approval has expired.
+ * Determines whether a return can never succeed, because a transaction that this database does not know already made
+ * it, or because its approval has expired.
  */
 import { encodeFunctionData } from "viem"
 import { depositFactoryAbi } from "../../platform/chain/abi.ts"
@@ -17,7 +17,7 @@ import type { Row } from "../../platform/db/schema.ts"
 import { askEach } from "../txmanager/simulate-on-each.ts"
 
 /**
- * Whether a return's approval has expired unused, so nobody can ever make the return. A quorum must report the
+ * Whether a return's approval has expired unused, so that nobody can ever make the return. A quorum must report the
  * approval's nonce as unused, at a final block after the deadline. Neither a fast clock nor a single endpoint can cause
  * this result.
  */

@@ -1,4 +1,4 @@
-/** Writes payouts, and reserves each one's money in its deposit's book. */
+/** Writes payouts, and reserves the money for each in its deposit's book. */
 import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
 import type { Hex } from "viem"

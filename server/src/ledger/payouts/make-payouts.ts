@@ -21,7 +21,7 @@ import { insertPayout, roomIn } from "./insert-payout.ts"
 
 const DAY_MS = 86_400_000
 const DEPOSITS_PER_ROUND = 200
-/** How long a deposit waits after a sweep that took nothing, so it does not delay other deposits. */
+/** How long a deposit waits after a sweep that took nothing, so that it does not delay other deposits. */
 const SWEEP_AGAIN_MS = 3_600_000
 const TRANSFERS_PER_SWEEP = 5_000
 
@@ -134,10 +134,7 @@ async function makeShares(
   }
 }
 
-/**
- * Returns the payments that hold a payment's transfers after a reorg, if those transfers were already paid out for the
- * first payment.
- */
+/** Returns the payments that, after a reorg, hold transfers which were already paid out for this payment. */
 export async function heirsOf(ctx: TxContext, paymentId: string): Promise<string[]> {
   const { rows } = await sql<{ id: string }>`select distinct c.payment_id as id from past_claims e
     join claims c on c.transfer_id = e.transfer_id

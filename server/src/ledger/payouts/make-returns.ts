@@ -123,8 +123,8 @@ export async function returnsOf(
 
 /**
  * Replaces a return that failed for good with a new one, held until its simulation succeeds. The payment reopens
- * instead after `most` failures, or if the return would now send later money. It also reopens if a reorg removed the
- * money or changed its sender. Call this inside a transaction that holds the payment's lock.
+ * instead after `most` failures, or if the return would now send later money. The payment also reopens if a reorg
+ * removed the money or changed its sender. Call this inside a transaction that holds the payment's lock.
  */
 export async function returnAgain(
   ctx: TxContext,
@@ -159,7 +159,7 @@ export async function returnAgain(
     .set({ status: "open", returned_at: null, returned_to: null, updated_at: ctx.now() })
     .where("id", "=", payment.id)
     .execute()
-  // Settlement must run again, because money that a reorg removed is no longer the payment's.
+  // Settlement must run again, because money that a reorg removed no longer belongs to the payment.
   await sql`update transfers t set run_at = ${ctx.now()} from claims c
     where c.transfer_id = t.id and c.payment_id = ${payment.id}`.execute(ctx.db)
 }

@@ -98,7 +98,7 @@ async function whyItFails(ctx: Context, network: Network, payout: Payout, error:
 
 /**
  * Whether a quorum reports that the factory obeys another wallet at the final block, so the halted wallet's releases
- * fail. The contract accepts a merchant's approval once, whoever sends it.
+ * fail. The contract accepts a merchant's approval once, no matter who sends it.
  */
 async function canOnlyFail(
   ctx: Context,

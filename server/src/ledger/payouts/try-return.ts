@@ -8,8 +8,9 @@ import type { Context } from "../../platform/context.ts"
 import { agreedTrial, askEach, failedTrial, type Trial } from "../txmanager/simulate-on-each.ts"
 
 /**
- * Returns the error of a give-back that anyone sends with the gas of its transaction. Returns undefined if it succeeds
- * or if endpoints disagree. This function calls nodes, so call it outside any transaction.
+ * Returns the error with which a give-back fails, simulated without a sender and with the gas of its transaction.
+ * Returns undefined if the give-back succeeds or endpoints disagree. This function calls nodes, so call it outside any
+ * transaction.
  */
 export async function failureOfReturn(
   ctx: Pick<Context, "signal">,

@@ -17,7 +17,8 @@ const PUBLISHED = sql`time '17:00'`
 
 /**
  * Stores the rates of these days and returns how many were new. `newest` says whether the days are everything published
- * up to `now`, as at the ECB's own address. A file from the operator is complete until a day after its last one.
+ * up to `now`, as in the files from the ECB's own address. A file from the operator counts as complete until one day
+ * after its last day.
  */
 export async function storeEcb(
   db: Db,

@@ -1,7 +1,7 @@
 /**
  * Makes batches: numbers, signs and seals the receipts that wait, and puts them into one file whose Merkle root proves
  * each receipt. Settlement only writes rows and waits for nothing. A receipt gets its place in its merchant's chain
- * here, in the order of commits, so two settlements of a merchant never wait for each other. A receipt that is
+ * here, in the order of commits. So two settlements of a merchant never wait for each other. A receipt that is
  * committed without a place gets the next one, so no place is left out.
  */
 import { hash } from "node:crypto"
@@ -29,7 +29,7 @@ const BYTES = 4 * 1_048_576
 const RECEIPT_BYTES = 65_536
 const LEASE_MS = 60_000
 
-/** Makes the batches of a network that are due; returns how many milliseconds the next round may wait. */
+/** Makes the batches of a network that are due. Returns how many milliseconds the next round may wait. */
 export async function receiptRound(ctx: Context, network: Network): Promise<number> {
   const { batchMs } = ctx.settings.receipts
   const now = ctx.now()
@@ -119,7 +119,7 @@ interface InBatch extends Made {
 
 /**
  * Signs and seals receipts in their order, as many as fit into a batch. `passed` is the last receipt that was looked
- * at. A receipt that can't be made stays, is logged, and stops no other: an alarm says that it waits.
+ * at. A receipt that can't be made stays and is logged, and an alarm says that it waits. It stops no other receipt.
  */
 async function sealAll(
   ctx: TxContext,
@@ -170,7 +170,8 @@ async function sealAll(
 const logged = new Set<string>()
 
 /**
- * Returns a sealed receipt with its padded bytes. If its row makes no valid receipt, logs that and returns undefined.
+ * Returns a sealed receipt with its padded bytes. If the row can't be made into a receipt, logs this and returns
+ * undefined.
  */
 function trySeal(ctx: TxContext, { n, about }: Waiting, make: () => Made): (Made & { bytes: Uint8Array }) | undefined {
   try {

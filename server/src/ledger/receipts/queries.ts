@@ -57,8 +57,8 @@ export async function headsOf(
 }
 
 /**
- * Returns the newest signed receipt about each of these that is not a reversal. This is the receipt that a reversal
- * takes back.
+ * Returns the newest signed receipt about each of these payments or calls that is not a reversal. This is the receipt
+ * that a reversal takes back.
  */
 export async function standingHashes(ctx: TxContext, abouts: readonly string[]): Promise<Map<string, string>> {
   if (abouts.length === 0) return new Map()
@@ -96,7 +96,7 @@ export interface Placed {
   had_what: boolean
 }
 
-/** Writes where receipts are in their batch. Throws if another process was faster with any of them. */
+/** Writes where receipts are in their batch. Throws if another process has already placed any of them. */
 export async function placeReceipts(ctx: TxContext, root: Hash, placed: readonly Placed[]): Promise<void> {
   const rows = placed.map(({ n, path, ...row }) => ({ ...row, n: `${n}`, path: Buffer.from(path).toString("hex") }))
   const { numAffectedRows } = await sql`update receipts r set seq = p.seq, hash = p.hash, root = ${root},

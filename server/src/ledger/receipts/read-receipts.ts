@@ -23,7 +23,7 @@ import { type Kept, signText } from "./receipt.ts"
 import { readBatch } from "./store-batches.ts"
 import { openKey } from "./use-receipt-keys.ts"
 
-/** The list's filter, as the text that was received. */
+/** The list's filter, with its values as received. */
 export interface ReceiptFilter {
   type?: Row<"receipts">["type"] | undefined
   from?: string | undefined

@@ -1,7 +1,7 @@
 /**
  * The keys that sign receipts (Ed25519), for each network and factory. If roots are written to the chain, a key signs
- * nothing until the call that registers it is final, because verifiers must be able to see the key before the first
- * receipt. Until then the previous key signs.
+ * nothing until the call that registers it is final. Verifiers must be able to see the key before its first receipt.
+ * Until then the previous key signs.
  */
 import { generateKeyPairSync } from "node:crypto"
 import { type PublicKey, thumbprint } from "../../../../verify/src/format.ts"

@@ -102,7 +102,7 @@ async function isThere(ctx: Context, network: Network): Promise<boolean> {
   return false
 }
 
-/** Writes the roots that are due to the chain, in one call, if no earlier call is under way. */
+/** Writes all roots that are due, in one call to the chain, unless an earlier call is still under way. */
 export async function anchorBatches(ctx: Context, network: Network): Promise<void> {
   const { anchorMs } = ctx.settings.receipts
   if (anchorMs === undefined) return

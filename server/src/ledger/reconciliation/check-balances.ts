@@ -171,8 +171,8 @@ const sumsOf = (ctx: Context, network: Network, deposits: readonly Deposit[], at
   )
 
 /**
- * Explains why deposits differ from their rows. Handles all of them together, because strangers control how many there
- * are.
+ * Explains why deposits differ from their rows. Handles all of them together, because strangers control how many
+ * deposits differ.
  */
 async function explain(
   ctx: SellingContext,

@@ -2,13 +2,13 @@
  * Compares the logs of new finalized blocks with the rows, hourly, for each payout wallet. The wallets halt for a
  * transfer without a payout, a payout paid twice, a final payout that never left, or a row contradicting its receipt.
  *
- * The comparison holds the wallet's lease, like a payout round, so the payout engine signs nothing between the
- * comparison and the halt. The lease may expire while a slow endpoint responds, but the halt stays safe. It updates the
- * wallet's row, and code that assigns nonces locks that row until the commit and reads the status under the lock. So a
- * nonce is assigned before the halt or not at all, and a halted wallet broadcasts nothing.
+ * The comparison holds the wallet's lease, as a payout round does, so the payout engine signs nothing between the
+ * comparison and the halt. The lease may expire while a slow endpoint responds, but the halt stays safe. The halt
+ * updates the wallet's row, and code that assigns nonces locks that row until the commit and reads the status under the
+ * lock. So a nonce is assigned before the halt or not at all, and a halted wallet broadcasts nothing.
  *
  * A comparison takes turns with the payout rounds. Its progress is stored, so the next turn, in any process, continues
- * there.
+ * from there.
  */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -28,7 +28,7 @@ import { type Compared, haltPayoutWallets, reportUnproven } from "./report.ts"
 const HOUR_MS = 3_600_000
 /** The longest sleep, so that a new or resumed wallet is compared within a minute. */
 const IDLE_MS = 60_000
-/** The wait after an unfinished comparison, so an endpoint does not immediately get the same requests again. */
+/** The wait after an unfinished comparison, so that an endpoint does not immediately get the same requests again. */
 const RETRY_MS = 60_000
 /** The wait while a payout round holds the lease. After each round, the lease is free for longer than this. */
 const LEASE_TAKEN_MS = 250

@@ -27,7 +27,7 @@ interface Question {
   of: (chainId: number, isQuiet: RawBuilder<unknown>) => RawBuilder<{ id: string; words: string }>
 }
 
-/** Each question returns wrong rows: their ids, and what is wrong. */
+/** Each question returns the ids of wrong rows, and what is wrong with each. */
 const questions: Question[] = [
   {
     table: "deposit_books",
@@ -154,8 +154,8 @@ const questions: Question[] = [
         left join deposits d on d.resource_id = s.id where s.chain_id = ${chainId} and s.capture = 'direct' and d.id is null`,
   },
   {
-    // If an address is older than approvers, this version does not know its terms, so nothing else about it is
-    // compared.
+    // If an address was created before approvers existed, this version does not know its terms, so nothing else about
+    // it is compared.
     table: "deposits",
     of: chainId => sql`
       select d.id::text, format('is called an address of an older factory, with %s as its approver, of the factory %s', d.approver,
@@ -179,7 +179,7 @@ const questions: Question[] = [
         and (i.merchant_id, i.chain_id) is distinct from (d.merchant_id, d.chain_id)`,
   },
   {
-    // If an address is older than approvers, it does not show its recipients' shares.
+    // If an address was created before approvers existed, it does not show its recipients' shares.
     table: "payouts",
     of: chainId => sql`
       select i.id::text, format('is a share of %s/10000 %% for %s; by the row %s of deposits it is %s/10000 %% for %s', i.percent_e4,

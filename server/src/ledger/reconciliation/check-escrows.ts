@@ -1,6 +1,6 @@
 /**
  * Compares escrows with what the chain stores about their payments, at one finalized block. Only our relay wallet can
- * change them, except that a payer may reclaim the rest after the authorization ended. So a difference means that
+ * change an escrow, except that a payer may reclaim the rest after the authorization ended. So a difference means that
  * someone else uses the wallet's key, or that rows were altered.
  */
 import { sql } from "kysely"

@@ -1,7 +1,7 @@
 /**
  * Compares the logs of finalized blocks with the rows, both ways: deposits' outgoing transfers with payouts, incoming
- * ones with transfers. It stores transfers that the scan missed. It also records recoveries, and money that a merchant
- * gave back without the service. An outflow without a payout, or a row that the chain contradicts, is a finding.
+ * ones with transfers. Stores transfers that the scan missed. Also records recoveries, and money that a merchant gave
+ * back without the service. An outflow without a payout, or a row that the chain contradicts, is a finding.
  */
 import { sql } from "kysely"
 import { keyOf, reachedBy, statementOf } from "../../platform/chain/agreement.ts"
@@ -192,8 +192,8 @@ function strangerMessage(transfer: Transfer, payout: Ended | undefined, named: E
 }
 
 /**
- * Returns the payouts of those of these transactions that are ours. A return that the merchant made without the service
- * has no nonce, but its outflow links to it.
+ * Returns the payouts to which these transactions belong, as far as they are ours. A return that the merchant made
+ * without the service has no nonce, but its outflow links to it.
  */
 async function payoutsOf(ctx: Context, network: Network, hashes: readonly Hash[]): Promise<Ended[]> {
   if (hashes.length === 0) return []

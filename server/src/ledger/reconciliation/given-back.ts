@@ -49,7 +49,7 @@ export function agreements(network: Network, quorum: QuorumView, explained: read
     return before
   }
 
-  /** Returns the reports in the receipt that each voter has in this block. */
+  /** Returns the reports in each voter's receipt for the transaction, if the receipt is in this block. */
   function readingsOf({ txHash, blockHash }: Outgoing): Reading[] {
     const key = `${txHash} ${blockHash}`
     const known = reports.get(key)

@@ -21,9 +21,9 @@ export interface Blocks {
 const columns = sql`d.id, d.address, d.factory, d.owner, d.approver, d.open_after_s, d.merchant_id`
 
 /**
- * Returns the next deposits, by id, that may have moved money in these blocks. These deposits are in the scan, left it
- * after `since`, have a final transfer or payout in the blocks, hold money according to their rows, or are about to pay
- * out.
+ * Returns the next deposits, by id, that may have moved money in these blocks. These are deposits that are in the scan,
+ * left the scan after `since`, or have a final transfer or payout in the blocks. They also include deposits that hold
+ * money according to their rows, or are about to pay out.
  */
 export async function movingDeposits(
   ctx: TxContext,

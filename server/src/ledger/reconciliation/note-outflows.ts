@@ -14,7 +14,7 @@ import { inParts, provenAmong } from "./check-receipts.ts"
 import { agreements } from "./given-back.ts"
 import { type Compared, haltPayoutWallets } from "./report.ts"
 
-/** The most rows in a statement, so that it stays below its limit of 65,535 parameters. */
+/** The most rows in a statement, so that the statement stays below the limit of 65,535 parameters. */
 const ROWS_PER_STATEMENT = 4_000
 
 /** The columns of a deposit that decide whether money may leave it. */
@@ -133,7 +133,7 @@ async function classify(
   return { decided, open }
 }
 
-/** Stores outflowsand returns the id of the row for `which`. */
+/** Stores outflows, and returns the id of the row for `which`. */
 async function store(
   ctx: Context,
   network: Network,

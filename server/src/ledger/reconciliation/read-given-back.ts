@@ -62,7 +62,10 @@ async function givenBackIn(
   return [...votes.values()].flatMap(same => (same.length >= needed ? same.slice(0, 1) : [])).map(([, given]) => given)
 }
 
-/** Returns one endpoint's events by content; undefined if the endpoint did not answer or lacks the last block. */
+/**
+ * Returns one endpoint's events, keyed by their content; undefined if the endpoint did not answer or lacks the last
+ * block.
+ */
 function givenIn(
   results: RpcResult[] | undefined,
   factories: readonly Address[],

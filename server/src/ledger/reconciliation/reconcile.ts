@@ -99,7 +99,6 @@ async function openQuorumOrNone(ctx: SellingContext, network: Network): Promise<
   }
 }
 
-/** Halts the payout wallets because of findings. */
 async function halt(round: Round, findings: readonly (Finding | undefined)[]): Promise<void> {
   const { ctx, network } = round
   const found = findings.filter(finding => finding !== undefined)
@@ -160,7 +159,7 @@ async function firstWrongPayout({ ctx, network }: Round): Promise<Finding | unde
 
 /**
  * Compares the balances of deposits with movements since the last hour, as many as fit in a round. The next round
- * continues after them.
+ * continues after those deposits.
  */
 async function continueMoved(round: Round, job: Job, quorum: Quorum): Promise<void> {
   const { ctx, network } = round

@@ -1,9 +1,9 @@
 /**
  * Watches whether someone else uses the payout keys. A thief with a key can call `release`, which pays a deposit's
- * payees in wrong proportions and emits no event of its own. But every transaction of the thief takes a nonce. Either
- * the chain then counts more transactions than this database signed, or the chain has used an assigned nonce with none
- * of our transactions. The payout rounds compare both too, but only while a payout is due, and only for final blocks.
- * On some networks, final blocks are a quarter of an hour old.
+ * payees in wrong proportions and emits no event of its own. But every transaction of the thief takes a nonce. Then
+ * either the chain counts more transactions than this database signed, or a transaction that is not ours used a nonce
+ * that was assigned here. The payout rounds compare both too, but only while a payout is due, and only for final
+ * blocks. On some networks, final blocks are a quarter of an hour old.
  *
  * A nonce is stored before signing, and a signature before sending. So if the database is read after the chain's count,
  * no transaction of ours is ahead or unknown. An endpoint that lags reports fewer transactions. A count that is ahead

@@ -6,8 +6,8 @@
  * them too, but only for final blocks, and on some networks those are a quarter of an hour old. Any use of the key
  * without such an event shows in the wallet's nonces. The same round reads these nonces (`watch-keys.ts`).
  *
- * The watch reads blocks that are not final. A reorg can remove such a transaction, but not the fact that someone else
- * signed it. Only the comparison writes the books.
+ * The watch reads blocks that are not final. A reorg can remove a thief's transaction, but not the fact that someone
+ * else signed it. Only the comparison writes the books.
  */
 import { sql } from "kysely"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
@@ -27,7 +27,10 @@ import { confirmSuspects, watchKeys } from "./watch-keys.ts"
  * How often the blocks are read. Even with the scan's interval and a failed round, a theft is known within a minute.
  */
 const EVERY_MS = 20_000
-/** How often a process checks whether the watch is due. So a process takes over from a dead one that much later. */
+/**
+ * How often a process checks whether the watch is due. This is also how much later a process takes over from a dead
+ * one.
+ */
 const LOOK_MS = 5_000
 const LEASE_MS = 60_000
 /** How many blocks are read again, because nodes index logs late and shallow reorgs move the logs. */
@@ -159,7 +162,7 @@ async function stolenAmong(ctx: Context, network: Network, given: readonly Given
 }
 
 /**
- * Returns those of these transactions that any process of this installation signed. Signatures are stored before
+ * Returns which of these transactions were signed by any process of this installation. Signatures are stored before
  * sending, and this function reads them after the chain, so the result includes a transaction that was just sent.
  */
 async function ours(ctx: Context, hashes: ReadonlySet<Hash>): Promise<ReadonlySet<Hash>> {

@@ -147,7 +147,7 @@ interface NewRelay {
   traceparent?: string | null
 }
 
-/** Writes the relay. Returns false if another relay with its nonce exists. Call this inside a transaction. */
+/** Writes the relay. Returns false if a relay with the same nonce already exists. Call this inside a transaction. */
 export async function writeRelay(
   ctx: TxContext,
   network: NetworkInfo,
@@ -170,8 +170,8 @@ const COLUMNS = `id uuid, chain_id integer, kind text, deposit_id bigint, escrow
 const NAMES = COLUMNS.replace(/ \w+(,|$)/g, "$1")
 
 /**
- * Writes relays in this order, and returns the ids that were written. A relay is skipped if another relay with its
- * nonce exists. Call this inside a transaction. The same statement counts the earlier relays for each nonce.
+ * Writes relays in this order, and returns the ids that were written. A relay is skipped if one with the same nonce
+ * already exists. Call this inside a transaction. The same statement counts the earlier relays for each nonce.
  */
 export async function writeRelays(ctx: TxContext, relays: readonly RelayRow[]): Promise<Set<string>> {
   const now = ctx.now()

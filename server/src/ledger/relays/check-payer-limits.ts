@@ -34,8 +34,8 @@ export const MAX_OPEN = 256
 /** How long a failure may count as someone else's fault while the chain does not show whose fault it was. */
 export const UNEXPLAINED_MS = 3_600_000
 /**
- * How long after a failure a missing use is searched for again. A node that lags some blocks still reports the nonce as
- * unused.
+ * How long after a failure the search for a missing use is repeated. A node that lags some blocks still reports the
+ * nonce as unused.
  */
 export const DOUBTED_MS = 15_000
 

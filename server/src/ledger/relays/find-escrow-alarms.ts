@@ -31,8 +31,8 @@ async function underOtherOperator(ctx: Context): Promise<Set<number>> {
 }
 
 /**
- * Returns the networks with escrowed money whose capture or release failed too often, or with an escrow whose outcome
- * could not be recorded too often.
+ * Returns the networks where captures or releases of escrowed money failed too often, or where too many rounds failed
+ * to record an escrow's outcome.
  */
 async function withFailedCalls(ctx: Context): Promise<Set<number>> {
   const { rows } = await sql<{ chain_id: number }>`select distinct e.chain_id from escrows e

@@ -45,8 +45,8 @@ export const isPermitted = (
 
 /**
  * Returns the receipt of the transaction that used an authorization and moved its money, searching from block `start`.
- * Returns null if a quorum reports the authorization as unused, `used` if it was cancelled or used for something else,
- * and undefined if its use is unknown. Throws an {@link RpcError} if too few endpoints answer.
+ * Returns null if a quorum reports the authorization as unused, and `used` if it was cancelled or used for something
+ * else. Returns undefined if its use is unknown. Throws an {@link RpcError} if too few endpoints answer.
  *
  * A used nonce alone proves nothing: cancelling uses the nonce too, and a payer may sign the same nonce for another
  * amount. A token emits an authorization's transfer right after its own event, so only the transfer with the next index

@@ -182,7 +182,7 @@ const wordOf = (result: RpcResult | undefined): bigint | undefined =>
 
 /**
  * Returns the deposits that hold more than was recorded, according to each endpoint's answer to {@link balanceCall}.
- * Such a buyer has just paid manually, and would pay twice. If there are three or more endpoints, two of them must
+ * The buyer there has just paid manually, and would pay twice. If there are three or more endpoints, two of them must
  * report this, otherwise one.
  */
 export async function unseenAt(

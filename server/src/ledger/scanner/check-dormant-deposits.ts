@@ -21,7 +21,7 @@ const isActive = (deposit: "d" | "w") =>
     where v.deposit_id = ${sql.ref(`${deposit}.id`)} and v.until_at is null limit 1`
 
 const HOUR_MS = 3_600_000
-/** How long after the watch of a page ends a payment is still expected. */
+/** How long after the watch of a page has ended a payment is still expected. */
 const EXPECTED_MS = 12 * HOUR_MS
 const DAY_MS = 24 * HOUR_MS
 /** How long a balance that too few endpoints reported waits until it is read again. */

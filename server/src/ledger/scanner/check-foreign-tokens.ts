@@ -1,5 +1,5 @@
 /**
- * Asks tokens in which nothing is sold how much of them a receiving address holds. Only tokens with a balance are
+ * Asks each token in which nothing is sold for the balance of a receiving address. Only tokens with a balance are
  * listed, so a contract that emits a Transfer and moves nothing costs one row for a minute. Nothing else of a token is
  * read, because anyone may have written its name and symbol.
  */

@@ -8,7 +8,7 @@ import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
 import type { QuorumView } from "../../platform/chain/quorum.ts"
 import type { TxContext } from "../../platform/context.ts"
 
-/** How many calls one round reads the blocks of, oldest first. */
+/** For how many calls one round reads the blocks, oldest first. */
 const CALLS_PER_ROUND = 200
 
 /** A mined call, and its block according to the row. */

@@ -93,7 +93,7 @@ function nextCheckpoint({ cursor, quorum, scannedTo, reorged, allCompared }: Obs
   if (reorged && !allCompared) return {}
   if (reorged) return at(quorum.blockAt(quorum.finalized)?.block)
   if (scannedTo > cursor.block_number) return at(quorum.blockAt(scannedTo)?.block)
-  // A checkpoint that is older than stored block times has none. It is written with its time once the scan ends at the
+  // A checkpoint from before block times were stored has no time. It is written with its time once the scan ends at the
   // same block again.
   return cursor.block_time === null && scannedTo === cursor.block_number ? at(quorum.blockAt(scannedTo)?.block) : {}
 }

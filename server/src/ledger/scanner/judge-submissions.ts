@@ -12,8 +12,8 @@ const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 
 /**
- * How long after its submission a transaction is looked up: one that no endpoint knows, and one that no quorum can
- * read.
+ * How long after its submission a transaction is still looked up: if no endpoint knows it, and if no quorum can read
+ * it.
  */
 const NO_TRACE_MS = DAY_MS
 
@@ -21,7 +21,7 @@ const UNREADABLE_MS = 7 * DAY_MS
 
 /**
  * Returns the wait before a receipt is read again, in milliseconds, after `attempts` reads without a receipt. It is 5 s
- * at first and doubles up to an hour. So an invented hash costs little: 17 calls in its day.
+ * at first and doubles up to an hour. So an invented hash costs little: 17 calls in the day in which it is looked up.
  */
 export const receiptBackoffMs = (attempts: number): number => backoffMs(5 * SECOND_MS, attempts, HOUR_MS)
 

@@ -2,8 +2,9 @@
  * Reads the database and the chain for one round of verification, and writes nothing. `decide.ts` decides what to
  * change, and `record-observation.ts` writes it.
  *
- * Anyone can put any number of transfers on chain, and submit any hash. So the cost of a round grows with the number of
- * blocks that it meets. All other work is linear in what the endpoints report, is limited, and is done in turns.
+ * Anyone can put any number of transfers on chain, and submit any hash. So the cost of a round may grow only with the
+ * number of blocks that it meets. All other work is linear in what the endpoints report, is limited, and is done in
+ * turns.
  */
 import { keyOf } from "../../platform/chain/agreement.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
@@ -52,16 +53,16 @@ const RESCAN_SHARE = 5
  * disagree.
  */
 const RECEIPTS_PER_ROUND = 100
-/** How many transfers in displaced blocks, or from one endpoint alone, one round reads the receipts of. */
+/** For how many transfers in displaced blocks, or from one endpoint alone, one round reads the receipts. */
 const DOUBTS_PER_ROUND = 500
 /** How many heights are compared at a time after a reorg. */
 const HEIGHTS_PER_STEP = 50
 /** Addresses that are behind by more than this when they return to the scan are read separately. */
 const FAR_BLOCKS = 20_000n
-/** How many addresses that are near, and how many that are far behind, one round reads. */
+/** How many addresses that are a little behind, and how many that are far behind, one round reads. */
 const BEHIND_PER_ROUND = 5_000
 
-/** Addresses whose scan had to catch up, and the block that it reached. */
+/** Addresses whose scan had to catch up, and the block that the scan reached. */
 interface Backfill {
   ids: bigint[]
   scannedTo: bigint
@@ -268,8 +269,8 @@ async function unexplained(
 }
 
 /**
- * Returns the transactions of logs that an endpoint has but no quorum does, because the receipts of these transactions
- * decide. Each round takes a limited and different part of them, because an endpoint can invent any number.
+ * Returns the transactions of logs that an endpoint has but no quorum does. Their receipts decide about these logs.
+ * Each round takes a limited and different part of the transactions, because an endpoint can invent any number.
  */
 function unsettled(
   ctx: Context,
@@ -297,8 +298,9 @@ export const keyOfRow = (row: Row<"transfers">): string =>
   keyOf({ txHash: row.tx_hash, token: row.token, to: row.to_address, k: row.k })
 
 /**
- * After a reorg, compares the blocks of transfers that are not final with the canonical chain, the highest block first,
- * until one is still in the chain. Adds the other blocks to `displaced`. Returns false if a height could not be read.
+ * After a reorg, compares the blocks of transfers that are not final with the canonical chain. Starts with the highest
+ * block, and stops at the first that is still in the chain. Adds the other blocks to `displaced`. Returns false if a
+ * height could not be read.
  */
 async function compareDownwards(
   ctx: Context,

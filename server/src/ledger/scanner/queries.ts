@@ -24,7 +24,7 @@ const depositsOn = (ctx: Context, chainId: number) =>
     .where("chain_id", "=", chainId)
     .orderBy("id")
 
-/** Returns a network's receiving addresses in the log scan. Reads only the 42 characters of each address. */
+/** Returns a network's receiving addresses that are in the log scan. Reads only the 42 characters of each address. */
 export async function watchedAddresses(ctx: Context, chainId: number): Promise<Address[]> {
   const { rows } = await sql<{ all: string | null }>`select string_agg(address, '' order by id) as all from deposits
     where chain_id = ${chainId} and watched`.execute(ctx.db)
@@ -34,7 +34,7 @@ export async function watchedAddresses(ctx: Context, chainId: number): Promise<A
   })
 }
 
-/** A deposit whose scan has to catch up from this block. */
+/** A deposit whose scan has to catch up from block `watchedNumber`. */
 export type BehindDeposit = Pick<WatchedDeposit, "id" | "address"> & { watchedNumber: bigint }
 
 /** Returns at most `limit` deposits whose scan stopped after block `after`, and not later than block `before`. */
@@ -107,7 +107,10 @@ export const dueSubmissions = (ctx: Context, chainId: number, limit: number): Pr
     .limit(limit)
     .execute()
 
-/** Returns those of these submissions that name a stored settlement-token transfer that is neither final nor gone. */
+/**
+ * Returns the ids of submissions among these that name a stored transfer in the settlement token which is neither final
+ * nor gone.
+ */
 export async function explainedSubmissions(
   ctx: Context,
   network: NetworkInfo,
@@ -205,7 +208,7 @@ export async function wakeSold(
 }
 
 /**
- * Marks a transfer that only one of two endpoints reports as confirmed, if its block has not changed since it was read.
+ * Marks a transfer as confirmed that only one of two endpoints reports, if its block has not changed since it was read.
  */
 export const confirmSingle = (ctx: TxContext, { id, block_hash }: Row<"transfers">) =>
   sql`update transfers set state = 'confirmed', suspect_at = null, run_at = ${ctx.now()}
@@ -219,8 +222,8 @@ export interface Met {
 
 /**
  * Links submissions to the transfers that they name. A linked submission needs no receipt any more, even if the service
- * had given it up, and a confirmed transfer is settled now. This checks only what the round met, because submitting
- * hashes that do not exist is free, and these submissions stay in the table.
+ * had stopped looking for it, and a confirmed transfer is settled now. This checks only what the round met, because
+ * submitting hashes that do not exist is free, and these submissions stay in the table.
  */
 export async function linkSubmissions(
   ctx: TxContext,

@@ -33,9 +33,11 @@ export interface UnfinalBlock extends NamedBlock {
 
 /** How many blocks of each kind one round reads. */
 const BLOCKS_PER_ROUND = 500
-/** The most rows in a statement, because the embedded database runs it in this process. */
+/**
+ * The most rows in a statement. The embedded database runs statements in this process, so a long one would block it.
+ */
 const ROWS_PER_STATEMENT = 500
-/** How many transfers one round confirms or makes final. The other blocks wait for the next round. */
+/** How many transfers one round confirms or makes final. Transfers in other blocks wait for the next round. */
 export const CHANGES_PER_ROUND = 20_000
 
 const isUnfinal = sql`state in ('seen', 'confirmed') and not single_source`

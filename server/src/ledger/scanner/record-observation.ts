@@ -76,7 +76,6 @@ export async function recordObservation(
   return { ended, isMore: seen.isMore || changed.length >= CHANGES_PER_ROUND }
 }
 
-/** Reads the rows that the round may change. */
 async function storedNow(ctx: TxContext, network: NetworkInfo, seen: Observation) {
   const blocks = await unfinalBlocks(ctx, network.chainId, seen.window)
   const ids = seen.doubted.map(row => row.id)
@@ -126,8 +125,8 @@ async function write(
 }
 
 /**
- * Writes when submissions are looked up again. One statement writes all of them, because each block may have those of
- * all payments under way.
+ * Writes when submissions are looked up again. One statement writes all of them, because with each block the
+ * submissions of all payments under way may be due.
  */
 async function postpone(ctx: TxContext, changes: readonly SubmissionChange[]): Promise<void> {
   if (changes.length === 0) return

@@ -1,10 +1,10 @@
 /**
- * Finds tokens in which nothing is sold at receiving addresses, without a submitted hash. It reads the Transfer logs of
- * every token to the addresses that were in the scan, and asks each token for the address's balance.
+ * Finds tokens at receiving addresses in which nothing is sold, even if nobody submitted a hash. This scan reads the
+ * Transfer logs of every token to the addresses that were in the scan, and asks each token for the address's balance.
  *
- * Anyone can emit such logs for free, so this is separate from the payment scan. It has its own job, its own position,
- * its own record of what endpoints refuse, and a fixed number of calls per round. A flood only makes it fall behind. It
- * reads only finalized blocks, so no reorg removes what it found.
+ * Anyone can emit such logs for free, so this scan is separate from the payment scan. It has its own job, its own
+ * position, its own record of what endpoints refuse, and a fixed number of calls per round. A flood only makes it fall
+ * behind. It reads only finalized blocks, so no reorg removes what it found.
  */
 import { sql } from "kysely"
 import { statementOf, votesNeeded } from "../../platform/chain/agreement.ts"
@@ -87,7 +87,6 @@ async function hasRoom(ctx: Context, { chainId, name }: Network): Promise<boolea
   return !isFull
 }
 
-/** The result of one step of a round. */
 interface Step {
   next: Position
   found: { log: Transfer; deposit: Watched }[]

@@ -9,7 +9,7 @@ import type { Changed } from "./read-unfinal-blocks.ts"
 const SPANS_PER_ROUND = 200
 
 /**
- * Adds a span to the trace of each payment with a transfer that this round saw or changed. Call it in the round's
+ * Adds a span to the trace of each payment with a transfer that this round saw or changed. Call this in the round's
  * transaction.
  */
 export async function traceScan(

@@ -17,7 +17,8 @@ const MISSED_ROUNDS = 5
  */
 const STUCK_ROUNDS = 3
 /**
- * The shortest time that counts as a round, even if the interval is shorter, because slow endpoints lengthen rounds.
+ * The shortest time that is assumed for a round, even if the interval is shorter, because slow endpoints lengthen
+ * rounds.
  */
 const MIN_ROUND_MS = 10_000
 
@@ -27,7 +28,7 @@ type Lag = Pick<Row<"cursors">, "lag_blocks" | "lag_low" | "lag_low_at">
 export function lagAfter(before: Lag, lagBlocks: bigint, bound: number, now: Date): Lag {
   const isBehind = lagBlocks > BigInt(bound)
   const wasBehind = before.lag_blocks > BigInt(bound)
-  // While the scan catches up, each round reaches a new lowest lag. This lowest lag is recorded from when the scan
+  // While the scan catches up, each round reaches a new lowest lag. The record of the lowest lag starts when the scan
   // falls behind.
   const isLower = !isBehind || !wasBehind || before.lag_low === null || lagBlocks < before.lag_low
   return isLower
@@ -65,7 +66,7 @@ export async function isStale(ctx: TxContext, chainId: number): Promise<boolean>
 export const scannedBlock = async (db: Db, chainId: number): Promise<bigint | undefined> =>
   (await cursorOf(db, chainId))?.block_number
 
-/** Reads are gathered, because every request that waits for a payment reads the cursor. */
+/** Requests share one read, because every request that waits for a payment reads the cursor. */
 const cursorOf = gatherRows(async (db: Db, chainIds: readonly number[]) => {
   const cursors = db.selectFrom("cursors").select(["chain_id", "block_number", "looked_at", "interval_ms"])
   const rows = await cursors.where("chain_id", "in", chainIds).execute()

@@ -80,8 +80,8 @@ export async function payersToWait(
 type CheckedDeposit = Row<"deposits"> & { payers: Address[]; since: Date | null }
 
 /**
- * How long too little money must be reported before this is logged as an error. An endpoint that lags some blocks
- * reports too little only for a moment.
+ * How long after money arrived a balance may stay unknown before this is logged as an error. An endpoint that lags some
+ * blocks reports too little only for a moment.
  */
 const LASTING_MS = 60_000
 
@@ -117,8 +117,8 @@ const MAX_MS = 3_000
 
 /**
  * Returns whether each receiving address holds at least the recorded amount of the settlement token. This reads the
- * newest block. The comparison with the chain finds money that was given back up to an hour later, once it is final.
- * Other tokens are not checked, because their balances may change without a transfer.
+ * newest block. The comparison with the chain finds money that was given back only once it is final, up to an hour
+ * later. Other tokens are not checked, because their balances may change without a transfer.
  */
 async function moneyAt(
   ctx: Context,

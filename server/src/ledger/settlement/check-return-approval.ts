@@ -18,13 +18,13 @@ import { failureOfReturn } from "../payouts/try-return.ts"
 /** How long a requested approval is valid, in seconds. */
 const APPROVED_FOR_S = 7 * 86_400
 /**
- * The least time, in seconds, that an approval must stay valid, because a payout may wait for its turn and be sent too
- * late.
+ * The least time, in seconds, for which an approval must still be valid, because a payout may wait for its turn and be
+ * sent too late.
  */
 const MIN_LEFT_S = 600
 /**
- * The most time, in seconds, that an approval may stay valid, because a forgotten signature must not stay usable for
- * longer.
+ * The most time, in seconds, for which an approval may still be valid, because a forgotten signature must not stay
+ * usable for longer.
  */
 const MAX_LEFT_S = 31 * 86_400
 
@@ -37,7 +37,9 @@ export interface ReturnApproval {
 /** An approval whose signature was verified for exactly this digest. */
 export type CheckedApproval = ReturnApproval & { digest: Hash }
 
-/** Whether a wallet has to approve the return of a payment. Its signature then also satisfies the wallet lock. */
+/**
+ * Whether a wallet has to approve the return of a payment. The wallet's signature then also satisfies the wallet lock.
+ */
 export async function isForWallet(ctx: TxContext, { deposit_id }: Row<"payments">): Promise<boolean> {
   const deposits = ctx.db.selectFrom("deposits").select("id").where("id", "=", deposit_id)
   return (await deposits.whereRef("approver", "<>", "factory").executeTakeFirst()) !== undefined

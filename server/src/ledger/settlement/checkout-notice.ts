@@ -28,7 +28,7 @@ export interface CheckoutNotice {
   payerInfo: Record<string, string> | null
   /** An entry for each share; null without a split. */
   splits: Share[] | null
-  /** Where the notice's receipt is in 0G's storage. Undefined if it is not stored there, or not yet. */
+  /** Where the payment's receipt is in 0G's storage. Undefined if it is not stored there, or not yet. */
   zeroG?: ZeroG | undefined
   callbackUrl: string | null
   traceparent: string | null

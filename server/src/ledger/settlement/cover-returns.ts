@@ -110,8 +110,8 @@ async function settleAt(ctx: TxContext, transfers: readonly Held[], at: Date): P
 }
 
 /**
- * Reads those payments of the part whose signed returns count but differ from the money that the payments hold. They
- * are in the order of their ids.
+ * Reads those payments of the part whose signed returns count but differ from the money that the payments hold. The
+ * payments are in the order of their ids.
  */
 async function uncovered(ctx: TxContext, { owner, payer }: Part): Promise<Returned[]> {
   const ofPart = sql`from payments where resource_id = ${owner.resource_id}

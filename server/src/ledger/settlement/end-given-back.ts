@@ -67,7 +67,7 @@ const PAYMENTS_AT_ONCE = 500
 
 /**
  * Maps these outflows' nonces to the payments whose return has, or would have, that nonce. Most nonces belong to
- * waiting payments. The other payments at these addresses may be a million, so they are read in batches until each
+ * waiting payments. There may be a million other payments at these addresses, so they are read in batches until each
  * nonce is found.
  */
 async function nonceOwners(

@@ -1,6 +1,6 @@
 /**
- * Finds payments that anyone can still send back: the merchant's wallet signed the return, and the broadcast calldata
- * is public and has not expired. The payer must not get both the goods and the money.
+ * Finds payments that anyone can still send back: the merchant's wallet signed the return, and this approval is public
+ * in broadcast calldata and has not expired. The payer must not get both the goods and the money.
  */
 import { sql } from "kysely"
 import type { Hex } from "viem"

@@ -1,5 +1,5 @@
 /**
- * The surplus of an overpayment: the amount beyond its price. The surplus stays in its deposit until the merchant
+ * The surplus of an overpayment: the amount beyond the price. The surplus stays in its deposit until the merchant
  * decides. An accepted surplus is paid out like the rest of the payment, and a returned one goes back.
  */
 import { sql } from "kysely"
@@ -75,8 +75,8 @@ export async function dropSurplus(ctx: TxContext, paymentId: string): Promise<vo
 }
 
 /**
- * Whether the transfer that holds a surplus is confirmed, not suspected, from its payer, and still counts for its
- * payment.
+ * Whether the transfer that holds a surplus is confirmed and not suspected, comes from the payer, and still counts for
+ * its payment.
  */
 export async function surplusStands(ctx: TxContext, paymentId: string): Promise<boolean> {
   const { rows } = await sql`select from surpluses s join payments p on p.id = s.payment_id and p.status = 'granted'

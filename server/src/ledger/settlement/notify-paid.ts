@@ -1,7 +1,7 @@
 /**
- * Notifies merchants of payments once their shares are mined, and at the latest five minutes after the payment was
+ * Notifies merchants of payments once their shares are mined, but at the latest five minutes after the payment was
  * confirmed. With `RECEIPT_STORE=0g`, a notification also waits until the transaction that stores its receipt is
- * signed, and at the latest until `RECEIPT_WAIT` is over.
+ * signed, but at most for `RECEIPT_WAIT`.
  */
 import { sql } from "kysely"
 import { type NetworkInfo, networkOf } from "../../platform/chain/network-facts.ts"
@@ -70,7 +70,7 @@ export async function notifyDuePayments(ctx: SellingContext): Promise<number> {
   let notified = 0
   for (const { id, resourceId } of waiting)
     notified += await inTransaction(ctx, async ctx => {
-      // Locked before the payment, in the lock order of settlement.
+      // This row is locked before the payment, in the lock order of settlement.
       await sellableOf(ctx, resourceId).lockEvents?.(ctx, resourceId)
       const payment = await ctx.db
         .selectFrom("payments")

@@ -210,8 +210,8 @@ interface Open {
 }
 
 /**
- * Locks the payment and everything that settles it. Throws `INVALID_OPERATION` unless the payment is open and all its
- * money is confirmed.
+ * Locks the payment and the rows that its settlement locks. Throws `INVALID_OPERATION` unless the payment is open and
+ * all its money is confirmed.
  */
 export async function lockOpen(ctx: SellingTx, merchantId: string, id: string): Promise<Open> {
   const known = await paymentOf(ctx, merchantId, id)

@@ -39,9 +39,8 @@ export interface WaitingGroup {
 
 /** The work of one settlement transaction. */
 export interface Group {
-  /** The resource that was paid. */
   resourceId: string
-  /** The senders to screen before the transaction. Transfers of other senders can't be counted in it. */
+  /** The senders to screen before the transaction. Transfers of other senders can't be counted in that transaction. */
   senders: readonly Address[]
 }
 
@@ -85,7 +84,7 @@ export interface Part {
   standing: readonly StandingPayment[]
 }
 
-/** A locked group: its parts, and the transfers that stop being due once it is settled. */
+/** A locked group: its parts, and the transfers that stop being due once the group is settled. */
 interface Held<P extends Part = Part> {
   parts: readonly P[]
   due: readonly bigint[]
@@ -137,8 +136,8 @@ export interface Sellable<P extends Part = Part, L extends Plan = Plan> {
   paidOnce: boolean
 
   /**
-   * Returns a limited number of groups that are due on the network. The first ones include each merchant's. A group is
-   * no longer due once it is settled or postponed.
+   * Returns a limited number of groups that are due on the network. Each merchant that is due has a group among the
+   * first. A group is no longer due once it is settled or postponed.
    */
   due(ctx: TxContext, network: NetworkInfo): Promise<Due>
   /**
@@ -167,7 +166,10 @@ export interface Sellable<P extends Part = Part, L extends Plan = Plan> {
   onPaid(ctx: SellingTx, part: P, payment: PaidWith, hashes: readonly Hash[]): Promise<void>
   /** Revokes what a payment bought, because a reorg removed the payment's money. Its payouts are already cancelled. */
   onReversed(ctx: SellingTx, part: P, payment: Pick<Row<"payments">, "id">): Promise<void>
-  /** Writes the total of the part's payments after they are written. `paid` are their ids, in the order of the plan. */
+  /**
+   * Writes the total of the part's payments after the payments are written. `paid` are the payment ids, in the order of
+   * the plan.
+   */
   finish(ctx: SellingTx, part: P, plan: L, paid: readonly string[]): Promise<void>
   /** Runs after the merchant has decided about an open payment, which is now `granted` or `returned`. */
   onDecided(ctx: SellingTx, part: P, payment: Row<"payments">, screened: Screened): Promise<void>

@@ -42,8 +42,8 @@ const FAILED_MS = 5_000
 
 /** Settles due groups on the network, and returns how many were due. A group that fails does not delay the others. */
 export async function settleDue(ctx: SellingContext, network: Network): Promise<number> {
-  // In most rounds nothing is due, and each kind's own query is expensive to plan. This check costs a fifth of one of
-  // them.
+  // In most rounds nothing is due, and each kind's own query is expensive to plan. This check costs a fifth of one such
+  // query.
   const { rows } = await sql<{ arrived: boolean; reopened: boolean }>`select exists (select from transfers
       where chain_id = ${network.chainId} and run_at <= ${ctx.now()}) as arrived,
     exists (select from payments where chain_id = ${network.chainId} and reopened) as reopened`.execute(ctx.db)

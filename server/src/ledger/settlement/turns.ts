@@ -1,6 +1,6 @@
 /**
  * Decides whose turn it is in a round. Strangers control how much is due, so merchants take turns, each with a limited
- * number. A flood at one merchant does not delay the others' payments.
+ * number of groups. A flood at one merchant does not delay the others' payments.
  */
 // I/O: builds SQL, which the callers run in their context.
 import { type RawBuilder, sql } from "kysely"
@@ -38,10 +38,10 @@ const ranks = (of: "merchant_id" | "turn", names: [string, string], first = ""):
     row_number() over (partition by ${of} order by since, name) as ${names[1]}`)
 
 /**
- * SQL: the rows whose turn it is, with the total number of rows. `owed` reads rows of `merchant_id`, `sum` (due base
- * units, or null), `since` (when it became due), `is_first` and `name` (unique). Merchants take turns, and so do one
- * merchant's rows. Turns alternate between the row with the most money, which is never dust, and the row that has
- * waited longest, so that no row waits forever. Order the rows by {@link turnOf}.
+ * SQL: the rows whose turn it is, with the total number of rows. `owed` reads rows with the columns `merchant_id`,
+ * `sum` (due base units, or null), `since` (when it became due), `is_first` and `name` (unique). Merchants take turns,
+ * and so do one merchant's rows. Turns alternate between the row with the most money, which is never dust, and the row
+ * that has waited longest, so that no row waits forever. Order the rows by {@link turnOf}.
  */
 export const inTurn = (owed: RawBuilder<unknown>): RawBuilder<unknown> => sql`
   select * from (

@@ -15,7 +15,7 @@ export function againAfter(now: Date, since: Date, minMs = MINUTE_MS / 2): Date 
 
 /**
  * Returns when to retry transfers that wait together, in the same way, counting from the newest arrival or reorg. For
- * an empty list, this is after the minimum.
+ * an empty list, the wait is the minimum.
  */
 export function againTogether(
   now: Date,

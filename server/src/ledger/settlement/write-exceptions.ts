@@ -311,7 +311,7 @@ async function refresh(ctx: TxContext, ids: readonly string[]): Promise<void> {
     ctx.db,
   )
   const empty = sql`p.id = any(${these}) and p.status = 'open' and not exists (select from claims c where c.payment_id = p.id)`
-  // A payment stays as reversed if the merchant was notified of it, or if it ever had a payout.
+  // A payment stays, with the status `reversed`, if the merchant was notified of it, or if it ever had a payout.
   await sql`update payments p set status = 'reversed', updated_at = ${ctx.now()}
     where ${empty} and (p.event_sequence > 0 or exists (select from payouts i where i.payment_id = p.id)
       or exists (select from deliveries d where d.merchant_id = p.merchant_id and d.order_key = p.id))`.execute(ctx.db)

@@ -102,8 +102,8 @@ async function writeKnown(
 
 /**
  * Grants a reversed payment again when all its money is back, as extra money if another payment has paid meanwhile. A
- * payment that was accepted as extra money never pays for the resource itself, even if it comes back first, because it
- * may be a stranger's dust.
+ * payment that was accepted as extra money may be a stranger's dust, so it never pays for the resource itself, even if
+ * it comes back first.
  */
 export async function grantAgain(
   ctx: SellingTx,

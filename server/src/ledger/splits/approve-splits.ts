@@ -38,8 +38,8 @@ export async function emitAttached(
 }
 
 /**
- * A change of the split of a resource. `after` is undefined if the split stays. `of` names the changed part of the
- * resource.
+ * A change of the split of a resource. `after` is undefined if the split stays the same. `of` names the changed part of
+ * the resource.
  */
 export interface SplitChange {
   of?: string

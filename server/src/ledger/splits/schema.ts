@@ -15,7 +15,8 @@ export const SplitPath = Type.Object({
 })
 
 /**
- * The number, the percentages and the owner of the recipients are checked elsewhere, and reported as `INVALID_SPLIT`.
+ * The number of recipients, their percentages and the owners of their addresses are checked elsewhere, and reported as
+ * `INVALID_SPLIT`.
  */
 const RecipientInput = Strict({
   address: AddressText,

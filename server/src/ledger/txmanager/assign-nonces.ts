@@ -1,6 +1,6 @@
 /**
- * Takes due payouts through the steps up to their nonces: picks, screens and simulates them, writes the verdicts, and
- * assigns nonces to the rest under the wallet's lock.
+ * Prepares due payouts and gives them nonces: picks, screens and simulates them, writes the verdicts, and assigns
+ * nonces to the rest under the wallet's lock.
  */
 import { type Fees, firstFees } from "../../platform/chain/fees.ts"
 import { RELEASE_GAS } from "../../platform/chain/release-call.ts"
@@ -38,7 +38,7 @@ export async function assignPayouts(
   state: WalletState,
 ): Promise<Assigned> {
   const { latest, pending = 0n, balance, dataFee } = state
-  // In that case the alarms report why nothing is paid.
+  // If these values are unknown, the alarms report why nothing is paid.
   if (latest === undefined || balance === undefined) return NOTHING
   const count = pending > latest ? pending : latest
   // A transaction that this database does not know, for example after a backup was restored, may pay a call that a

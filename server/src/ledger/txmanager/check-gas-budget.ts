@@ -253,7 +253,7 @@ async function holdDue(
       where merchant_id = ${merchantId} and ${counts()} and gas_cost is not null
         and gas_cost_at > ${windowStart(ctx)}) as costs
     where gone >= ${excess} order by gas_cost_at limit 1`.execute(ctx.db)
-  // If there is no row, payouts in flight use up the budget. They soon cost less than their maximum.
+  // If there is no row, payouts in flight use up the budget. Their actual cost will soon be lower than this maximum.
   const waitMs = (free.rows[0]?.at.getTime() ?? 0) + WINDOW_MS - now.getTime()
   const soonest = now.getTime() + Math.min(MAX_WAIT_MS, Math.max(MINUTE_MS, waitMs))
   // A payout that is short of money waits for its deposit's book, not for the budget.

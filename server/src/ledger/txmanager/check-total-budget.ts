@@ -20,7 +20,7 @@ const WINDOW_MS = 24 * 3_600_000
 /** The key of the advisory lock. No other lock uses this number. */
 const LOCK = 7_582_412
 
-/** The columns of a payout that show whether it calls a contract wallet. */
+/** The columns of a payout that show whether the payout calls a contract wallet. */
 type Relayed = Pick<Row<"payouts">, "kind" | "data" | "gas">
 /** The columns of a payout that decide which part of the total it may use. */
 type Totalled = Relayed & Pick<Row<"payouts">, "id" | "escrow_id">
@@ -58,7 +58,8 @@ const isPrepaidCall =
 const prepaidKinds = (which: PayoutKind["prepaid"]) => kindsThat(({ prepaid }) => prepaid === which)
 
 /**
- * Sums, in wei, what payouts cost in the last 24 hours and what payouts in flight may cost. Each payout counts `times`.
+ * Sums, in wei, what payouts cost in the last 24 hours and what payouts in flight may cost. The cost of each payout is
+ * multiplied by `times`.
  */
 async function spentOn(ctx: TxContext, which: RawBuilder<boolean>, times: RawBuilder<bigint> = ONCE): Promise<bigint> {
   const since = new Date(ctx.now().getTime() - WINDOW_MS)

@@ -1,7 +1,7 @@
 /**
- * Confirms payouts only by evidence from the chain: a receipt of one of their attempts in a canonical block. Before
- * finality a payout is `mined`; in a finalized block it is `final` or `reverted`. If endpoints agree that the block of
- * a payout was displaced, the same bytes are sent again.
+ * Confirms payouts only through evidence from the chain: a receipt of one of their attempts in a canonical block.
+ * Before finality a payout is `mined`; in a finalized block it is `final` or `reverted`. If endpoints agree that the
+ * block of a payout was displaced, the same bytes are sent again.
  */
 import { sql } from "kysely"
 import type { Hash } from "../../platform/chain/hex.ts"
@@ -114,8 +114,8 @@ function finalAsMined(row: OpenPayout, quorum: Quorum): Settled[] {
 
 /**
  * Returns the states that a batch's receipt gives its calls. A failed call stays `mined` until the block is final. If
- * the receipt was not read again, a trigger ends the calls together with their batch, from the rows that were written
- * when the batch was mined.
+ * the receipt was not read again, a trigger ends the calls together with their batch. It uses the rows that were
+ * written when the batch was mined.
  */
 function settledCalls({ row: batch, receipt, state }: Settled, calls: readonly BatchCall[]): Settled[] {
   const { txHash, blockNumber, blockHash, uses } = receipt

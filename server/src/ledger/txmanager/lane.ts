@@ -77,8 +77,8 @@ export interface LaneInfo {
   /** Locks the rows for which a payout was made, before the payout's own row, and returns their ids. */
   lockOwners(ctx: TxContext, payout: Pick<Payout, "payment_id">): Promise<readonly string[]>
   /**
-   * Makes a payout that failed for good again, in the transaction that writes the failure. `owners` come from {@link
-   * lockOwners}.
+   * Makes a successor of a payout that failed for good, in the transaction that writes the failure. `owners` come from
+   * {@link lockOwners}.
    */
   onReverted(ctx: TxContext, payout: Reverted, owners: readonly string[]): Promise<void>
 }
@@ -121,7 +121,7 @@ export interface Lane extends LaneInfo {
   /** Whether to pick nothing because the total gas budget has no room for another transaction of `most` wei. */
   isStopped(ctx: Context, most: bigint): Promise<boolean>
   /**
-   * Returns the payouts whose merchants' gas budgets have room for `most` wei, and how many other payouts this held.
+   * Returns the payouts whose merchants' gas budgets have room for `most` wei, and how many other payouts were held.
    */
   withinBudgets(
     ctx: Context,

@@ -4,7 +4,7 @@ import type { Hash } from "../../platform/chain/hex.ts"
 import type { Context } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 
-/** How many payouts one round reads the receipts of. */
+/** For how many payouts one round reads the receipts. */
 const PAYOUTS_PER_ROUND = 200
 
 /** The columns that are read of an open payout. Its calldata is not needed, and would be most of the row. */

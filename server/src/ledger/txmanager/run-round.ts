@@ -35,7 +35,7 @@ const STALLED_MS = 10_000
 const IDLE_MS = 60_000
 /** How often an idle payout wallet is observed. */
 const OBSERVE_MS = 3_600_000
-/** How often alarms are determined at most during a series of turns. */
+/** The least time between two determinations of the alarms during a series of turns. */
 const ALARMS_MS = 1_000
 /**
  * How long the lease stays free after a full round, so that the comparison of the books can take it. The comparison
@@ -82,7 +82,10 @@ interface Round {
   pace: Pace
   /** When alarms were last determined, by `performance.now()`. */
   alarmsAt: number
-  /** Whether the next turn checks earlier wallets. The first turn does, and later turns do while something changes. */
+  /**
+   * Whether the next turn checks earlier wallets. The first turn checks them, and later turns check them while
+   * something changes.
+   */
   tendsEarlier: boolean
   /**
    * The unfinished write of the endpoints' answers to the last broadcast. Work that needs no chain continues meanwhile.

@@ -123,7 +123,7 @@ async function simulate(
   ]
 }
 
-/** Returns the ids of those payouts in these batches that would succeed, as endpoints agree. */
+/** Returns the ids of the payouts in these batches for which endpoints agree on success. */
 async function succeedingTogether(
   ctx: Context,
   lane: Lane,

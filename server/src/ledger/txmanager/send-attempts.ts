@@ -1,7 +1,7 @@
 /**
- * Broadcasts signed bytes to every endpoint, as they were read back from the database, lowest nonce first. A
- * transaction that stays unmined too long is replaced by another attempt with a higher fee, the same nonce and the same
- * payment. At most one attempt per nonce is mined.
+ * Broadcasts signed bytes, read back from the database, to every endpoint, lowest nonce first. A transaction that stays
+ * unmined too long is replaced by another attempt with a higher fee, the same nonce and the same payment. At most one
+ * attempt per nonce is mined.
  */
 import { sql } from "kysely"
 import { ask, awake } from "../../platform/chain/endpoints.ts"
@@ -145,8 +145,7 @@ export async function replaceStuck(
 export const EMPTY_GAS = 21_000n
 
 /**
- * Writes another attempt for a nonce, which is not signed yet. Call this inside the transaction that holds the wallet's
- * lock.
+ * Writes another attempt, still unsigned, for a nonce. Call this inside the transaction that holds the wallet's lock.
  */
 export async function attemptAgain(
   ctx: TxContext,

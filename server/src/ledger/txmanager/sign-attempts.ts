@@ -117,8 +117,8 @@ function report(ctx: Context, { chain, name, signer: { remote } }: Lane, error: 
 }
 
 /**
- * Stores signed bytes, unless the transaction already has some or a later attempt for its nonce exists. Returns how
- * many were stored.
+ * Stores signed bytes, unless the transaction already has a signature or a later attempt for its nonce exists. Returns
+ * how many were stored.
  */
 async function store(ctx: Context, wallet: Row<"wallets">, signed: readonly Signed[]): Promise<number> {
   if (signed.length === 0) return 0

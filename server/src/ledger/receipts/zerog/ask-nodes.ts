@@ -40,7 +40,7 @@ interface Nodes {
   deadUntil: Map<string, number>
 }
 
-/** By the address ranges that the operator allows. */
+/** The connections for each list of address ranges that the operator allows. */
 const connections = new WeakMap<readonly string[], Nodes>()
 
 /**
@@ -64,7 +64,7 @@ function nodesOf({ settings }: Asking): Nodes {
   return made
 }
 
-/** Returns the host of a node, with its port. One host and port is one node. */
+/** Returns the host of a node, with its port. Requests to the same host and port reach the same node. */
 export const hostOf = ({ url }: StorageNode): string => new URL(url).host
 
 const isDead = ({ deadUntil }: Nodes, node: StorageNode): boolean =>

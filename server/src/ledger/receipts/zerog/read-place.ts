@@ -9,7 +9,10 @@ export interface ZeroG {
   storageRoot: Hash
   /** The hash of the signed transaction. If its fee is raised, another transaction with the same nonce may be mined. */
   storageTxHash: Hash
-  /** Null until that transaction is mined, and if roots are not written to the payment's chain. */
+  /**
+   * The hash of the transaction that writes the root to the payment's chain. Null until that transaction is mined, and
+   * if roots are not written to that chain.
+   */
   anchorTxHash: Hash | null
 }
 

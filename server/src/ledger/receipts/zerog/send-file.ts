@@ -1,6 +1,6 @@
 /**
  * Uploads a file to 0G's storage nodes after its root is in the `Flow` contract, and proves that they have it. An
- * upload can be repeated at any time, because nodes that have the file accept nothing.
+ * upload can be repeated at any time, because nothing is sent to nodes that already have the file.
  */
 // I/O: queries 0G's indexer and nodes.
 import { hash } from "node:crypto"
@@ -23,7 +23,7 @@ import { segmentOf } from "./segments.ts"
 
 /** How many nodes get each segment. */
 const COPIES = 2
-/** The number of segments in a request, which make 1.4 MB. */
+/** How many segments a request has: 1.4 MB. */
 const AT_ONCE = 4
 
 /**

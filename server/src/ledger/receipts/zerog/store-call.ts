@@ -23,7 +23,7 @@ export function storeData(
 export const storeKey = (root: Hash, payoutId: string): string => `store:${root}:${payoutId}`
 
 /**
- * Returns 0G's fee for a file of `size` bytes, in wei, at a price for each chunk. The contract keeps any excess and
+ * Returns 0G's fee for a file of `size` bytes, in wei, at a given price per chunk. The contract keeps any excess and
  * spends it on the next submission, so the exact fee is paid. A lower fee is refused.
  */
 export const storeFee = (size: number, pricePerSector: bigint): bigint =>

@@ -13,7 +13,7 @@ import { submissionOf } from "./submission.ts"
 
 /** The most files that a round uploads. */
 const FILES = 16
-/** How long no other process uploads a file that one process has claimed, even if that process dies. */
+/** How long the claim of one process keeps others from uploading the same file, even if that process dies. */
 const CLAIM_MS = 120_000
 /**
  * How long the upload of a file may take. It must end before the claim does, because otherwise another process would

@@ -34,16 +34,16 @@ const isHere = ({ chain: { chainId }, flow }: Storage) =>
 const hasEnded = sql<boolean>`i.state in ('reverted', 'cancelled')`
 
 /**
- * SQL: whether a file `b` needs a call now. It has no call at this contract, or its last call there ended without
- * effect a while ago and was not cancelled by a person.
+ * SQL: whether a file `b` needs a call now. Either it has no call at this contract, or its last call there ended
+ * without effect a while ago. A call that a person cancelled is not replaced.
  */
 const needsCall = (ctx: TxContext, storage: Storage) => sql<boolean>`b.uploaded_at is null and b.stored_at is not null
   and ${isDue(ctx)} and not exists (select from payouts i where i.id = b.storage_id and ${isHere(storage)}
     and (not ${hasEnded} or i.stopped or i.updated_at > ${ctx.now()}::timestamptz - ${waitOf}))`
 
 /**
- * Cancels calls without a nonce that are for another chain or contract than the settings name, because the settings
- * were corrected.
+ * Cancels calls without a nonce that are for a chain or contract other than the one that the settings name, because the
+ * settings were corrected.
  */
 async function cancelElsewhere(ctx: Context, storage: Storage): Promise<void> {
   // The files of these calls wait as after any call that ended. Otherwise two processes with different settings would
@@ -116,8 +116,8 @@ async function writeCall(
     from receipt_batches b where b.root = ${root} and ${needsCall(ctx, storage)}`.execute(ctx.db)
   const [first] = rows
   if (!first) return
-  // The settings may name an earlier contract again, where the file's call may still be mined or already was. No file
-  // is paid for twice at one contract.
+  // The settings may name an earlier contract again, where the file's call may still be mined, or was mined already. No
+  // file is paid for twice at one contract.
   const id = first.known ?? (await insertCall(ctx, storage, first.merchant_id, { root, file, fee, submitter }))
   await sql`update receipt_batches set storage_id = ${id}, storage_tries = storage_tries + ${first.is_again ? 1 : 0}
     where root = ${root}`.execute(ctx.db)
