@@ -59,8 +59,8 @@ export async function partiesOf(
 }
 
 /**
- * Returns a function that maps a merchant and a network to the owner and approver of new addresses. It returns
- * undefined if the merchant has no payout address on the network.
+ * Returns a function that maps a merchant and a network to the owner and approver of new addresses. The function
+ * returns undefined if the merchant has no payout address on the network.
  */
 export async function sellersOn(
   ctx: TxContext,

@@ -174,8 +174,8 @@ export function nextCheck(ctx: TxContext, expiresAt: ReturnType<typeof sql>): Re
 }
 
 /**
- * Brings back the checkouts with these ids or receiving addresses. Returns the ids of those that were put away. Their
- * rows are the same as before, and their balances are due to be read.
+ * Brings back the checkouts with these ids or receiving addresses. Returns the ids of those that were put away. The
+ * rows of these checkouts are the same as before, and their balances are due to be read.
  */
 export async function bringBack(
   ctx: Context,

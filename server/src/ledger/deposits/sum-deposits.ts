@@ -21,8 +21,8 @@ export interface DepositSums {
 }
 
 /**
- * Returns deposits' sums in one token, by deposit id. They include everything on chain that was not reorged or, with
- * `at`, everything that is final and in a block up to `at`.
+ * Returns deposits' sums in one token, by deposit id. The sums include everything on chain that was not reorged or,
+ * with `at`, everything that is final and in a block up to `at`.
  */
 export async function depositSums(
   ctx: TxContext,

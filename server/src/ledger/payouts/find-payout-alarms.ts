@@ -87,8 +87,8 @@ async function withoutKey(ctx: Context): Promise<Set<number>> {
 
 /**
  * Returns the networks where payouts from a factory that this process does not serve have been due for an hour. If the
- * process that serves that factory has a problem, it raises its own alarm. If there is no such process, only this alarm
- * shows it.
+ * process that serves that factory has a problem, that process raises its own alarm. If there is no such process, only
+ * this alarm shows the problem.
  */
 async function unserved(ctx: Context): Promise<Set<number>> {
   const { networks } = ctx.chain

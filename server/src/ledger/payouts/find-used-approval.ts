@@ -1,6 +1,6 @@
 /**
- * Determines whether a return can never succeed, because a transaction that this database does not know already made
- * it, or because its approval has expired.
+ * Determines whether a return can never succeed. Either a transaction that this database does not know already made the
+ * return, or the return's approval has expired.
  */
 import { encodeFunctionData } from "viem"
 import { depositFactoryAbi } from "../../platform/chain/abi.ts"

@@ -91,7 +91,10 @@ export async function roomIn(
   return rows[0]?.room ?? 0n
 }
 
-/** Whether the money for a payout can be reserved: its deposit has room, and the money of its own payment is there. */
+/**
+ * Whether the money for a payout can be reserved: its deposit has room, and the money of the payout's own payment is
+ * there.
+ */
 async function fits(
   ctx: TxContext,
   {

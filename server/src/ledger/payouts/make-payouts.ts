@@ -1,6 +1,6 @@
 /**
- * Makes payouts: rows of `payouts` that say which money has to move. They are written in the transaction that makes the
- * money due. Each function reads what is already promised and adds what is missing, so a second call is a no-op.
+ * Makes payouts: rows of `payouts` that say which money has to move. The rows are written in the transaction that makes
+ * the money due. Each function reads what is already promised and adds what is missing, so a second call is a no-op.
  */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -34,8 +34,8 @@ const unswept = sql<bigint>`${remainingValue} - ${withheld("open", "returned")} 
 
 /**
  * SQL: whether nothing of a payment `p` is left to sweep. A transfer that a reorg moved or removed still counts as
- * left. It may be mined again before settlement sees that it was gone. Nothing else would then schedule its payment
- * again. If settlement sees first that the transfer was gone, the reversal ends the schedule.
+ * left. Such a transfer may be mined again before settlement sees that it was gone. Nothing else would then schedule
+ * its payment again. If settlement sees first that the transfer was gone, the reversal ends the schedule.
  */
 const allSwept = sql`not exists (select from claims c join transfers t on t.id = c.transfer_id
     join deposits d on d.id = t.deposit_id

@@ -69,7 +69,8 @@ interface Returned {
 }
 
 /**
- * Returns what a return sends back and to which address. This is the whole payment, or the surplus of a granted one.
+ * Returns what a return sends back and to which address. A return sends back the whole payment, or the surplus of a
+ * granted one.
  */
 async function returnedOf(ctx: TxContext, payment: Row<"payments">): Promise<Returned> {
   const order = payment.status === "returned" ? payment : await returnedSurplus(ctx, payment.id)

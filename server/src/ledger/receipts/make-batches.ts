@@ -56,8 +56,8 @@ export async function receiptRound(ctx: Context, network: Network): Promise<numb
 
 /**
  * The receipts that this round could not make. The round continues after the last one that it looked at, so that these
- * receipts never fill a batch. It also leaves out later receipts about the same payments, because a reversal must not
- * precede what it reverses.
+ * receipts never fill a batch. The round also leaves out later receipts about the same payments, because a reversal
+ * must not precede what it reverses.
  */
 interface Unmade {
   after: bigint
@@ -119,7 +119,7 @@ interface InBatch extends Made {
 
 /**
  * Signs and seals receipts in their order, as many as fit into a batch. `passed` is the last receipt that was looked
- * at. A receipt that can't be made stays and is logged, and an alarm says that it waits. It stops no other receipt.
+ * at. A receipt that can't be made stays and is logged, and an alarm says that it waits. Such a receipt stops no other.
  */
 async function sealAll(
   ctx: TxContext,

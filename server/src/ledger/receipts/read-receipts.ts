@@ -213,9 +213,9 @@ export async function* receiptLines(
 }
 
 /**
- * Returns the last line, signed by a key that is not revoked. This is the key of the last receipt that can be opened
- * and whose key is not revoked. If there is none, it is the key that replaced that receipt's key, because another key
- * may belong to another network. Returns an empty string if there is no key yet.
+ * Returns the last line. The line is signed by the key of the last receipt that can be opened and whose key is not
+ * revoked. If there is no such receipt, the key that replaced the last receipt's key signs, because another key may
+ * belong to another network. Returns an empty string if there is no key yet.
  */
 async function headLine(
   ctx: TxContext,

@@ -38,8 +38,8 @@ const UNEXPLAINED_MS = 600_000
 type Deposit = Row<"deposits">
 
 /**
- * Since when deposits lack money without explanation, by id. This is in memory, so after a restart two more sightings
- * are needed.
+ * Since when deposits lack money without explanation, by id. This map is in memory, so after a restart two more
+ * sightings are needed.
  */
 export const unexplained = new Map<string, number>()
 

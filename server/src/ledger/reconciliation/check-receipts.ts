@@ -227,8 +227,8 @@ export async function provenAmong(
 }
 
 /**
- * Returns a function that counts the endpoints that contradict an assertion's block: they have another block at its
- * height, or the block without the transaction. Each height is read once.
+ * Returns a function that counts the endpoints that have another block at an assertion's height, or that have its block
+ * without its transaction. Each height is read once.
  */
 async function bodiesWithout(
   ctx: Context,

@@ -75,7 +75,10 @@ export async function watchKeys(ctx: Context, network: Network, own: Address): P
   return areRead
 }
 
-/** Checks the last check's findings again. This needs no lease, because other processes may not have these findings. */
+/**
+ * Checks the last check's findings again. The check needs no lease, because other processes may not have these
+ * findings.
+ */
 export async function confirmSuspects(ctx: Context, network: Network, own: Address): Promise<void> {
   if ((suspicions.get(network)?.size ?? 0) > 0) await watchKeys(ctx, network, own)
 }

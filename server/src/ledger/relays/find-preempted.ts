@@ -92,7 +92,7 @@ async function explain(ctx: Context, network: Network, relay: Failed): Promise<v
 
 /**
  * Whether a transaction precedes another in its block. If a payer makes its relay burn the gas and uses the
- * authorization only afterwards, it has not paid first.
+ * authorization only afterwards, the payer has not paid first.
  */
 async function isBefore(
   ctx: Context,

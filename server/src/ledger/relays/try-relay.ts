@@ -183,7 +183,7 @@ const wordOf = (result: RpcResult | undefined): bigint | undefined =>
 /**
  * Returns the deposits that hold more than was recorded, according to each endpoint's answer to {@link balanceCall}.
  * The buyer there has just paid manually, and would pay twice. If there are three or more endpoints, two of them must
- * report this, otherwise one.
+ * report this. Otherwise one is enough.
  */
 export async function unseenAt(
   ctx: Context,
@@ -245,7 +245,7 @@ function otherwise(symbol: string, error: string): string {
 export const isArriving = sql`t.state <> 'gone' and not exists (select from payments p where p.id = c.payment_id
   and (p.status = 'returned' or p.exception = 'sanctioned' or (p.status = 'granted' and p.beside)))`
 
-/** Cancels a relay without a nonce, with a sentence as the reason. Its authorization may be submitted again. */
+/** Cancels a relay without a nonce, with a sentence as the reason. The relay's authorization may be submitted again. */
 export async function cancelRelay(
   ctx: TxContext,
   row: Pick<Row<"payouts">, "id" | "chain_id">,

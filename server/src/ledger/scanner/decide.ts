@@ -93,8 +93,8 @@ function nextCheckpoint({ cursor, quorum, scannedTo, reorged, allCompared }: Obs
   if (reorged && !allCompared) return {}
   if (reorged) return at(quorum.blockAt(quorum.finalized)?.block)
   if (scannedTo > cursor.block_number) return at(quorum.blockAt(scannedTo)?.block)
-  // A checkpoint from before block times were stored has no time. It is written with its time once the scan ends at the
-  // same block again.
+  // A checkpoint from before block times were stored has no time. Such a checkpoint is written with its time once the
+  // scan ends at the same block again.
   return cursor.block_time === null && scannedTo === cursor.block_number ? at(quorum.blockAt(scannedTo)?.block) : {}
 }
 

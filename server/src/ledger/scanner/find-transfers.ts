@@ -101,7 +101,7 @@ async function foundOf(
   const take = (log: Transfer, standing: LogAgreement) => {
     if (standing !== "denied" && deposits.has(log.to)) logs.push({ log, standing })
   }
-  // A transfer that only one endpoint reported may be deeper than any rescan, so that only its receipt finds it.
+  // A transfer that only one endpoint reported may be deeper than any rescan, so only its receipt finds it.
   await inTurns(hashes, hash => {
     const receipt = quorum.receiptOf(hash)
     if (receipt?.succeeded) for (const log of receipt.transfers) take(log, "agreed")

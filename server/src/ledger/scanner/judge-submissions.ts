@@ -20,8 +20,9 @@ const NO_TRACE_MS = DAY_MS
 const UNREADABLE_MS = 7 * DAY_MS
 
 /**
- * Returns the wait before a receipt is read again, in milliseconds, after `attempts` reads without a receipt. It is 5 s
- * at first and doubles up to an hour. So an invented hash costs little: 17 calls in the day in which it is looked up.
+ * Returns the wait before a receipt is read again, in milliseconds, after `attempts` reads without a receipt. The wait
+ * is 5 s at first and doubles up to an hour. So an invented hash costs little: 17 calls in the day in which it is
+ * looked up.
  */
 export const receiptBackoffMs = (attempts: number): number => backoffMs(5 * SECOND_MS, attempts, HOUR_MS)
 

@@ -49,8 +49,8 @@ const DEEP_MS = 600_000
 const LONG_SCAN_MS = 250
 const RESCAN_SHARE = 5
 /**
- * How many receipts one round reads for submissions. It reads the same number again for transfers about which endpoints
- * disagree.
+ * How many receipts one round reads for submissions. The round reads the same number again for transfers about which
+ * endpoints disagree.
  */
 const RECEIPTS_PER_ROUND = 100
 /** For how many transfers in displaced blocks, or from one endpoint alone, one round reads the receipts. */
@@ -179,7 +179,7 @@ const rescans = new WeakMap<Network["endpoints"], { tookMs: number; endedAt: num
 
 /**
  * Scans the watched addresses up to the head, and also rescans some earlier blocks. If a flood of dust makes the rescan
- * slow, only some rounds do it, so that old blocks do not delay new ones.
+ * slow, only some rounds rescan, so that old blocks do not delay new ones.
  */
 async function rescan(
   ctx: Context,

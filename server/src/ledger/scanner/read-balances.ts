@@ -12,9 +12,9 @@ import type { Context } from "../../platform/context.ts"
 export const ADDRESSES_PER_CALL = 500
 
 /**
- * What the endpoints say about an address. It holds what its rows say (`same`) or another sum (`other`). `doubtful`
- * means that some endpoints report another sum, but too few. `alone` means that all answers match the rows, but too few
- * endpoints answered.
+ * What the endpoints say about an address. The address holds what its rows say (`same`) or another sum (`other`).
+ * `doubtful` means that some endpoints report another sum, but too few. `alone` means that all answers match the rows,
+ * but too few endpoints answered.
  */
 export type Said = "same" | "other" | "doubtful" | "alone" | "nothing"
 

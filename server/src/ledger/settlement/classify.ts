@@ -21,9 +21,9 @@ export interface Classified<T extends ClaimedTransfer = ClaimedTransfer> {
 }
 
 /**
- * Classifies transfers that are summed together. `alone` is money that already counts with them and that only one
- * endpoint reports, in base units of the settlement token. The screening of a sender that was not screened is
- * `unknown`. A transfer that already counts is `clear`.
+ * Classifies transfers that are summed together. `alone` is money that already counts together with these transfers and
+ * that only one endpoint reports, in base units of the settlement token. The screening of a sender that was not
+ * screened is `unknown`. A transfer that already counts is `clear`.
  */
 export function classify<T extends ClaimedTransfer>(
   ctx: TxContext,

@@ -16,7 +16,7 @@ import type { CheckoutNotice } from "./checkout-notice.ts"
 /** The screening result of each address in question. */
 export type Screened = ReadonlyMap<Address, Screening>
 
-/** A transfer with the payment that claims it, if any. Its `value` is the amount that still counts. */
+/** A transfer with the payment that claims it, if any. The transfer's `value` is the amount that still counts. */
 export type ClaimedTransfer = Row<"transfers"> & {
   payment_id: string | null
   payment_status: string | null
@@ -164,7 +164,10 @@ export interface Sellable<P extends Part = Part, L extends Plan = Plan> {
    * that is already paid. `hashes` are the transactions that paid.
    */
   onPaid(ctx: SellingTx, part: P, payment: PaidWith, hashes: readonly Hash[]): Promise<void>
-  /** Revokes what a payment bought, because a reorg removed the payment's money. Its payouts are already cancelled. */
+  /**
+   * Revokes what a payment bought, because a reorg removed the payment's money. The payment's payouts are already
+   * cancelled.
+   */
   onReversed(ctx: SellingTx, part: P, payment: Pick<Row<"payments">, "id">): Promise<void>
   /**
    * Writes the total of the part's payments after the payments are written. `paid` are the payment ids, in the order of

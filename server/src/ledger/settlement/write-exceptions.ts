@@ -300,8 +300,7 @@ async function refresh(ctx: TxContext, ids: readonly string[]): Promise<void> {
     and (t.state not in ('confirmed', 'final') or t.suspect_at is not null or t.from_address <> p.payer)`.execute(
     ctx.db,
   )
-  // A payment names one of its own transactions, and one of the removed claims may be for the transaction that it
-  // named.
+  // A payment names one of its own transactions, and the removed claims may include the claim for that transaction.
   await sql`update payments p set amount = held.amount, updated_at = ${ctx.now()},
       tx_hash = case when p.tx_hash = any(held.hashes) then p.tx_hash else held.hashes[1] end from (
       select c.payment_id as id, sum(${remainingValue}) as amount,

@@ -22,8 +22,8 @@ export type SplitWithRecipients = Row<"splits"> & { recipients: Recipient[] }
 
 /**
  * Checks and screens the recipients of a request. Throws `VALIDATION_ERROR`, `INVALID_SPLIT` or `SANCTIONS_MATCH`. This
- * queries a sanctions list, so call it outside any transaction. A recipient that can't be screened now is screened
- * before each payout.
+ * function queries a sanctions list, so call it outside any transaction. A recipient that can't be screened now is
+ * screened before each payout.
  */
 export async function checkedRecipients(ctx: Context, input: RecipientsInput): Promise<Recipient[]> {
   const written = input.map(each => ({ ...each, percent: asWritten(each, "percent") }))

@@ -1,6 +1,6 @@
 /**
- * Prepares due payouts and gives them nonces: picks, screens and simulates them, writes the verdicts, and assigns
- * nonces to the rest under the wallet's lock.
+ * Prepares due payouts for signing: picks, screens and simulates them, writes the verdicts, and assigns nonces to the
+ * rest under the wallet's lock.
  */
 import { type Fees, firstFees } from "../../platform/chain/fees.ts"
 import { RELEASE_GAS } from "../../platform/chain/release-call.ts"

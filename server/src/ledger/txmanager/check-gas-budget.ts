@@ -99,8 +99,8 @@ export interface Except {
 }
 
 /**
- * Reads what these merchants spent. Payouts in flight count with the highest possible cost of their latest attempt.
- * This takes no lock, so the payouts in flight may change meanwhile.
+ * Reads what these merchants spent. Payouts in flight count with the highest possible cost of their latest attempt. The
+ * read takes no lock, so the payouts in flight may change meanwhile.
  */
 async function spentBy(ctx: TxContext, merchantIds: readonly string[]): Promise<Map<string, Spent>> {
   const cheapTimes = cheapTimesOf(ctx)
@@ -129,7 +129,7 @@ const windowStart = (ctx: TxContext): Date => new Date(ctx.now().getTime() - WIN
 /**
  * Returns the due payouts of merchants whose budgets have room for `most` wei. Fills the gaps from `dueExcept`, which
  * returns the due payouts without {@link Except}. Payouts of merchants over their budgets are held, and `held` is their
- * number. This only avoids useless screening and simulation, because {@link lockBudgets} decides.
+ * number. This function only avoids useless screening and simulation, because {@link lockBudgets} decides.
  */
 export async function withinBudgets(
   ctx: Context,
@@ -344,7 +344,7 @@ export async function lockBudgets(ctx: TxContext, merchantIds: readonly string[]
 
 /**
  * Whether a merchant's budget has no room for another relay of this kind and gas, at the price of the last transaction.
- * This refuses early, so that no buyer waits in vain, but {@link lockBudgets} decides.
+ * The check refuses early, so that no buyer waits in vain, but {@link lockBudgets} decides.
  */
 export async function relaysSpent(
   ctx: Context,

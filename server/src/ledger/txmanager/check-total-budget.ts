@@ -28,7 +28,7 @@ type Totalled = Relayed & Pick<Row<"payouts">, "id" | "escrow_id">
 /** What is left of the total budgets, locked until the transaction ends. */
 export interface Totals {
   /**
-   * Whether this many wei are left for a payout. This takes nothing, because another budget may still refuse the
+   * Whether this many wei are left for a payout. The check takes nothing, because another budget may still refuse the
    * payout.
    */
   holds(row: Totalled, wei: bigint): boolean
@@ -158,8 +158,9 @@ export async function lockTotals(
 }
 
 /**
- * Whether all merchants together have no room for another transaction of `most` wei, by default a payout. This decides
- * as {@link lockTotals} does. Otherwise a round would pick, simulate and refuse the same payouts again and again.
+ * Whether all merchants together have no room for another transaction of `most` wei, by default a payout. The check
+ * decides as {@link lockTotals} does. Otherwise a round would pick, simulate and refuse the same payouts again and
+ * again.
  */
 export async function isTotalSpent(ctx: Context, most: bigint, kind: PayoutKindName = "share"): Promise<boolean> {
   const room = await totalRoom(ctx)

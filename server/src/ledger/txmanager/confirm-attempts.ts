@@ -114,8 +114,8 @@ function finalAsMined(row: OpenPayout, quorum: Quorum): Settled[] {
 
 /**
  * Returns the states that a batch's receipt gives its calls. A failed call stays `mined` until the block is final. If
- * the receipt was not read again, a trigger ends the calls together with their batch. It uses the rows that were
- * written when the batch was mined.
+ * the receipt was not read again, a trigger ends the calls together with their batch. The trigger uses the rows that
+ * were written when the batch was mined.
  */
 function settledCalls({ row: batch, receipt, state }: Settled, calls: readonly BatchCall[]): Settled[] {
   const { txHash, blockNumber, blockHash, uses } = receipt

@@ -45,8 +45,8 @@ interface Given {
 }
 
 /**
- * SQL: whether a payout may be signed. Its money is reserved in its deposit's book, it moves no deposit's money, or it
- * is a relay before its deadline.
+ * SQL: whether a payout may be signed, because its money is reserved in its deposit's book, it moves no deposit's
+ * money, or it is a relay before its deadline.
  */
 export const isSignable = (ctx: TxContext) =>
   sql<boolean>`(reserved or kind in ('anchor', 'store') or relay_by > ${ctx.now()})`
@@ -187,8 +187,8 @@ async function fitBudgets(
 }
 
 /**
- * Payouts in flight count at their highest cost, many times the actual one. This must not cancel a call, so the call
- * waits until the actual cost is known.
+ * Payouts in flight count at their highest cost, many times the actual one. That alone must not cancel a call, so the
+ * call waits until the actual cost is known.
  */
 const unlessBusy = (verdict: Verdict, isBusy: boolean): Verdict =>
   isBusy && verdict.kind === "cancel" ? { kind: "wait", ms: IN_FLIGHT_WAIT_MS } : verdict

@@ -156,7 +156,7 @@ async function checkpoint(ctx: Context, { chain: { chainId } }: Lane): Promise<b
 /**
  * Whether an idle wallet must be observed. A wallet with an alarm is observed every minute, so that the alarm ends when
  * its cause does. A payout wallet is also observed hourly, for alarms and for nonces that another process used. While
- * it is halted, every round observes it.
+ * the wallet is halted, every round observes it.
  */
 function isUnobserved(ctx: Context, lane: Lane, { status, alarms, run_at: lastRound }: Row<"wallets">): boolean {
   const isOver = (ms: number) => isDue(new Date(lastRound.getTime() + ms), ctx.now(), ms)

@@ -1,6 +1,6 @@
 /**
  * Judges due payouts before they get a nonce: whether the money is there, whether a party is sanctioned, and whether
- * the call would succeed. This reads and returns verdicts, and writes nothing to payouts.
+ * the call would succeed. This step reads and returns verdicts, and writes nothing to payouts.
  */
 import { sql } from "kysely"
 import type { Hex } from "viem"

@@ -160,8 +160,8 @@ export async function attemptAgain(
 }
 
 /**
- * Builds the row of another attempt for a nonce. It makes the same payment or, with `empty`, an empty transfer from the
- * wallet to itself.
+ * Builds the row of another attempt for a nonce. The new attempt makes the same payment or, with `empty`, an empty
+ * transfer from the wallet to itself.
  */
 export async function nextAttempt(
   ctx: TxContext,

@@ -1,5 +1,5 @@
 /**
- * Signs attempts that have a nonce but no signature. This happens after the transaction that assigned the nonce,
+ * Signs attempts that have a nonce but no signature. The signing happens after the transaction that assigned the nonce,
  * because a signer may be another machine. Any process that finds an unsigned attempt signs it. A signer may answer the
  * same request with different signatures, and each would make another transaction with the same nonce. So only the
  * first stored signature is ever sent, and a broadcast reads it back from the database.

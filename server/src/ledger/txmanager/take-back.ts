@@ -1,4 +1,4 @@
-/** Returns a mined payout to `assigned` after a reorg displaced its block. Its bytes are then sent again. */
+/** Returns a mined payout to `assigned` after a reorg displaced its block. The payout's bytes are then sent again. */
 import { sql } from "kysely"
 import { type Context, inTransaction } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"

@@ -8,7 +8,7 @@ import { flowAbi, submissionOf } from "./submission.ts"
 
 /**
  * Returns the calldata, followed by the id of the call's payout (a UUID). `submitter` is the address for which the file
- * is submitted, no matter who pays. It can be any address but zero, which the contract refuses.
+ * is submitted, no matter who pays. The contract accepts any address but zero.
  */
 export function storeData(
   payoutId: string,

@@ -16,8 +16,8 @@ const FILES = 16
 /** How long the claim of one process keeps others from uploading the same file, even if that process dies. */
 const CLAIM_MS = 120_000
 /**
- * How long the upload of a file may take. It must end before the claim does, because otherwise another process would
- * claim the file.
+ * How long the upload of a file may take. The upload must end before the claim does, because otherwise another process
+ * would claim the file.
  */
 const UPLOAD_MS = 90_000
 
@@ -37,7 +37,7 @@ export async function storeFilesRound(ctx: Context, storage: Storage, uploadMs =
   return ctx.settings.receipts.batchMs
 }
 
-/** Claims the next file that is paid for. Its call is final, so no reorg removes the payment. */
+/** Claims the next file that is paid for. The call for that file is final, so no reorg removes the payment. */
 async function claimPaid(ctx: Context, { chain: { chainId }, flow }: Storage): Promise<Paid | undefined> {
   const until = new Date(ctx.now().getTime() + CLAIM_MS)
   const { rows } = await sql<Paid>`
