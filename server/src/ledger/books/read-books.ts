@@ -45,8 +45,8 @@ type Entry = Row<"books"> & {
 }
 
 /**
- * A filter with its deposits or escrows resolved, so that one index is enough. If both are null, the filter matches all
- * deposits and escrows.
+ * A filter with its deposits or escrows resolved, so that one index is enough. If `deposits` and `escrows` are both
+ * null, the filter matches all of them.
  */
 interface Found extends Pick<BookFilter, "from" | "to"> {
   merchantId: string

@@ -171,8 +171,8 @@ const sources: Record<Row<"transactions">["type"], Row<"transactions">["source"]
 }
 
 /**
- * SQL: whether a transaction is an open payment, or a granted one with an open surplus. There are few of these, so the
- * query lists them first.
+ * SQL: whether a transaction is an open payment, or a granted one with an open surplus. There are few such payments, so
+ * the query lists them first.
  */
 const isWaiting = (merchantId: string) => sql<boolean>`(status = 'open' or (status = 'granted' and id = any(array(
   select s.payment_id from surpluses s join payments p on p.id = s.payment_id

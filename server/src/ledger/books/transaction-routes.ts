@@ -105,7 +105,9 @@ async function* transactionLines(ctx: TxContext, merchantId: string, filter: Lis
   yield* transactionsCsv(ctx, merchantId, await withTerms(ctx, merchantId, filter))
 }
 
-/** The most payments that are read one by one to check a filter's other terms. Reading that many takes about 30 ms. */
+/**
+ * The most payments that are read one by one to check a filter's other terms. Reading 2,000 payments takes about 30 ms.
+ */
 const MAX_TRIED = 2_000
 
 /**

@@ -16,8 +16,8 @@ export const approverOr = (ctx: Pick<TxContext, "settings">, chosen: Approver | 
   chosen ?? (ctx.settings.mode === "live" ? "wallet" : "service")
 
 /**
- * Returns the approver to which a merchant's new addresses commit. This is `owner`, the merchant's payout address, or
- * the factory, which means its current operator.
+ * Returns the approver to which a merchant's new addresses commit. The approver is `owner`, which is the merchant's
+ * payout address, or the factory, which stands for its current operator.
  */
 export async function approverOf(
   ctx: TxContext,

@@ -83,7 +83,7 @@ function tokensOf(ctx: TxContext, merchantId: string): ListSource<ForeignTokenRo
 }
 
 function listedOf(ctx: TxContext, row: ForeignTokenRow) {
-  // The contract uses 64 bits, but even a date in the far future is a safe integer.
+  // The contract stores this time in 64 bits, but even a date in the far future is a safe integer.
   const opensAt = new Date(Number.parseInt(row.open_after_s.toString(), 10) * 1_000)
   return {
     address: checksummed(row.address),

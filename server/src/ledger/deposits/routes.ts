@@ -86,7 +86,7 @@ async function listedOf(ctx: TxContext, rows: readonly Row<"deposits">[]) {
 
 function shownOf(ctx: TxContext, row: Row<"deposits">, payees: readonly Payee[]) {
   const { name: chain, token } = networkOf(ctx.chain, row.chain_id)
-  // The contract uses 64 bits, but even a date in the far future is a safe integer.
+  // The contract stores this time in 64 bits, but even a date in the far future is a safe integer.
   const openAfter = Number.parseInt(row.open_after_s.toString(), 10)
   return {
     address: checksummed(row.address),

@@ -65,7 +65,7 @@ export function termsRoute(app: Server, ctx: Context): void {
         approver: checksummed(row.approver),
         payeesHash: payeesHash(payees),
         payees: payees.map(({ address, percentE4 }) => ({ address: checksummed(address), percentE4 })),
-        // The contract uses 64 bits, but even a date in the far future is a safe integer.
+        // The contract stores this time in 64 bits, but even a date in the far future is a safe integer.
         openAfter: Number.parseInt(row.open_after_s.toString(), 10),
       }
     },

@@ -136,7 +136,7 @@ function wrongIn(payout: SignedPayout, raw: Hex, hash: Hash, nonce: bigint | nul
   if (said.chainId !== payout.chain_id || BigInt(said.nonce ?? 0) !== nonce)
     return "its bytes have another nonce or chain"
   const to = said.to?.toLowerCase()
-  // An empty transfer from the wallet to itself moves no money. An operator can use up a nonce that way.
+  // An empty transfer from the wallet to itself moves no money. An operator can use up a nonce with such a transfer.
   if (to === payout.wallet && (said.value ?? 0n) === 0n && (said.data ?? "0x") === "0x") return undefined
   // A transaction adopted from the chain may end with the id of a payout that an old backup lacks.
   if (

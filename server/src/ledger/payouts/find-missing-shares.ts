@@ -41,8 +41,8 @@ function owed(recipients: readonly Pick<Payee, "percentE4">[], received: bigint,
 /**
  * Returns what each share still gets of a payment, in base units. Splits all money of the payment and the others,
  * without the returns; see {@link allocate} for the rounding. If one payment promised a share too much, the share gets
- * less from the next payment. Money that the others have not promised yet stays with them. So this payment's shares
- * never get more than its own money covers.
+ * less from the next payment. Money that the other payments have not promised yet stays with them. So this payment's
+ * shares never get more than its own money covers.
  *
  * @example
  * // An earlier payment had 100, and 70 was signed for share 0. A reorg left it 40, and this payment has the other 60.
@@ -101,8 +101,8 @@ export async function standingOf(
 }
 
 /**
- * Returns the payments that share money with a payment since a reorg. These are earlier payments that held its
- * transfers and were paid out. They also include older payments that now hold other transfers of those earlier
+ * Returns the payments that share money with a payment since a reorg. Some of these are earlier payments that held the
+ * payment's transfers and were paid out. Others are older payments that now hold other transfers of those earlier
  * payments.
  */
 export async function sharersOf(ctx: TxContext, { id, created_at }: Row<"payments">): Promise<string[]> {

@@ -35,7 +35,7 @@ const unswept = sql<bigint>`${remainingValue} - ${withheld("open", "returned")} 
 /**
  * SQL: whether nothing of a payment `p` is left to sweep. A transfer that a reorg moved or removed still counts as
  * left. Such a transfer may be mined again before settlement sees that it was gone. Nothing else would then schedule
- * its payment again. If settlement sees first that the transfer was gone, the reversal ends the schedule.
+ * the transfer's payment again. If settlement sees first that the transfer was gone, the reversal ends the schedule.
  */
 const allSwept = sql`not exists (select from claims c join transfers t on t.id = c.transfer_id
     join deposits d on d.id = t.deposit_id

@@ -165,7 +165,7 @@ export async function returnAgain(
     where c.transfer_id = t.id and c.payment_id = ${payment.id}`.execute(ctx.db)
 }
 
-/** Cancels a return that has no nonce and can't succeed any more. This reopens its payment. */
+/** Cancels a return that has no nonce and can't succeed any more. Cancelling the return reopens its payment. */
 export async function cancelReturn(ctx: Context, { id, payment_id }: Row<"payouts">, reason: string): Promise<void> {
   const cancelled = await inTransaction(ctx, async ctx => {
     // Locks the payment before its payouts, as all code does.
@@ -182,8 +182,8 @@ export async function cancelReturn(ctx: Context, { id, payment_id }: Row<"payout
 }
 
 /**
- * Cancels returns without a nonce if a reorg changed their payment's money. This reopens the payments. Call this inside
- * a transaction, under the lock of the paywall's payer or of the session.
+ * Cancels returns without a nonce if a reorg changed their payment's money. Cancelling a return reopens its payment.
+ * Call this inside a transaction, under the lock of the paywall's payer or of the session.
  */
 export async function stopReturns(ctx: TxContext, paymentIds: readonly string[]): Promise<void> {
   if (paymentIds.length === 0) return

@@ -35,7 +35,7 @@ const HOUR_MS = 3_600_000
 export function payoutLane(network: Network, signer: Signer): Lane {
   const { depositFactory, token } = network
   // A factory obeys one wallet, so payouts from another factory's deposits are left to the process that has that
-  // wallet's key. The same holds for calls that write another factory's receipts.
+  // wallet's key. Calls that write another factory's receipts are left to that process too.
   const served = sql<boolean>`(to_address = ${depositFactory} or kind = 'anchor' and recipient = ${depositFactory})`
   return {
     name: "payout",

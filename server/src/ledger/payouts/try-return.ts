@@ -1,4 +1,7 @@
-/** Simulates a return with a wallet's signature before it is written: a return that always fails can't be undone. */
+/**
+ * Simulates a return with a wallet's signature before the return is written, because a return that always fails can't
+ * be undone.
+ */
 import type { Hex } from "viem"
 import type { Address } from "../../platform/chain/hex.ts"
 import type { Network } from "../../platform/chain/networks.ts"

@@ -63,7 +63,7 @@ export async function valuationOf(ctx: TxContext, merchantId: string): Promise<V
 
 /**
  * Returns the value of each of one merchant's rows, in order. A value is null if the token is not the network's own, or
- * its rate is not known yet. It is also null if no rate was published in the five days before.
+ * its rate is not known yet. A value is also null if no rate was published in the five days before.
  */
 export async function valuesOf(ctx: TxContext, rows: readonly Valued[]) {
   const [first] = rows

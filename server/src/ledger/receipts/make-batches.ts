@@ -166,7 +166,7 @@ async function sealAll(
   return { made, passed }
 }
 
-/** The receipts that this process has logged. Each is logged once, because a round runs every few seconds. */
+/** The receipts that this process has logged. Each receipt is logged once, because a round runs every few seconds. */
 const logged = new Set<string>()
 
 /**

@@ -7,8 +7,8 @@ import { sqlArray } from "../../platform/db/sql-array.ts"
 import type { StoredTerms, Waiting } from "./receipt.ts"
 
 /**
- * A receipt names at most this many fields of metadata, or of answers, one by one. If there are more, all of them
- * become one fact.
+ * A receipt names at most this many fields of metadata, or of answers, one by one. If there are more fields, all of
+ * them become one fact.
  */
 const FIELDS = 50
 

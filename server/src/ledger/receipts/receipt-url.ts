@@ -1,4 +1,4 @@
-/** The page of a receipt. Like every page for payers, it can be read by anyone who has its address. */
+/** The page of a receipt. Like every page for payers, the page can be read by anyone who has its address. */
 import type { Settings } from "../../platform/config/settings.ts"
 
 /** Returns the address of the receipt of a checkout, or of a payment that is reported like a checkout. */

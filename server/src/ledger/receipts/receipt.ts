@@ -57,7 +57,7 @@ export interface Kept {
   facts: Fact[]
 }
 
-/** A signed and sealed receipt. The merchant's next receipt refers to it by `hash`. */
+/** A signed and sealed receipt. The merchant's next receipt refers to this one by `hash`. */
 export interface Made {
   jwe: string
   hash: string

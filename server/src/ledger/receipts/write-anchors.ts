@@ -1,7 +1,7 @@
 /**
  * Writes the roots of batches, and the keys that sign receipts, to the chain. These writes are calls of the payout
- * wallet, which the factory obeys. So they are stored before they are sent, have one nonce each, and survive a reorg
- * like any payout.
+ * wallet, which the factory obeys. So these calls are stored before they are sent, have one nonce each, and survive a
+ * reorg like any payout.
  */
 import { randomUUID } from "node:crypto"
 import { sql } from "kysely"

@@ -1,6 +1,6 @@
 /**
  * Compares deposits' balances at one finalized block with the sums of their rows up to that block. First tries to
- * explain a difference: by payouts in flight, a row that receipts contradict, or a log that the scan missed.
+ * explain a difference by payouts in flight, by a row that receipts contradict, or by a log that the scan missed.
  */
 import { sql } from "kysely"
 import { decodeFunctionResult, encodeFunctionData, erc20Abi } from "viem"
@@ -22,7 +22,7 @@ import { compareLogs } from "./compare-logs.ts"
 import type { Compared, Finding } from "./report.ts"
 
 const ADDRESSES_PER_CALL = 500
-/** How many of a deposit's newest rows are compared individually. The daily pass compares all of them. */
+/** How many of a deposit's newest rows are compared individually. The daily pass compares all rows. */
 const ROWS_OF_A_DEPOSIT = 500
 /**
  * For how many deposits each call compares the rows, starting with those that lack money. Dust makes a deposit differ,
@@ -171,7 +171,7 @@ const sumsOf = (ctx: Context, network: Network, deposits: readonly Deposit[], at
   )
 
 /**
- * Explains why deposits differ from their rows. Handles all of them together, because strangers control how many
+ * Explains why deposits differ from their rows. Handles all such deposits together, because strangers control how many
  * deposits differ.
  */
 async function explain(

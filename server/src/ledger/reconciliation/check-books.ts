@@ -7,8 +7,8 @@
  * updates the wallet's row, and code that assigns nonces locks that row until the commit and reads the status under the
  * lock. So a nonce is assigned before the halt or not at all, and a halted wallet broadcasts nothing.
  *
- * A comparison takes turns with the payout rounds. Its progress is stored, so the next turn, in any process, continues
- * from there.
+ * A comparison takes turns with the payout rounds. The progress of a comparison is stored, so the next turn, in any
+ * process, continues from there.
  */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"

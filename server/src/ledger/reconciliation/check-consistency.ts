@@ -108,7 +108,7 @@ const questions: Question[] = [
         and p.resource_id is distinct from d.resource_id`,
   },
   {
-    // This excludes checkout sessions, because they add up the transfers of all senders.
+    // The question leaves out checkout sessions, because they add up the transfers of all senders.
     table: "claims",
     of: (chainId, isQuiet) => sql`
       select c.transfer_id::text as id, format('counts a transfer of %s for the row %s of payments, whose payer is %s', t.from_address, p.id, p.payer) as words
@@ -117,7 +117,7 @@ const questions: Question[] = [
         and t.from_address <> p.payer and ${isQuiet}`,
   },
   {
-    // This covers every payment, because the amount of a returned or reversed payment does not show its claims.
+    // The question covers every payment, because the amount of a returned or reversed payment does not show its claims.
     table: "claim_books",
     of: chainId => sql`
       select coalesce(b.payment_id, counted.payment_id, p.id) as id,

@@ -1,6 +1,7 @@
 /**
  * Compares rows' assertions about the chain with receipts. A quorum of endpoints must confirm an assertion. A wallet
- * halts only if a quorum contradicts one. Anything else is unproven. An error, or null alone, is never evidence.
+ * halts only if a quorum contradicts an assertion. Anything else is unproven. An error, or null alone, is never
+ * evidence.
  */
 import { ask, awake } from "../../platform/chain/endpoints.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
@@ -99,7 +100,7 @@ const confirms = (receipt: Receipt, assertion: ChainAssertion): boolean =>
   receipt.blockNumber === assertion.blockNumber &&
   holds(receipt, assertion) === assertion.moved
 
-/** How many receipts are read at a time. Strangers can put a thousand transfers, a megabyte, into each. */
+/** How many receipts are read at a time. Strangers can put a thousand transfers, a megabyte, into each receipt. */
 const RECEIPTS_AT_ONCE = 25
 const HASHES_OF_A_PART = 100
 

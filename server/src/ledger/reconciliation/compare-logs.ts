@@ -44,7 +44,9 @@ export async function compareLogs(
   return {}
 }
 
-/** Compares as many blocks as fit in one step. `comparedTo` is the last of these blocks, once they agree. */
+/**
+ * Compares as many blocks as fit in one step. `comparedTo` is the last of these blocks, once their logs and rows agree.
+ */
 async function compareStep(
   ctx: SellingContext,
   network: Network,
@@ -210,8 +212,8 @@ async function payoutsOf(ctx: Context, network: Network, hashes: readonly Hash[]
 }
 
 /**
- * Returns final payouts in the settlement token, because the logs of this token are compared. Selects them by the block
- * in their rows.
+ * Returns final payouts in the settlement token, because the logs of this token are compared. Selects the payouts by
+ * the block in their rows.
  */
 async function endedIn(ctx: Context, network: Network, { from, to, ids }: Range): Promise<Ended[]> {
   const { rows } = await sql<Ended>`

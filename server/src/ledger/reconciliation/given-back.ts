@@ -1,7 +1,7 @@
 /**
  * Determines whether an approver agreed to a deposit's outflow. Anyone may submit the signature of a merchant's wallet,
- * so a merchant can send its own money back without the service. The factory emits an event about this in the same
- * transaction.
+ * so a merchant can send its own money back without the service. The factory emits an event about such an outflow in
+ * the same transaction.
  */
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 import type { Network } from "../../platform/chain/networks.ts"

@@ -21,9 +21,9 @@ export interface Blocks {
 const columns = sql`d.id, d.address, d.factory, d.owner, d.approver, d.open_after_s, d.merchant_id`
 
 /**
- * Returns the next deposits, by id, that may have moved money in these blocks. These are deposits that are in the scan,
- * left the scan after `since`, or have a final transfer or payout in the blocks. They also include deposits that hold
- * money according to their rows, or are about to pay out.
+ * Returns the next deposits, by id, that may have moved money in these blocks. A deposit qualifies if it is in the
+ * scan, left the scan after `since`, or has a final transfer or payout in the blocks. It also qualifies if it holds
+ * money according to its rows, or is about to pay out.
  */
 export async function movingDeposits(
   ctx: TxContext,
@@ -63,7 +63,7 @@ export async function depositsNamed(
 }
 
 /**
- * Returns the last block up to which one step compares these deposits. This is `to`, or an earlier block if the
+ * Returns the last block up to which one step compares these deposits. The last block is `to`, or an earlier one if the
  * deposits have too many final transfers for memory. A step has at least one block, because strangers can send
  * thousands of transfers in a block.
  */

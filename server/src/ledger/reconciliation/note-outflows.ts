@@ -27,7 +27,7 @@ export type KnownDeposit = Pick<
 export interface Stranger {
   transfer: Transfer
   deposit: KnownDeposit
-  /** Whether one of our payouts names this transfer. Then it never counts as a recovery or a give-back. */
+  /** Whether one of our payouts names this transfer. Such a transfer never counts as a recovery or a give-back. */
   isNamed: boolean
   words: string
 }
@@ -50,7 +50,7 @@ export async function notedOutflows(ctx: Context, network: Network, hashes: read
 
 /**
  * Records recoveries, and outflows that an approver agreed to. Any other outflow is recorded as `unknown` and halts the
- * payout wallets, unless it already halted them. A transfer that too few endpoints report, or about which they
+ * payout wallets, unless it already halted them. A transfer that too few endpoints report, or about which endpoints
  * disagree, is `unproven` and not recorded. `explained` are transfers that were already recorded as given back.
  */
 export async function noteOutflows(

@@ -1,8 +1,8 @@
 /**
- * The reconciliation of one network. Every hour it compares the database with itself, unfinished payouts with their
- * calldata and signed bytes, and the balances of deposits that had movements. A daily pass, which is split over rounds,
- * compares each deposit's terms and balance, and each final transfer and ended payout with its receipt. A proven
- * difference halts the payout wallet and names the row.
+ * The reconciliation of one network. Every hour, the reconciliation compares the database with itself, unfinished
+ * payouts with their calldata and signed bytes, and the balances of deposits that had movements. A daily pass, which is
+ * split over rounds, compares each deposit's terms and balance, and each final transfer and ended payout with its
+ * receipt. A proven difference halts the payout wallet and names the row.
  */
 import { setImmediate as nextTurn } from "node:timers/promises"
 import { sql } from "kysely"

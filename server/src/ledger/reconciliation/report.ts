@@ -21,7 +21,7 @@ export interface Finding {
 /** A comparison's result: agreement, a proven finding, or a description of what could not be proven. */
 export interface Compared {
   finding?: Finding
-  /** Too few endpoints responded or agreed. This raises an alarm, and the comparison is repeated. */
+  /** Too few endpoints responded or agreed. Such a result raises an alarm, and the comparison is repeated. */
   unproven?: string
 }
 

@@ -28,8 +28,8 @@ const SERVED_MS = 7_200_000
 const LASTING_MS = 20_000
 
 /**
- * The result of a check. `nonce` is the lowest nonce that an unknown transaction used; it is undefined if the count is
- * ahead.
+ * The result of a check. `nonce` is the lowest nonce that an unknown transaction used. If the count is ahead, `nonce`
+ * is undefined.
  */
 interface Finding {
   nonce: bigint | undefined

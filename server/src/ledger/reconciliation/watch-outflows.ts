@@ -1,10 +1,11 @@
 /**
  * Watches for thefts that use the key of the payout wallet. If the service is a deposit's approver, its factory's
- * operator can send the money to anyone, without a signature. The factory reports this in the same transaction
- * (`GivenBack`). So one request per range of blocks covers all deposits, whatever strangers send to these deposits. A
- * report about a transaction that this database did not sign halts the payout wallets. The hourly comparison would halt
- * them too, but only for final blocks, and on some networks those are a quarter of an hour old. Any use of the key
- * without such an event shows in the wallet's nonces. The same round reads these nonces (`watch-keys.ts`).
+ * operator can send the money to anyone, without a signature. The factory reports such a transfer in the same
+ * transaction (`GivenBack`). So one request per range of blocks covers all deposits, whatever strangers send to these
+ * deposits. A report about a transaction that this database did not sign halts the payout wallets. The hourly
+ * comparison would halt the wallets too, but only for final blocks. On some networks, final blocks are a quarter of an
+ * hour old. Any use of the key without such an event shows in the wallet's nonces. The same round reads these nonces
+ * (`watch-keys.ts`).
  *
  * The watch reads blocks that are not final. A reorg can remove a thief's transaction, but not the fact that someone
  * else signed it. Only the comparison writes the books.
@@ -28,8 +29,8 @@ import { confirmSuspects, watchKeys } from "./watch-keys.ts"
  */
 const EVERY_MS = 20_000
 /**
- * How often a process checks whether the watch is due. This is also how much later a process takes over from a dead
- * one.
+ * How often a process checks whether the watch is due. The interval is also how much later a process takes over from a
+ * dead one.
  */
 const LOOK_MS = 5_000
 const LEASE_MS = 60_000
@@ -50,7 +51,8 @@ type Watch = Row<"outflow_watches">
  */
 export async function watchOutflows(ctx: Context, network: Network, wallet: Address): Promise<number> {
   await confirmSuspects(ctx, network, wallet)
-  // The outflows of a halted wallet are read after a person has resumed it. Until then its nonces may be unexplained.
+  // The outflows of a halted wallet are read after a person has resumed it. Until then the wallet's nonces may be
+  // unexplained.
   if (!(await isBegun(ctx, network, wallet))) return LOOK_MS
   const now = ctx.now()
   const nextRunAt = new Date(now.getTime() + EVERY_MS)
@@ -60,8 +62,8 @@ export async function watchOutflows(ctx: Context, network: Network, wallet: Addr
 }
 
 /**
- * Whether the wallet is active. If it is, makes sure that the watch has started, at the block up to which the wallet's
- * books are compared.
+ * Whether the wallet is active. If the wallet is active, makes sure that the watch has started, at the block up to
+ * which the wallet's books are compared.
  */
 async function isBegun(ctx: Context, { chainId }: Network, address: Address): Promise<boolean> {
   const wallet = await ctx.db

@@ -43,7 +43,7 @@ type RelayRefusal =
 
 export interface RefusedRelay {
   refusal: RelayRefusal
-  /** A sentence. For `signature`, it is a clause that follows "the signature". */
+  /** A sentence. For `signature`, this is a clause that follows "the signature". */
   words: string
 }
 
@@ -143,7 +143,7 @@ interface NewRelay {
   relayBy: Date
   /** The deposit that the relay pays or, if there is none, the merchant whose budget it uses. */
   to: { depositId: bigint } | { merchantId: string }
-  /** The trace of what the relay pays for. Without one, the request starts the trace. */
+  /** The trace of what the relay pays for. Without a trace, the request starts the trace. */
   traceparent?: string | null
 }
 

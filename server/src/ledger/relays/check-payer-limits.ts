@@ -20,8 +20,8 @@ const DAY_MS = 86_400_000
 export const MAX_REVERTED = 3
 /**
  * How many relays of a payer may be in flight at a merchant before any of them has succeeded there. Without this limit,
- * 128 relays failed before the first failure was known. They cost 25.9 million gas of ours, and 36,800 gas of the
- * payer's.
+ * 128 relays failed before the first failure was known. These failures cost 25.9 million gas of ours, and 36,800 gas of
+ * the payer's.
  */
 export const FIRST_IN_FLIGHT = 8
 /** More relays than this are never in flight, so no more of a payer's successes are counted. */
@@ -40,8 +40,8 @@ export const UNEXPLAINED_MS = 3_600_000
 export const DOUBTED_MS = 15_000
 
 /**
- * Why a payer gets no more relays. `failed` means that too many failed in a day. `unexplained` means that too many
- * failed, but for some of them it is unclear whose fault that was.
+ * Why a payer gets no more relays. `failed` means that too many relays failed in a day. `unexplained` means that too
+ * many relays failed, but for some of them it is unclear whose fault that was.
  */
 export type PayerTrouble = "failed" | "unexplained"
 

@@ -127,8 +127,8 @@ export const waitForTurn: Verdict = { kind: "wait", ms: TURN_MS }
 
 /**
  * Holds, for the same reason, the due refunds from the same wallet that are at least as large as this one. If there is
- * too little money for this refund, there is too little for them. Otherwise each would be simulated, and a wallet may
- * have thousands of refunds.
+ * too little money for this refund, there is too little for larger ones. Otherwise each refund would be simulated, and
+ * a wallet may have thousands of them.
  */
 export async function holdAlike(
   ctx: TxContext,

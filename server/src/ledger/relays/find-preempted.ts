@@ -54,7 +54,7 @@ export async function findPreempted(ctx: Context, network: Network, againMs = AG
   return asked.size > 0 ? againMs : IDLE_MS
 }
 
-/** Returns failed relays. Those about which the chain was never asked come first. */
+/** Returns failed relays. Relays about which the chain was never asked come first. */
 async function unexplained(ctx: Context, { chainId }: Network, except: readonly string[]): Promise<Failed[]> {
   const ago = (ms: number) => new Date(ctx.now().getTime() - ms)
   const { rows } = await sql<Failed>`/* named: unexplained_relays */

@@ -1,8 +1,8 @@
 /**
  * Decides whose refunds a payout wallet pays. An allowance belongs to the wallet, so if two merchants shared a wallet,
  * one merchant's approval would pay the other's refunds. So only one merchant can refund from a wallet: the last one
- * that proved its ownership, by switching its wallet lock on. Without any proof, it is the merchant that captured to
- * the wallet and signs in with it. Otherwise it is the merchant that first captured to the wallet on chain.
+ * that proved its ownership, by switching its wallet lock on. Without any proof, it is the merchant that has captured
+ * to the wallet and signs in with it. Otherwise it is the merchant that first captured to the wallet on chain.
  */
 import { sql } from "kysely"
 import { type Address, checksummed } from "../../platform/chain/hex.ts"

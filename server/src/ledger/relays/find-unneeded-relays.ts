@@ -6,7 +6,8 @@ import { isArriving } from "./try-relay.ts"
 
 /**
  * SQL: whether a relay `q` that was accepted before `i` may still bring money, because it is signed and has not failed.
- * An unsigned relay may never be signed. So it counts, and cancels another relay, only when `i` is about to be signed.
+ * An unsigned relay may never be signed. So such a relay counts, and cancels another relay, only when `i` is about to
+ * be signed.
  */
 const mayPay = (withQueued: boolean) => sql`q.lane = 'relay' and (q.created_at, q.id) < (i.created_at, i.id)
   and (q.state = 'assigned' or (q.state in ('mined', 'final') and q.succeeded)

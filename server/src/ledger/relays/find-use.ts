@@ -22,8 +22,8 @@ const AUTHORIZATION_CANCELED = toEventSelector("AuthorizationCanceled(address,by
  */
 export const SEARCHED_BLOCKS = 2_000n
 /**
- * The most searches for a used authorization if the scan lagged when the settlement was claimed. They cover two days on
- * Base.
+ * The most searches for a used authorization if the scan lagged when the settlement was claimed. These searches cover
+ * two days on Base.
  */
 const MAX_SEARCHES = 50
 

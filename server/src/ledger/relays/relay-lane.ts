@@ -174,9 +174,9 @@ async function emptiedCalls(ctx: Context, payouts: readonly Payout[]): Promise<S
 const payerOf = ({ payer, recipient }: Payout): Address => payer ?? recipient
 
 /**
- * Returns the addresses to screen. A capture pays the merchant with a payer's money. Both are screened, because either
- * may have been listed since the reservation, which may be months old. For any other call only the payer is screened,
- * who is also the recipient of a void or refund.
+ * Returns the addresses to screen. A capture pays the merchant with a payer's money. Merchant and payer are both
+ * screened, because either may have been listed since the reservation, which may be months old. For any other call only
+ * the payer is screened, who is also the recipient of a void or refund.
  */
 async function partiesOf(ctx: Context, payouts: readonly Payout[]): Promise<Map<string, Address[]>> {
   const captures = payouts.flatMap(payout => (kindOf(payout).screensBoth ? (payout.escrow_id ?? []) : []))

@@ -134,7 +134,7 @@ export async function tryRelay(
   if (outcome === "fails") return await whyRefused(ctx, network, payer, amount, error ?? "")
   const mostOf = (gas: bigint): bigint => gas * (fees?.maxFee ?? 0n) + dataParts(data) * dataFee
   if (by === "key") return { gas, most: mostOf(gas) }
-  // Takes the highest estimate of the endpoints that agree. With too little gas the relay fails, and it never takes
+  // Takes the highest estimate of the endpoints that agree. With too little gas a relay fails, and a relay never takes
   // more than its limit.
   const took = agreed.map(each => each.took ?? 0n).reduce((a, b) => (a > b ? a : b))
   const limit = least(gas, withMargin(took))
@@ -182,8 +182,8 @@ const wordOf = (result: RpcResult | undefined): bigint | undefined =>
 
 /**
  * Returns the deposits that hold more than was recorded, according to each endpoint's answer to {@link balanceCall}.
- * The buyer there has just paid manually, and would pay twice. If there are three or more endpoints, two of them must
- * report this. Otherwise one is enough.
+ * The buyer at such a deposit has just paid manually, and would pay twice. If there are three or more endpoints, two of
+ * them must report this. Otherwise one is enough.
  */
 export async function unseenAt(
   ctx: Context,

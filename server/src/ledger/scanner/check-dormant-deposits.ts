@@ -30,7 +30,10 @@ const ALONE_MS = 300_000
 const LAG_BLOCKS = 600
 /** How many addresses one round reads, in 20 calls. */
 const ADDRESSES_PER_ROUND = 10_000
-/** How many addresses one round makes dormant. This is more than can be created in the minute between two rounds. */
+/**
+ * How many addresses one round makes dormant. Fewer addresses than this can be created in the minute between two
+ * rounds.
+ */
 const LEAVING_PER_ROUND = 50_000
 /**
  * How many addresses one round watches again although too few endpoints report a different balance. An endpoint that
@@ -66,8 +69,8 @@ export async function makeDepositsDormant(ctx: Context, network: Network): Promi
 /**
  * Takes unpaid checkouts out of the scan if a link or merchant has too many open ones. Checkouts that nobody has
  * requested since their creation leave first, then those requested least recently. A request puts a checkout back. A
- * submitted hash is verified by its receipt, without the scan. An expired checkout is scanned once more, and leaves
- * after that.
+ * submitted hash is verified by its receipt, without the scan. An expired checkout is scanned once more, and leaves the
+ * scan after that.
  */
 export async function thinOut(
   ctx: Context,
@@ -94,8 +97,8 @@ export async function thinOut(
 
 /**
  * Reads the balances of due dormant addresses. An address whose balance differs from its rows is scanned again. Such an
- * address received more money, or an outflow that is not recorded yet could hide what it received. An old unpaid
- * checkout with an empty address is put away.
+ * address received more money, or an outflow that is not recorded yet could hide what the address received. An old
+ * unpaid checkout with an empty address is put away.
  */
 export async function checkDormantDeposits(
   ctx: Context,
@@ -168,8 +171,8 @@ async function watchAgain(ctx: Context, ids: readonly bigint[]): Promise<void> {
 }
 
 /**
- * Records that an address has received nothing more, because it holds exactly what its rows say. If it is watched
- * again, its scan starts at this block, and not months earlier.
+ * Records that an address has received nothing more, because it holds exactly what its rows say. If the address is
+ * watched again, its scan starts at this block, and not months earlier.
  */
 async function knownUpTo(ctx: Context, { chainId }: Network, ids: readonly bigint[]): Promise<void> {
   if (ids.length === 0) return

@@ -17,7 +17,7 @@ import type { Context } from "../../platform/context.ts"
  * most 15 MB.
  */
 const BALANCES_PER_ROUND = 25
-/** The gas to read a balance. It is enough, and it bounds what a token can do with the gas. */
+/** The gas to read a balance. This much gas is enough, and it bounds what a token can do. */
 const GAS = 200_000
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS

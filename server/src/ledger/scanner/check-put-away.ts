@@ -15,7 +15,7 @@ import { ADDRESSES_PER_CALL, compareBalances, type Said } from "./read-balances.
 const ADDRESSES_PER_ROUND = 5_000
 /**
  * How many addresses one round brings back although too few endpoints report money there. A single endpoint may lie
- * about all of them.
+ * about all addresses.
  */
 const DOUBTS_PER_ROUND = 100
 /** How many blocks an endpoint that reports balances may lag behind the scan. */

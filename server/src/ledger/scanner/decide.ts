@@ -26,12 +26,15 @@ interface Doubt {
 export interface Changes {
   /** Changes of single transfers. */
   doubts: Doubt[]
-  /** Blocks that another block has replaced, and blocks that are back. Their transfers change with them. */
+  /**
+   * Blocks that another block has replaced, and blocks that are back. The transfers in these blocks change with the
+   * blocks.
+   */
   suspected: NamedBlock[]
   restored: NamedBlock[]
   /**
    * Blocks that are deep enough according to a quorum, blocks that are deep enough according to one of two endpoints,
-   * and final blocks. All their agreed transfers change with them.
+   * and final blocks. All agreed transfers in these blocks change with the blocks.
    */
   confirmed: NamedBlock[]
   confirmedAlone: NamedBlock[]

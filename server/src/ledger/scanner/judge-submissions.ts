@@ -34,7 +34,7 @@ export interface SubmissionChange {
   change: Partial<Row<"submissions">>
 }
 
-/** Ends or postpones the due submissions. Those that name a stored transfer are linked later. */
+/** Ends or postpones the due submissions. Submissions that name a stored transfer are linked later. */
 export function judgeSubmissions(
   network: NetworkInfo,
   { quorum, deposits, submissions }: Pick<Observation, "quorum" | "deposits" | "submissions">,

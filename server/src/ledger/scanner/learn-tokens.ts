@@ -13,7 +13,7 @@ import type { Context } from "../../platform/context.ts"
 
 /** How many tokens one round asks. The amounts of other tokens are shown in base units until the next round. */
 const TOKENS_PER_ROUND = 20
-/** The gas to read two constants. It is enough, and it bounds what a token can do with the gas. */
+/** The gas to read two constants. This much gas is enough, and it bounds what a token can do. */
 const GAS = 200_000
 /** A token with more decimals may be an attempt to hide an amount. */
 const MAX_DECIMALS = 36

@@ -1,6 +1,6 @@
 /**
  * Reads the database and the chain for one round of verification, and writes nothing. `decide.ts` decides what to
- * change, and `record-observation.ts` writes it.
+ * change, and `record-observation.ts` writes the changes.
  *
  * Anyone can put any number of transfers on chain, and submit any hash. So the cost of a round may grow only with the
  * number of blocks that it meets. All other work is linear in what the endpoints report, is limited, and is done in
@@ -38,8 +38,8 @@ import {
 /** How many blocks are scanned again in each round, because nodes index logs late, and shallow reorgs move the logs. */
 const RESCAN_BLOCKS = 20n
 /**
- * How many blocks are scanned again every {@link DEEP_MS}, for logs that a lagging node did not report. This is twice
- * the number of blocks in that time.
+ * How many blocks are scanned again every {@link DEEP_MS}, for logs that a lagging node did not report. `DEEP_BLOCKS`
+ * is twice the number of blocks in that time.
  */
 const DEEP_BLOCKS = 600n
 const DEEP_MS = 600_000

@@ -92,9 +92,9 @@ export async function watchedUpTo(ctx: TxContext, ids: readonly bigint[], number
 }
 
 /**
- * Returns the submissions whose receipt is due. For each of their addresses, anyone may submit any number of hashes
- * that have no transaction. So paywalls take turns, and at each paywall new submissions take turns with those that were
- * already looked up.
+ * Returns the submissions whose receipt is due. Anyone may submit any number of hashes that have no transaction, one
+ * for each of their addresses. So paywalls take turns, and at each paywall new submissions take turns with those that
+ * were already looked up.
  */
 export const dueSubmissions = (ctx: Context, chainId: number, limit: number): Promise<Row<"submissions">[]> =>
   ctx.db
@@ -222,8 +222,8 @@ export interface Met {
 
 /**
  * Links submissions to the transfers that they name. A linked submission needs no receipt any more, even if the service
- * had stopped looking for it, and a confirmed transfer is settled now. This checks only what the round met, because
- * submitting hashes that do not exist is free, and these submissions stay in the table.
+ * had stopped looking for one, and a confirmed transfer is settled now. Only what the round met is checked, because
+ * submitting hashes that do not exist is free, and such submissions stay in the table.
  */
 export async function linkSubmissions(
   ctx: TxContext,

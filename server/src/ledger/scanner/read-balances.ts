@@ -55,7 +55,7 @@ async function balancesOf(
   return deposits.map((_, i) => answers.flatMap(balances => balances[i] ?? []))
 }
 
-/** Returns the balances. One that can't be read is undefined, and counts as not reported. */
+/** Returns the balances. A balance that can't be read is undefined, and counts as not reported. */
 function readBalances(result: RpcResult | undefined): (bigint | undefined)[] {
   if (!result?.ok) return []
   try {

@@ -84,8 +84,8 @@ export async function unfinalBlocksBelow(
 }
 
 /**
- * Returns at most `limit` agreed transfers in these blocks that are not final. If there are more, starts at position
- * `start` modulo their number.
+ * Returns at most `limit` agreed transfers in these blocks that are not final. If there are more such transfers, starts
+ * at position `start` modulo their number.
  */
 export async function transfersIn(
   ctx: TxContext,
@@ -106,8 +106,8 @@ export async function transfersIn(
 }
 
 /**
- * Returns at most `limit` transfers that only one endpoint has reported. If there are more, starts at position `start`
- * modulo their number.
+ * Returns at most `limit` transfers that only one endpoint has reported. If there are more such transfers, starts at
+ * position `start` modulo their number.
  */
 export async function singleTransfers(
   ctx: TxContext,

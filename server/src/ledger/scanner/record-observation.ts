@@ -125,7 +125,7 @@ async function write(
 }
 
 /**
- * Writes when submissions are looked up again. One statement writes all of them, because with each block the
+ * Writes when submissions are looked up again. One statement postpones all submissions, because with each block the
  * submissions of all payments under way may be due.
  */
 async function postpone(ctx: TxContext, changes: readonly SubmissionChange[]): Promise<void> {

@@ -2,9 +2,9 @@
  * Finds tokens at receiving addresses in which nothing is sold, even if nobody submitted a hash. This scan reads the
  * Transfer logs of every token to the addresses that were in the scan, and asks each token for the address's balance.
  *
- * Anyone can emit such logs for free, so this scan is separate from the payment scan. It has its own job, its own
- * position, its own record of what endpoints refuse, and a fixed number of calls per round. A flood only makes it fall
- * behind. It reads only finalized blocks, so no reorg removes what it found.
+ * Anyone can emit such logs for free, so this scan is separate from the payment scan. The scan has its own job, its own
+ * position, its own record of what endpoints refuse, and a fixed number of calls per round. A flood only makes the scan
+ * fall behind. The scan reads only finalized blocks, so no reorg removes what it found.
  */
 import { sql } from "kysely"
 import { statementOf, votesNeeded } from "../../platform/chain/agreement.ts"
@@ -28,7 +28,7 @@ type Position = Pick<Scan, "from_block" | "to_block" | "from_time" | "after_id" 
 const PAUSE_MS = 300_000
 const SOON_MS = 30_000
 /**
- * How many `eth_getLogs` calls a round sends to each endpoint. With 1,000 addresses per call, they cover 40,000
+ * How many `eth_getLogs` calls a round sends to each endpoint. With 1,000 addresses per call, these calls cover 40,000
  * addresses.
  */
 const CALLS_PER_ROUND = 40
@@ -162,7 +162,7 @@ async function readPage(ctx: Context, network: Network, round: Round, at: Positi
 
 /**
  * Moves past blocks for which all addresses are read. The next range is larger if a flood or a node's limit made this
- * one small.
+ * range small.
  */
 function afterBlocks({ to_block, blocks }: Position, { time }: Block): Position {
   const more = 2n * blocks < MAX_BLOCKS ? 2n * blocks : MAX_BLOCKS

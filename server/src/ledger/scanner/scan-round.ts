@@ -27,7 +27,7 @@ const LEASE_MS = 90_000
 export async function scanRound(ctx: SellingContext, network: Network, settle: () => Promise<void>): Promise<void> {
   const now = ctx.now()
   // The next round is scheduled before the work starts. A submission during the work can then bring the next round
-  // forward, and nothing overwrites this.
+  // forward, and nothing overwrites that time.
   const nextRunAt = new Date(now.getTime() + ctx.settings.verifyIntervalMs)
   const job = { table: "cursors", only: network.chainId, leaseMs: LEASE_MS, now, nextRunAt } as const
   const startMs = unixMs()
@@ -44,7 +44,7 @@ export async function scanRound(ctx: SellingContext, network: Network, settle: (
 
 /**
  * Brings the next round forward so that it is at most one interval away. A process with a longer interval, before a
- * restart or in parallel, may have scheduled it later.
+ * restart or in parallel, may have scheduled the round later.
  */
 export async function withinInterval(ctx: Context, { chainId }: Network): Promise<void> {
   const run_at = new Date(ctx.now().getTime() + ctx.settings.verifyIntervalMs)

@@ -116,9 +116,9 @@ const READS_PER_CALL = 500
 const MAX_MS = 3_000
 
 /**
- * Returns whether each receiving address holds at least the recorded amount of the settlement token. This reads the
- * newest block. The comparison with the chain finds money that was given back only once it is final, up to an hour
- * later. Other tokens are not checked, because their balances may change without a transfer.
+ * Returns whether each receiving address holds at least the recorded amount of the settlement token. The balances are
+ * those at the newest block. The comparison with the chain finds money that was given back only once it is final, up to
+ * an hour later. Other tokens are not checked, because their balances may change without a transfer.
  */
 async function moneyAt(
   ctx: Context,

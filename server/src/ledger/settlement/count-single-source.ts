@@ -1,7 +1,7 @@
 /**
- * Decides whether a transfer that only one of two endpoints reports counts. It counts only for small payments.
- * `QUORUM_ABOVE` limits the total that one sender or one checkout paid, so that many small lies can't add up to a large
- * one.
+ * Decides whether a transfer that only one of two endpoints reports counts. Such a transfer counts only for small
+ * payments. `QUORUM_ABOVE` limits the total that one sender or one checkout paid, so that many small lies can't add up
+ * to a large one.
  */
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"

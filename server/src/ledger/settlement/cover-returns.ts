@@ -12,7 +12,7 @@ import { sqlArray } from "../../platform/db/sql-array.ts"
 import type { Part } from "./sellable.ts"
 import { claim } from "./write-exceptions.ts"
 
-/** How many transfers one settlement takes for a return. With dust, this takes several rounds. */
+/** How many transfers one settlement takes for a return. With dust, a return takes several rounds. */
 const MAX_TAKEN = 2_000
 /** The wait before the next check of a payment whose return is not final, or whose money is suspected to be gone. */
 const AGAIN_MS = 60_000
@@ -22,10 +22,7 @@ type Returned = Pick<Row<"payments">, "id" | "status" | "payer" | "amount" | "to
   deposit_id: bigint
   /** The sum of all these returns, in base units. */
   sent: bigint
-  /**
-   * The sum of the returns that have a nonce, or that happened without one. So these returns can't be stopped. In base
-   * units.
-   */
+  /** The sum of the returns that can't be stopped, because they have a nonce or happened without one. In base units. */
   signed: bigint
   is_final: boolean
   recipient: Address

@@ -15,8 +15,8 @@ import { notifyCheckout } from "./notify-checkout.ts"
 import { exceptionOf, type SellingContext, type SellingTx, sellableOf } from "./sellable.ts"
 
 /**
- * How long an event waits for unmined shares. After that they are reported without a hash, and `GET /api/checkouts/:id`
- * has the later hashes.
+ * How long an event waits for unmined shares. After that, such shares are reported without a hash, and `GET
+ * /api/checkouts/:id` has the later hashes.
  */
 const WAIT_FOR_SHARES_MS = 5 * 60_000
 const PAYMENTS_PER_ROUND = 200
@@ -40,8 +40,8 @@ export async function notifyPaid(ctx: SellingTx, network: NetworkInfo, paymentId
 }
 
 /**
- * Returns how long an event waits for the transaction that stores its receipt. This is 0 if receipts are stored only
- * here.
+ * Returns how long an event waits for the transaction that stores its receipt. The wait is 0 if receipts are stored
+ * only here.
  */
 const storageWaitMs = ({ settings: { receipts } }: Pick<SellingTx, "settings">): number =>
   receipts.zerog ? (receipts.waitMs ?? 0) : 0
@@ -92,7 +92,8 @@ export async function notifyDuePayments(ctx: SellingContext): Promise<number> {
 }
 
 /**
- * Emits that a payment is no longer paid, unless an agent paid it. Call this inside the transaction that reversed it.
+ * Emits that a payment is no longer paid, unless an agent paid it. Call this inside the transaction that reversed the
+ * payment.
  */
 export async function notifyReversed(ctx: SellingTx, network: NetworkInfo, payment: Row<"payments">): Promise<void> {
   if (payment.agent) return

@@ -55,7 +55,7 @@ export async function notifyWaiting(ctx: TxContext, network: NetworkInfo, ids: r
   if (rows.some(({ reopened }) => reopened)) await takeReopened(ctx, sql`id in (${sql.join(ids)})`)
 }
 
-/** How many reopened payments one round reports. The others follow in the next round. */
+/** How many reopened payments one round reports. The other payments follow in the next round. */
 const REOPENED_PER_ROUND = 100
 
 /**
@@ -77,8 +77,8 @@ export async function notifyReopened(ctx: SellingContext, network: NetworkInfo):
 }
 
 /**
- * Makes the resources of reopened payments due, because their totals change. This runs before the transaction that
- * clears the marks. If the process dies in between, the next round wakes these resources again.
+ * Makes the resources of reopened payments due, because their totals change. This function runs before the transaction
+ * that clears the marks. If the process dies in between, the next round wakes these resources again.
  */
 async function wakeReopened(ctx: SellingContext, { chainId }: NetworkInfo): Promise<void> {
   const found = ctx.db.selectFrom("payments").select("resource_id").where("chain_id", "=", chainId)

@@ -25,7 +25,7 @@ export type ClaimedTransfer = Row<"transfers"> & {
 }
 
 /**
- * Leaves out transfers whose payment is only the rest beyond what was returned, because only the merchant decides about
+ * Leaves out transfers whose payment is only the rest that was not returned, because only the merchant decides about
  * that rest.
  */
 export const withoutRests = <T extends ClaimedTransfer>(transfers: readonly T[]): T[] =>
@@ -109,7 +109,7 @@ export interface Plan {
   /** Granted payments that have lost their money. */
   reversed: readonly Pick<Row<"payments">, "id" | "token" | "amount">[]
   paid: readonly Paid[]
-  /** The transfers that were read. Open payments lose their claims on those that no longer wait. */
+  /** The transfers that were read. Open payments lose their claims on transfers that no longer wait. */
   considered: readonly ClaimedTransfer[]
   waiting: readonly WaitingGroup[]
   /** When to check again those transfers that can't be decided yet. */

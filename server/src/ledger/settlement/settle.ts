@@ -33,7 +33,7 @@ import { writeOpen } from "./write-exceptions.ts"
 import { grantAgain, reverse, writePaid } from "./write-payments.ts"
 
 /**
- * Settling one kind stops after this time, and continues in the next round. While it runs, the scan finds no new
+ * Settling one kind stops after this time, and continues in the next round. While settling runs, the scan finds no new
  * payments, and the round's lease could expire.
  */
 const BUDGET_MS = 3_000
@@ -154,8 +154,8 @@ export async function settle(
 /**
  * Keeps the merchant's or the chain's decision as long as the money is there. A granted payment is reversed while some
  * of its money is gone, and granted again once all of it is sure. A payment whose money grew is reversed too, and the
- * plan in the same transaction counts its surplus. If the merchant has decided about the payment, it keeps the extra
- * money. If a reorg changes the money of a payment with an unsigned return, the return is cancelled.
+ * plan in the same transaction counts its surplus. If the merchant has decided about the payment, the payment keeps the
+ * extra money. If a reorg changes the money of a payment with an unsigned return, the return is cancelled.
  */
 async function followChain(ctx: SellingTx, sellable: Sellable, part: Part): Promise<void> {
   const idsOf = (what: StandingPayment["status"]) =>
@@ -190,8 +190,8 @@ async function apply(ctx: SellingTx, sellable: Sellable, part: Part, plan: Plan)
 }
 
 /**
- * Makes the due transfers no longer due, except those in `again`. Marks as applied those that a granted payment of
- * their sender claims. If a payment lost a part, its other transfers in `again` become due even if they were not.
+ * Makes the due transfers no longer due, except those in `again`. Marks as applied the transfers that a granted payment
+ * of their sender claims. If a payment lost a part, its other transfers in `again` become due even if they were not.
  * Transfers of returned payments are not marked, because such a payment can reopen without its group's lock, perhaps in
  * a concurrent transaction.
  */

@@ -5,7 +5,9 @@
 // I/O: builds SQL, which the callers run in their context.
 import { type RawBuilder, sql } from "kysely"
 
-/** The most groups of one kind in one round. The others stay due for the next round, which follows immediately. */
+/**
+ * The most groups of one kind in one round. The other groups stay due for the next round, which follows immediately.
+ */
 const GROUPS_PER_ROUND = 300
 /** The most groups of one merchant in one round, so that each round has room for many merchants. */
 const MAX_OF_MERCHANT = 200

@@ -20,7 +20,8 @@ import { tracePayment } from "./trace-payment.ts"
 
 /**
  * The most open payments at one session, or of one payer at a paywall. The largest come first, and the rest follow once
- * these are decided. A flood of dust from a thousand senders must not become a thousand rows to write and read.
+ * the merchant has decided about these. A flood of dust from a thousand senders must not become a thousand rows to
+ * write and read.
  */
 const MAX_OPEN = 500
 
@@ -132,7 +133,7 @@ async function withoutReturning(ctx: TxContext, waiting: readonly WaitingGroup[]
   }))
 }
 
-/** Returns the payments that are only the rest beyond what was returned. They receive no other money. */
+/** Returns the payments that are only the rest that was not returned. Such payments receive no other money. */
 async function restsAmong(ctx: TxContext, payments: readonly Row<"payments">[]): Promise<Set<string>> {
   if (payments.length === 0) return new Set()
   const ids = sqlArray(

@@ -91,7 +91,8 @@ async function writeKnown(
   facts: Partial<Row<"payments">>,
 ): Promise<void> {
   await ctx.db.updateTable("payments").set(facts).where("id", "=", id).execute()
-  // The other transfers must be free to count again. If one is gone, it may come back after others have replaced it.
+  // The other transfers must be free to count again. A transfer that is gone may come back after others have replaced
+  // it.
   const ids = transfers.map(row => row.id)
   await ctx.db
     .deleteFrom("claims")

@@ -16,7 +16,7 @@ export interface Recipient {
   label: string | null
 }
 
-/** A recipient as it was received. Its percentage is the text as it was written. */
+/** A recipient as it was received. `percent` is the text of the percentage as it was written. */
 interface WrittenRecipient {
   address: string
   percent: string | undefined

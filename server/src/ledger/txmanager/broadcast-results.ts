@@ -24,8 +24,9 @@ const meanings: [SendResult, RegExp][] = [
 
 /**
  * Classifies an endpoint's answer to a broadcast. `sent`: the node has the transaction. `look`: another transaction
- * with this nonce is known or mined. `wait`: the node may accept the transaction later. `bump`: its fee is too low.
- * `alarm`: it can't be mined unchanged, and a person must act. `unknown`: assume that it was sent.
+ * with this nonce is known or mined. `wait`: the node may accept the transaction later. `bump`: the transaction's fee
+ * is too low. `alarm`: the transaction can't be mined unchanged, and a person must act. `unknown`: assume that the
+ * transaction was sent.
  */
 export function classifyAnswer(result: RpcResult | undefined): SendResult {
   if (!result) return "unknown"

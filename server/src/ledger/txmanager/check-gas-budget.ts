@@ -23,7 +23,7 @@ const MAX_WAIT_MS = 60 * MINUTE_MS
 const HELD_AT_ONCE = 1_000
 /** How many of a merchant's held payouts become due again per minute, so that thousands do not become due together. */
 const RECHECKS_PER_MINUTE = 500n
-/** The most merchants over their budgets that one turn finds. The next turn finds the others. */
+/** The most merchants over their budgets that one turn finds. The next turn finds the other merchants. */
 const MERCHANTS_PER_TURN = 64
 const ETHER_DECIMALS = 18
 /** The columns of a payout that decide for which budgets its gas counts. */
@@ -59,9 +59,9 @@ interface Room {
 }
 
 /**
- * Relays that strangers cause may use half of a budget, and three quarters together with small payouts. Causing either
- * costs little, for example with a checkout of 0.01. The last quarter is for captures, refunds and payouts that are
- * worth more than they cost.
+ * Relays that strangers cause may use half of a budget, and three quarters together with small payouts. Both cost a
+ * stranger little, for example a checkout of 0.01. The last quarter is for captures, refunds and payouts that are worth
+ * more than they cost.
  */
 function roomFor(limit: bigint, { past, inFlight, relays, cheap }: Spent): Room {
   const all = limit - past - inFlight
@@ -129,7 +129,7 @@ const windowStart = (ctx: TxContext): Date => new Date(ctx.now().getTime() - WIN
 /**
  * Returns the due payouts of merchants whose budgets have room for `most` wei. Fills the gaps from `dueExcept`, which
  * returns the due payouts without {@link Except}. Payouts of merchants over their budgets are held, and `held` is their
- * number. This function only avoids useless screening and simulation, because {@link lockBudgets} decides.
+ * number. This function only avoids needless screening and simulation, because {@link lockBudgets} decides.
  */
 export async function withinBudgets(
   ctx: Context,
@@ -171,8 +171,8 @@ export async function withinBudgets(
 
 /**
  * Returns the due calls of the relay lane, without the captures and refunds of merchants whose budgets have no room.
- * All of those are held before any call is simulated, so that a thousand held captures of one merchant can't delay a
- * buyer.
+ * All these captures and refunds are held before any call is simulated, so that a thousand held captures of one
+ * merchant can't delay a buyer.
  */
 export async function ownCallsWithinBudgets(
   ctx: Context,

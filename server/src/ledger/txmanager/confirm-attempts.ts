@@ -95,8 +95,9 @@ export async function confirmPayouts(
 }
 
 /**
- * Whether a payout's block alone can make the payout final. Its receipt was read when it was mined, and a block's hash
- * covers its receipts. The receipt is read again if the payout failed, or if no endpoint reported its cost.
+ * Whether a payout's block alone can make the payout final. The payout's receipt was read when the payout was mined,
+ * and a block's hash covers its receipts. The receipt is read again if the payout failed, or if no endpoint reported
+ * its cost.
  */
 const endsByBlock = (row: OpenPayout, latest: bigint): boolean =>
   row.state === "mined" && row.nonce < latest && row.succeeded === true && row.gas_cost !== null
@@ -283,8 +284,8 @@ async function write(ctx: TxContext, lane: LaneInfo, settled: readonly Settled[]
 
 /**
  * Returns how much the payout's transfer moved, in base units; undefined if the receipt has no such transfer. A relay's
- * transfer comes from its payer. A void gives back everything that is left. This is more than the expected amount if a
- * reorg made an earlier capture fail.
+ * transfer comes from its payer. A void gives back everything that is left, which is more than expected if a reorg made
+ * an earlier capture fail.
  */
 const movedBy = (
   { transfers = [] }: Settled["receipt"],

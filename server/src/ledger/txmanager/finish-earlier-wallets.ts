@@ -1,9 +1,9 @@
 /**
- * Finishes the payouts that an earlier wallet of a lane signed before another wallet replaced it. This needs no key: a
- * receipt confirms each payout, and until then the same bytes are sent again. A release fails on chain if its signer is
- * no longer the factory's operator. Once the failure is final, the new wallet makes the release again. No payout ends
- * before a block has used its nonce. Otherwise the guardian could name the old wallet again, and the wallet's signed
- * transactions would succeed.
+ * Finishes the payouts that an earlier wallet of a lane signed before another wallet replaced it. The work needs no
+ * key: a receipt confirms each payout, and until then the same bytes are sent again. A release fails on chain if its
+ * signer is no longer the factory's operator. Once the failure is final, the new wallet makes the release again. No
+ * payout ends before a block has used its nonce. Otherwise the guardian could name the old wallet again, and the
+ * wallet's signed transactions would succeed.
  */
 import { sql } from "kysely"
 import { openQuorum } from "../../platform/chain/quorum.ts"

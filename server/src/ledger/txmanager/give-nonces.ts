@@ -53,7 +53,7 @@ export const isSignable = (ctx: TxContext) =>
 
 /**
  * Assigns nonces to approved payouts that may still be paid, while gas, budgets and the wallet's in-flight limit have
- * room. Payouts that were simulated in a batch share its nonce. Call this inside a transaction.
+ * room. Payouts that were simulated in a batch share the nonce of that batch. Call this inside a transaction.
  */
 export async function giveNonces(
   ctx: TxContext,
@@ -73,7 +73,7 @@ export async function giveNonces(
   const short = locked.flatMap(row => (row.backed ? [] : [{ payout: row, verdict: { kind: "short" } as const }]))
   const batched = new Set(approved.flatMap(({ payout, verdict }) => ("inBatch" in verdict ? [payout.id] : [])))
   const mayShare = ({ id }: Payout) => batched.has(id)
-  // Keeps the order of approval, where payouts that succeeded in a batch come first. Those that failed in a batch but
+  // Keeps the order of approval, where payouts that succeeded in a batch come first. Payouts that failed in a batch but
   // succeed alone follow, because each needs a separate transaction.
   const byId = new Map(locked.map(row => [row.id, row]))
   const backed = approved.flatMap(({ payout: { id } }) => byId.get(id) ?? []).filter(row => row.backed)
@@ -168,7 +168,7 @@ async function fitBudgets(
   const budgets = await lockBudgets(ctx, merchants)
   const withContracts = lane.callsContractWallets && payouts.some(isContractRelay)
   const totals = await lockTotals(ctx, wallet, payouts, withContracts)
-  // Payouts that were paid in another way since the simulation. The next turn cancels them.
+  // Payouts that were paid in another way since the simulation. The next turn cancels these payouts.
   const outdated = await lane.outdated(ctx, payouts)
   const before = balance - flying.wei - flying.parts * dataFee
   let wei = before

@@ -1,7 +1,7 @@
 /**
- * A lane is the purpose of one of the engine's wallets. It names its chain and wallet, and decides what the engine
+ * A lane is the purpose of one of the engine's wallets. A lane names its chain and wallet, and decides what the engine
  * leaves open: whom to screen, which calls to hold or cancel, which budgets apply, and what happens afterwards.
- * `lanes.ts` lists the lanes. The engine imports none of them.
+ * `lanes.ts` lists the lanes. The engine imports none of the lanes.
  */
 import type { RawBuilder } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
@@ -25,7 +25,7 @@ export type Verdict =
   | { kind: "sign"; inBatch?: true }
   /** The payout stays due, and the next turn considers it again. */
   | { kind: "skip" }
-  /** The payout becomes due again in `ms`. No reason against it is known. */
+  /** The payout becomes due again in `ms`. No reason against the payout is known. */
   | { kind: "wait"; ms: number }
   /** A reorg removed the payout's money, so its reservation is released until the money is there again. */
   | { kind: "short" }
@@ -98,7 +98,7 @@ export interface Lane extends LaneInfo {
   waitsWhileAhead: boolean
   /** Whether the lane's calls have deadlines. A call that is not sent in time only uses up its nonce. */
   hasDeadlines: boolean
-  /** Whether merchants take turns when more is due than fits, because a buyer may wait for each call. */
+  /** Whether merchants take turns when more calls are due than fit, because a buyer may wait for each call. */
   takesTurns: boolean
   /** The kind of payout that the alarm `gas_total` describes. */
   usualKind: PayoutKindName

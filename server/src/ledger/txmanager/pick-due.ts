@@ -48,8 +48,8 @@ async function payoutsOf(ctx: Context, ids: readonly string[]): Promise<Payout[]
 }
 
 /**
- * Returns the ids of due payouts, without some merchants' payouts and without the small ones of others. Payouts that
- * failed before come last, because there may be many, all of one merchant.
+ * Returns the ids of due payouts, without the payouts of some merchants and without the small payouts of others.
+ * Payouts that failed before come last, because there may be many, all of one merchant.
  */
 async function oldest(
   ctx: Context,

@@ -7,7 +7,7 @@ import type { Row } from "../../platform/db/schema.ts"
 /** For how many payouts one round reads the receipts. */
 const PAYOUTS_PER_ROUND = 200
 
-/** The columns that are read of an open payout. Its calldata is not needed, and would be most of the row. */
+/** The columns that are read of an open payout. The calldata is not needed, and would be most of the row. */
 const COLUMNS = [
   "id",
   "chain_id",

@@ -8,8 +8,8 @@ const MINUTE_MS = 60_000
 const DAY_MS = 24 * 60 * MINUTE_MS
 
 /**
- * Returns how long a payout that could not be made is held until the next check, in milliseconds. This is a minute at
- * first, and doubles up to a day.
+ * Returns how long a payout that could not be made is held until the next check, in milliseconds. The hold is a minute
+ * at first, and doubles up to a day.
  */
 export const recheckMs = (checks: number): number => backoffMs(MINUTE_MS, checks, DAY_MS)
 
@@ -17,8 +17,8 @@ const HELD_CALL_MS = 5 * MINUTE_MS
 const SECOND_MS = 1_000
 
 /**
- * Returns the same for a call that must be signed within `leftMs`. This is at most five minutes and a quarter of that
- * time, but at least a second. So the call is retried more often as its deadline approaches.
+ * Returns the same for a call that must be signed within `leftMs`. The hold is at most five minutes and a quarter of
+ * that time, but at least a second. So the call is retried more often as its deadline approaches.
  */
 export const recheckBeforeMs = (checks: number, leftMs: number): number =>
   Math.max(SECOND_MS, Math.min(recheckMs(checks), HELD_CALL_MS, Math.floor(leftMs / 4)))

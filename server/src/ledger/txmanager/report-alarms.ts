@@ -1,4 +1,4 @@
-/** The alarms of all wallets and lanes together. They include networks where no round runs that could raise them. */
+/** The alarms of all wallets and lanes together, including networks where no round runs that could raise an alarm. */
 import { sql } from "kysely"
 import type { Context } from "../../platform/context.ts"
 import type { LaneName } from "../../platform/db/payout-kinds.ts"

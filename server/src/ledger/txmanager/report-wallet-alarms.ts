@@ -1,6 +1,6 @@
 /**
- * The alarms of a wallet. They are stored in the wallet's row, so that any process can report them, and each start and
- * end is logged once. `docs/operators/alarms.md` says what to do about each alarm.
+ * The alarms of a wallet. The alarms are stored in the wallet's row, so that any process can report them, and each
+ * start and end is logged once. `docs/operators/alarms.md` says what to do about each alarm.
  */
 import { sql } from "kysely"
 import { firstFees, type Market } from "../../platform/chain/fees.ts"
@@ -46,7 +46,9 @@ const words: Record<StandingAlarm, string> = {
 }
 const standing = Object.keys(words) as StandingAlarm[]
 
-/** Determines the wallet's alarms and stores them. Logs and counts those that started or ended since the last call. */
+/**
+ * Determines the wallet's alarms and stores them. Logs and counts the alarms that started or ended since the last call.
+ */
 export async function reportAlarms(
   ctx: Context,
   lane: Lane,

@@ -83,8 +83,8 @@ interface Round {
   /** When alarms were last determined, by `performance.now()`. */
   alarmsAt: number
   /**
-   * Whether the next turn checks earlier wallets. The first turn checks them, and later turns check them while
-   * something changes.
+   * Whether the next turn checks earlier wallets. The first turn checks earlier wallets, and later turns check them
+   * while something changes.
    */
   tendsEarlier: boolean
   /**
@@ -93,7 +93,7 @@ interface Round {
   noted: Promise<void> | undefined
 }
 
-/** Observes the wallet once and acts on what it sees. Returns whether to run another turn immediately. */
+/** Observes the wallet once and acts on the result. Returns whether to run another turn immediately. */
 async function turn(ctx: Context, lane: Lane, claimed: Row<"wallets">, round: Round): Promise<boolean> {
   const { chain } = lane
   const [block] = await Promise.all([checkpoint(ctx, lane), round.noted])

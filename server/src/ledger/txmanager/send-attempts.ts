@@ -35,7 +35,8 @@ const SENT_AT_ONCE = 64
  * whose nonce is unused at the endpoint with the lowest count. A reorg may have displaced the block of such a payout,
  * and every higher nonce waits until the payout is mined again. A relay that was not sent before its deadline is never
  * sent. A halted wallet sends nothing, except with `evenHalted`. Returns when the endpoints have responded. Before the
- * next broadcast, await `noted`, which stores their answers. If those answers are lost, the same bytes are sent again.
+ * next broadcast, await `noted`, which stores the endpoints' answers. If those answers are lost, the same bytes are
+ * sent again.
  */
 export async function sendAttempts(
   ctx: Context,

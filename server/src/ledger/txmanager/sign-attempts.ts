@@ -40,8 +40,9 @@ interface Signed {
 
 /**
  * Signs the newest attempt of each payout that has a nonce but no block, stores the signatures, and returns how many
- * were stored. This process has just committed the attempts in `given`, when nothing else was unsigned, so they are not
- * read and compared again. A failing signer is asked for one signature at a time, at growing intervals, until it signs.
+ * were stored. This process has just committed the attempts in `given`, when nothing else was unsigned, so these
+ * attempts are not read and compared again. A failing signer is asked for one signature at a time, at growing
+ * intervals, until it signs.
  */
 export async function signAttempts(
   ctx: Context,

@@ -22,8 +22,8 @@ export const gasOf = ({ gas }: Pick<Row<"payouts">, "gas">): bigint => gas ?? RE
 
 /**
  * Builds the unsigned row of a payout's transaction at a nonce. The transaction's data may cost `dataFee` wei in
- * addition to its gas. With `empty`, it is an empty transfer from the wallet to itself. Write the row in the
- * transaction that holds the wallet's lock.
+ * addition to its gas. With `empty`, the transaction is an empty transfer from the wallet to itself. Write the row in
+ * the transaction that holds the wallet's lock.
  */
 export function unsignedAttempt(
   payout: Pick<Row<"payouts">, "id" | "chain_id"> & Call & { wallet: Address; nonce: bigint },

@@ -1,6 +1,6 @@
 /**
- * Queries 0G's indexer and storage nodes with JSON-RPC over HTTP, one call in each request. Whatever they respond with
- * is checked against the root.
+ * Queries 0G's indexer and storage nodes with JSON-RPC over HTTP, one call in each request. Whatever the nodes respond
+ * with is checked against the root.
  */
 import { Agent } from "undici"
 import type { Hash } from "../../../platform/chain/hex.ts"
@@ -32,7 +32,7 @@ export class NodeRefused extends Error {}
 class NodeSilent extends NodeRefused {}
 
 /**
- * The connections to nodes. For each host that did not answer, also the time until which it is skipped, by
+ * The connections to nodes. Also has, for each host that did not answer, the time until which the host is skipped, by
  * `performance.now()`.
  */
 interface Nodes {
@@ -110,7 +110,7 @@ async function call(
   return result
 }
 
-/** A storage node. It has the segments whose number in the whole log is `shardId` modulo `numShard`. */
+/** A storage node. The node has the segments whose number in the whole log is `shardId` modulo `numShard`. */
 export interface StorageNode {
   url: string
   shardId: number

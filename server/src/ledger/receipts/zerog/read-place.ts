@@ -7,10 +7,13 @@ import type { TxContext } from "../../../platform/context.ts"
 export interface ZeroG {
   storageUri: string
   storageRoot: Hash
-  /** The hash of the signed transaction. If its fee is raised, another transaction with the same nonce may be mined. */
+  /**
+   * The hash of the signed transaction. If the transaction's fee is raised, another transaction with the same nonce may
+   * be mined.
+   */
   storageTxHash: Hash
   /**
-   * The hash of the transaction that writes the root to the payment's chain. Null until that transaction is mined, and
+   * The hash of the transaction that writes the root to the payment's chain. Null until that transaction is mined, or
    * if roots are not written to that chain.
    */
   anchorTxHash: Hash | null

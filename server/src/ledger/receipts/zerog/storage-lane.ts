@@ -53,7 +53,7 @@ export const storageLane = (storage: Storage, signer: Signer): Lane => {
     unseenAt: async () => new Set(),
     calldataFaults: (ctx, ids) => storeFaults(ctx, ids),
     listed: async () => ({ kind: "skip" }),
-    // The price rose after the fee was written. Another call pays the new fee, and this one has no nonce.
+    // The price rose after the fee was written. Another call pays the new fee, and the old call has no nonce.
     fails: async (_ctx, _payout, error) =>
       /NotEnoughFee/.test(error) ? { kind: "cancel", reason: "0G's price rose" } : holdFailing(error),
     overTotal: () => ({ kind: "skip" }),

@@ -34,7 +34,7 @@ const isHere = ({ chain: { chainId }, flow }: Storage) =>
 const hasEnded = sql<boolean>`i.state in ('reverted', 'cancelled')`
 
 /**
- * SQL: whether a file `b` needs a call now. Either it has no call at this contract, or its last call there ended
+ * SQL: whether a file `b` needs a call now. Either the file has no call at this contract, or its last call there ended
  * without effect a while ago. A call that a person cancelled is not replaced.
  */
 const needsCall = (ctx: TxContext, storage: Storage) => sql<boolean>`b.uploaded_at is null and b.stored_at is not null
