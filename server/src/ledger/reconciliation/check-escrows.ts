@@ -1,7 +1,7 @@
 /**
  * Compares escrows with what the chain stores about their payments, at one finalized block. Only our relay wallet can
- * change an escrow, except that a payer may reclaim the rest after the authorization ended. So a difference means that
- * someone else uses the wallet's key, or that rows were altered.
+ * change an escrow, except that a payer may reclaim the rest after the authorization has ended. So a difference means
+ * that someone else uses the wallet's key, or that rows were altered.
  */
 import { sql } from "kysely"
 import { ask, awake, type Endpoint } from "../../platform/chain/endpoints.ts"

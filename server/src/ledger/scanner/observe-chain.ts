@@ -270,7 +270,7 @@ async function unexplained(
 
 /**
  * Returns the transactions of logs that an endpoint has but no quorum does. Their receipts decide about these logs.
- * Each round takes a limited and different part of the transactions, because an endpoint can invent any number.
+ * Each round takes a limited and different part of the transactions, because an endpoint can invent any number of logs.
  */
 function unsettled(
   ctx: Context,

@@ -42,7 +42,10 @@ export async function publicApprovals(ctx: TxContext, paymentIds: readonly strin
   return left
 }
 
-/** Returns the transfers without those of open payments that can still be sent back, and when to settle those again. */
+/**
+ * Returns the transfers without those of open payments that can still be sent back, and when to settle those transfers
+ * again.
+ */
 export async function withoutPublic<T extends ClaimedTransfer>(
   ctx: TxContext,
   rows: readonly T[],

@@ -10,7 +10,7 @@ import type { SellingContext } from "./sellable.ts"
 
 /**
  * Emits `payment.exception` for the payments that need the merchant's decision, either for the whole payment or for its
- * surplus. Call this inside the transaction that opens them, after they are written.
+ * surplus. Call this inside the transaction that opens the payments, after they are written.
  */
 export async function notifyWaiting(ctx: TxContext, network: NetworkInfo, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return

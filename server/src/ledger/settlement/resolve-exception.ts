@@ -118,7 +118,7 @@ async function isRecovered(
 /** The address to which the merchant returns a payment. Undefined means the address that the payer named. */
 export interface ReturnTo {
   address: Address | undefined
-  /** Whether the merchant confirmed to send the money to this address although the payer named another one. */
+  /** Whether the merchant confirmed that the money goes to this address although the payer named another one. */
   confirm: boolean
   /** The approval of the wallet that the receiving address names, if it names one. */
   approval?: CheckedApproval | undefined

@@ -1,6 +1,6 @@
 /**
  * Decides whose turn it is in a round. Strangers control how much is due, so merchants take turns, each with a limited
- * number of groups. A flood at one merchant does not delay the others' payments.
+ * number of groups. A flood at one merchant does not delay other merchants' payments.
  */
 // I/O: builds SQL, which the callers run in their context.
 import { type RawBuilder, sql } from "kysely"

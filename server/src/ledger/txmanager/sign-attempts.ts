@@ -67,7 +67,7 @@ export async function signAttempts(
   const asked = failures > 0 ? due.slice(0, 1) : due
   const startMs = unixMs()
   const answers = await Promise.allSettled(asked.map(each => signOne(signer, each, ctx.signal)))
-  // A process that is shutting down cancelled the requests itself, so these are no failures.
+  // A process that is shutting down cancelled the requests itself, so such rejections are no failures.
   const failed = ctx.signal.aborted ? [] : answers.filter(answer => answer.status === "rejected")
   for (const { reason } of failed) report(ctx, lane, reason)
   const signed = answers.flatMap(answer => (answer.status === "fulfilled" ? [answer.value] : []))

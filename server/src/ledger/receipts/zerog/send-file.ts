@@ -32,7 +32,7 @@ const AT_ONCE = 4
  */
 export type Upload = { state: "stored" } | { state: "pending" | "failed"; why: string }
 
-/** A file, and the place in the log of all files that our own transaction gave it. */
+/** A file, and the place that our own transaction gave it in the log of all files. */
 interface Sent extends Place {
   bytes: Uint8Array
   tree: Tree
