@@ -60,7 +60,7 @@ export async function revokeReplaced(ctx: Context, network: Network): Promise<vo
   const [found] = await replacedKeys(ctx, network)
   if (!found) return
   await inTransaction(ctx, async ctx => {
-    // A process that writes a batch signed by this key holds this lock too.
+    // A process that writes a batch signed by this key locks this row too.
     await sql`select from receipt_keys where id = ${found.id} for no key update`.execute(ctx.db)
     const row = (await replacedKeys(ctx, network)).find(({ id }) => id === found.id)
     if (!row || row.merchant_id === null) return
