@@ -85,7 +85,7 @@ export function openApp(
   const app = openServer(ctx, openIdentities(ctx, tokens, openSessions(ctx)), undefined, browserErrors(assets))
   addHooks(app, ctx, draining)
   documentApi(app, ctx.settings, webhookDocument)
-  // A plugin, because routes must come after the CORS plugin, or its hook does not see them.
+  // Routes are added in a plugin, because the hook of the CORS plugin sees only the routes that come after it.
   app.register(async routes => {
     const alarms = async () => [...(await alarmsNow(ctx, standing())), ...(tokens.troubles?.() ?? [])]
     healthRoutes(routes, ctx, alarms, draining)
@@ -145,8 +145,8 @@ export function openApp(
 }
 
 function addHooks(app: Server, ctx: Context, draining: AbortSignal): void {
-  // For a stream of events when its request arrives, because Fastify does not send the stream. For all else when it is
-  // sent: long-polls and payments wait, and their connections would otherwise be kept until the stop breaks them.
+  // The first hook is for event streams, which Fastify does not send itself. The second is for all other answers.
+  // Long-polls and payments wait, and their connections would otherwise be kept until the stop breaks them.
   app.addHook("onRequest", async (_request, reply) => closeWhile(draining, reply))
   app.addHook("onSend", async (_request, reply) => closeWhile(draining, reply))
   app.addHook("onRequest", async request => refuseBesideTheClock(ctx, request.url))
@@ -155,7 +155,10 @@ function addHooks(app: Server, ctx: Context, draining: AbortSignal): void {
   logRequests(app, ctx)
 }
 
-/** Refuses requests that arrive anyway: a load balancer removes the process only after it asks `/readyz` again. */
+/**
+ * Refuses requests while the clock is wrong. Some still arrive, because a load balancer takes the process out of
+ * rotation only after its next `/readyz` probe.
+ */
 function refuseBesideTheClock({ clock }: Context, url: string): void {
   const trouble = /^\/(healthz|readyz|metrics)\b/.test(url) ? undefined : clock?.trouble()
   if (trouble !== undefined) throw new ApiError("NOT_READY", undefined, `Not ready: ${trouble}.`)

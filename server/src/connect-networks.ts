@@ -1,7 +1,7 @@
 /**
- * Connects to the networks at startup: nothing is served before its chain, token, factory and escrow were checked. An
- * API process also starts while no endpoint answers, using what the last start found. It serves the contents of the
- * database, so a process that is replaced during an outage is not missing.
+ * Connects to the networks at startup: no network is served before its chain, token, factory and escrow were checked.
+ * An API process also starts while no endpoint answers, using what the last start found. It can still serve the
+ * contents of the database, so a process that is replaced during an outage comes back.
  */
 // I/O: asks the endpoints at startup, when there is no context yet.
 import { setTimeout as sleep } from "node:timers/promises"
@@ -44,7 +44,10 @@ interface Connecting {
   uncheckedMs?: number
 }
 
-/** Checks all networks of the settings. Throws a sentence if one is wrong, or can't be checked and is not known. */
+/**
+ * Checks all networks of the settings. Throws a sentence for the operator if a network is wrong, or if it can't be
+ * checked and no earlier start knew it.
+ */
 export async function connectNetworks(connecting: Connecting): Promise<Network[]> {
   const networks: Network[] = []
   for (const wanted of connecting.settings.networks)

@@ -164,7 +164,7 @@ async function serve(start: Start): Promise<void> {
   if (settings.metricsPort !== undefined) cleanups.push(await serveMetrics(settings.metricsHost, settings.metricsPort))
   if (flags.role !== "api") {
     const { runWorker } = await import("./worker.ts")
-    // It ends within one round after the signal. The database is closed after it.
+    // The worker ends within one round after the signal. The database is closed after that.
     const running = runWorker({ ...ctx, db: database.background })
     cleanups.push(() => running)
   }
@@ -176,7 +176,10 @@ async function serve(start: Start): Promise<void> {
   log.info({ reason: signal.reason }, "stopping")
 }
 
-/** Starts the sandbox. Throws a sentence if its packages are not installed, as in the package for operators. */
+/**
+ * Starts the sandbox. Throws a sentence for the user if the sandbox's packages are not installed, as in the package for
+ * operators.
+ */
 async function startSandbox({ given, log, flags, cleanups, fail }: Start) {
   const { startSandbox } = await import("./operations/sandbox/start.ts").catch((error: NodeJS.ErrnoException) => {
     if (error.code !== "ERR_MODULE_NOT_FOUND") throw error
@@ -271,14 +274,14 @@ async function checkWallets(ctx: Context): Promise<void> {
   const { lanesOf } = await import("./lanes.ts")
   const { checkWallet } = await import("./ledger/txmanager/lock-wallet.ts")
   const lanes = ctx.chain.networks.flatMap(network => lanesOf(settings, network))
-  // Not awaited, because the start does not wait for signers. Work that needs none continues, and payouts wait with an
-  // alarm.
+  // Not awaited, because the start does not wait for signers. Work that needs no signer continues, and payouts wait
+  // with an alarm.
   if (lanes.length > 0)
     void checkSigners(settings, signal).then(found => {
       for (const { message, todo } of found.filter(isBad)) if (!signal.aborted) log.error({ todo }, message)
     })
-  // Runs before anything is signed: with an old backup of the database, the service would repeat all payouts made
-  // since.
+  // Runs before anything is signed. With an old backup of the database, the service would repeat all payouts that were
+  // made after the backup.
   for (const lane of lanes) await patiently(() => checkWallet(ctx, lane), log, signal)
 }
 
@@ -303,8 +306,8 @@ const listen = (server: HttpServer, host: string, port: number): Promise<void> =
   new Promise((resolve, reject) => server.once("error", reject).listen(port, host, resolve))
 
 /**
- * Runs the program with the arguments of the process, and ends it. Anything that still keeps the event loop busy (an
- * idle keep-alive to a node) is not worth waiting for.
+ * Runs the program with the process's arguments, then exits the process. Anything that still keeps the event loop busy
+ * (an idle keep-alive to a node) is not worth waiting for.
  */
 export const run = (): Promise<void> => runCommand("start", main, { failed: "Sluice can't run.", exits: true })
 

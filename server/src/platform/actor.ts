@@ -1,6 +1,7 @@
 /**
- * The actor of the current request, by its credential, for the audit log. It follows a request through everything that
- * it awaits. Each transaction that the request starts passes it to the database, where triggers write the entries.
+ * The actor of the current request for the audit log, determined by the request's credential. The actor follows a
+ * request through everything that it awaits. Each transaction that the request starts passes the actor to the database,
+ * where triggers write the entries.
  */
 import { AsyncLocalStorage } from "node:async_hooks"
 
@@ -29,7 +30,7 @@ export interface Actor {
 
 const present = new AsyncLocalStorage<Actor | undefined>()
 
-/** Runs code on behalf of an actor, or of nobody, including everything that it awaits and starts. */
+/** Runs code on behalf of an actor, or of nobody, including everything that the code awaits and starts. */
 export const withActor = <T>(actor: Actor | undefined, run: () => T): T =>
   actor === present.getStore() ? run() : present.run(actor, run)
 
@@ -57,7 +58,7 @@ export function actorStatement(): string | undefined {
   const key = credential?.key ? [credential.key.id, credential.key.hash].map(quoted) : ["null", "null"]
   const session = credential?.sessionId ? quoted(credential.sessionId) : "null"
   const holds = credential ? `, hold_credential(${[...key, session]})` : ""
-  // Not `set local`, because pg_stat_statements stores each text of it separately, and so would store the actors.
+  // Not `set local`, because pg_stat_statements would store each such statement separately, and so the actors.
   return `select set_config('sluice.actor', '${Buffer.from(JSON.stringify(shown)).toString("base64")}', true)${held}${holds}`
 }
 

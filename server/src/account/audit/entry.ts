@@ -1,4 +1,4 @@
-/** Formats audit entries for the API, with the names and formats of its other routes. */
+/** Formats audit entries for the API, with the same names and formats as the API's other routes. */
 import { checksummed } from "../../platform/chain/hex.ts"
 import { chainName, type NetworkInfo } from "../../platform/chain/network-facts.ts"
 import type { Row } from "../../platform/db/schema.ts"
@@ -8,7 +8,7 @@ import { percentOf } from "../../platform/money/percent.ts"
 /** The columns of a row, as the log stores them. */
 export type Fields = Record<string, unknown>
 
-/** Columns whose API name is not their own name in camel case. */
+/** Columns whose API name is not simply the column's name in camel case. */
 const names: Record<string, string> = {
   chain_id: "chain",
   access_duration_s: "accessDuration",
@@ -21,7 +21,7 @@ const nameOf = (column: string): string =>
 
 const addresses = ["address", "pending_address", "recipient", "returned_to"]
 
-/** Formats an entry. Amounts are decimals if the entry's network is one of these, otherwise base units. */
+/** Formats an entry. Amounts are decimals if the entry's network is one of `networks`, otherwise base units. */
 export function entryOf(networks: readonly NetworkInfo[], row: Row<"audit_entries">) {
   const decimals = networks.find(each => each.chainId === row.chain_id)?.token.decimals
   return {
@@ -42,13 +42,13 @@ export function entryOf(networks: readonly NetworkInfo[], row: Row<"audit_entrie
 const objectOf = ({ action, object_id }: Row<"audit_entries">): string =>
   action.startsWith("wallet_proof.") ? checksummed(object_id) : object_id
 
-/** Formats these columns with the API's names. */
+/** Formats these columns under their API names. */
 export const shown = (fields: Fields, decimals: number | undefined): Fields =>
   Object.fromEntries(Object.entries(fields).map(([column, value]) => [nameOf(column), formOf(column, value, decimals)]))
 
 function formOf(column: string, value: unknown, decimals: number | undefined): unknown {
   if (value === null) return null
-  // The log stores a too long list as the start of its text.
+  // A list that is too long is stored as text that is cut off at the end.
   if ((column === "recipients" || column === "routes") && Array.isArray(value))
     return value.map(each => shown(each as Fields, decimals))
   if (column === "price" || column === "amount")

@@ -3,7 +3,7 @@ import type { TxContext } from "../../platform/context.ts"
 import { timeAt } from "../../platform/http/time.ts"
 import type { AuditFilters } from "./schema.ts"
 
-/** A merchant's matching entries, unordered; throws `VALIDATION_ERROR` for a non-existent time. */
+/** A merchant's matching entries, unordered; throws `VALIDATION_ERROR` if a time in the filter does not exist. */
 export function entriesOf(ctx: TxContext, merchantId: string, filter: AuditFilters) {
   const { actor, actorKind, action, object, from, to } = filter
   let query = ctx.db.selectFrom("audit_entries").selectAll().where("merchant_id", "=", merchantId)

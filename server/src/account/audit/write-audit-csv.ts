@@ -1,4 +1,4 @@
-/** The audit log as CSV. The database writes the lines; this process fills in what only it can format. */
+/** The audit log as CSV. The database writes the lines; this process fills in the fields that only it can format. */
 import { randomUUID } from "node:crypto"
 import { type RawBuilder, sql } from "kysely"
 import { checksummed } from "../../platform/chain/hex.ts"

@@ -31,12 +31,12 @@ export interface Waiting {
   merchants: Membership[]
 }
 
-/** The result of a code or decision: a waiting device, the decision, or a sentence with the refusal. */
+/** The result of a code or decision: a waiting device, the decision, or a sentence that says why it was refused. */
 export type Outcome = { waiting: Waiting } | { decided: "approved" | "denied" } | { refusal: string }
 
 /**
- * Finds the device that waits with a code, and approves or denies it if `decision` is given. Wrong codes are counted in
- * both steps.
+ * Finds the device that waits with this code, and approves or denies it if `decision` is given. Wrong codes are counted
+ * in both steps.
  */
 export async function decideDevice(
   ctx: Context,
@@ -82,7 +82,7 @@ async function findWaiting(
   return UNKNOWN
 }
 
-/** Why a member may not create the key that a device asks for, as a sentence; undefined if allowed. */
+/** A sentence that says why a member may not create the key that a device asks for; undefined if the member may. */
 export async function whyNot(
   ctx: TxContext,
   { role, merchantId }: Pick<Membership, "role" | "merchantId">,

@@ -1,13 +1,13 @@
-/** The rules of device sign-in (RFC 8628): codes, times, and the name of its key. Pure. */
+/** The rules of device sign-in (RFC 8628): codes, times, and the name of the device's key. Pure. */
 import { randomInt } from "node:crypto"
 import type { Mode } from "../../platform/chain/network-facts.ts"
 import type { Scope } from "../../platform/http/rights.ts"
 
-/** How long a device waits for its person. */
+/** How long a device waits for a person's decision. */
 export const DEVICE_MS = 600_000
-/** The least seconds between two polls of a device, and what each early poll adds. */
+/** The minimum number of seconds between two polls of a device, and how many seconds each early poll adds. */
 export const INTERVAL_S = 5
-/** A poll may come this much too early, because the network can move two polls closer together. */
+/** A poll may come this much early, because the network can move two polls closer together. */
 export const TOLERANCE_MS = 1_000
 /** How long a device's key lasts. */
 export const DEVICE_KEY_MS = 90 * 86_400_000
@@ -17,7 +17,10 @@ export const GUESSES_PER_HOUR = 20
 /** A wrong code is remembered for as long as a session can last. */
 export const GUESS_MS = 12 * 3_600_000
 
-/** No look-alike letters, and no vowels, so no words. 200 guesses at ten open codes hit one in ten million times. */
+/**
+ * No look-alike letters, and no vowels, so that codes form no words. With ten open codes, 200 guesses hit one with a
+ * probability of one in ten million.
+ */
 const LETTERS = "BCDFGHJKLMNPQRSTVWXZ"
 const CODE_LETTERS = 8
 const NAME_CHARACTERS = 200
@@ -26,14 +29,14 @@ const NAME_CHARACTERS = 200
 export const newUserCode = (): string =>
   Array.from({ length: CODE_LETTERS }, () => LETTERS[randomInt(LETTERS.length)]).join("")
 
-/** A typed code in its original form; undefined for a malformed one. */
+/** A typed code in the form in which it was generated; undefined if it is malformed. */
 export function typedCode(text: unknown): string | undefined {
   if (typeof text !== "string" || text.length > 64) return undefined
   const code = text.replaceAll(/[\s-]/g, "").toUpperCase()
   return new RegExp(`^[${LETTERS}]{${CODE_LETTERS}}$`).test(code) ? code : undefined
 }
 
-/** The scopes of a device that names none. */
+/** The scopes of a device that requests none. */
 export const defaultScopes = (mode: Mode): Scope[] =>
   mode === "sandbox" ? ["read", "webhooks", "checkouts", "catalog"] : ["read"]
 

@@ -1,4 +1,4 @@
-/** A device asks for its key. It gets the key once after approval, or learns why not yet. */
+/** A device asks for its key. After approval it gets the key once; before that, it learns why it must wait. */
 import type { FastifyRequest } from "fastify"
 import { withActor } from "../../platform/actor.ts"
 import { type Context, inTransaction, type TxContext, wallTime } from "../../platform/context.ts"
@@ -36,7 +36,7 @@ export async function makeDeviceKey(ctx: Context, request: FastifyRequest, devic
   if (person.role === null) throw new ApiError("access_denied")
   const { for_merchant: merchantId, person_id: personId, session_id: sessionId } = asked
   const { role } = person
-  // The log names the approving person and the device's address. The approval's conditions must still hold.
+  // The audit log names the approving person and the device's address. The approval's conditions must still hold.
   const { iss, sub } = person
   const actor = actorOf(request, { iss, sub })
   const held = actor && { ...actor, member: { merchantId, personId, role }, credential: { sessionId } }
@@ -47,7 +47,7 @@ export async function makeDeviceKey(ctx: Context, request: FastifyRequest, devic
   })
 }
 
-/** Records that a device asked; returns the device if it is approved, and otherwise the error. */
+/** Records that a device asked for its key. Returns the device if it is approved, otherwise the error code. */
 async function ask(ctx: TxContext, hash: string): Promise<Approved | ErrorCode> {
   const device = await lockByDeviceCode(ctx, hash)
   if (!device) return "expired_token"

@@ -1,4 +1,4 @@
-/** The SQL of devices that sign in. Times are wall time, so a sandbox's clock ends no sign-in. */
+/** The SQL of devices that sign in. Times are wall time, so moving a sandbox's clock ends no sign-in. */
 import { type TxContext, wallTime } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { GUESS_MS, GUESSES_PER_HOUR, GUESSES_PER_SESSION } from "./device.ts"

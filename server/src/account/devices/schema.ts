@@ -1,4 +1,4 @@
-/** The wire contract of a device's sign-in, in the names of RFC 8628. */
+/** The wire contract of a device's sign-in, with the names of RFC 8628. */
 import { Type } from "typebox"
 import { SCOPES, type Scope } from "../../platform/http/rights.ts"
 import { Described, Matching, Strict, Timestamp } from "../../platform/http/schemas.ts"

@@ -40,14 +40,14 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
           const terms = changedTerms(NEW_KEY, given, ctx.now())
           checkGivableBy(request, terms)
           const approval = await approvedByWallet(ctx, request, merchantId, async () => {
-            // A key with such a scope can move money until someone revokes it.
+            // A key with a scope that moves money can do so until someone revokes it.
             if (!movesMoney(terms)) return undefined
             return { words: { action: "Create API key", subject: name, from: "No key", to: termsInWords(terms) } }
           })
           return { name, terms, approval }
         },
         work: async (ctx, { name, terms, approval }) => {
-          // It locks the merchant, so two concurrent requests can't both create the last allowed key.
+          // `hold` locks the merchant, so two concurrent requests can't both create the last allowed key.
           await approval.hold(ctx)
           const { key, row } = await createApiKey(ctx, merchantId, { name, terms, madeBy: request.member?.personId })
           return { ...shownOf(row), key }
@@ -102,7 +102,7 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
         await approval.hold(ctx)
         const { row, terms } = await read(ctx)
         if (!isSame(row, terms)) refuseDeviceKey(row)
-        // The maker still has the secret, so the key stays the maker's, unless it was ending or gets more scopes.
+        // The creator still has the secret, so the key stays the creator's unless it was ending or gets more scopes.
         const isMore = terms.scopes.some(scope => !row.scopes.includes(scope))
         const takesOver = !isSame(row, terms) && (row.beyond_until !== null || isMore)
         const madeBy = takesOver ? request.member?.personId : undefined
@@ -204,7 +204,7 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
   )
 }
 
-/** Throws `ROLE_REQUIRED` if a key with these scopes could do what the caller may not. */
+/** Throws `ROLE_REQUIRED` if a key with these scopes could do something that the caller may not do. */
 function checkGivableBy({ member }: Pick<FastifyRequest, "member">, { scopes }: Pick<KeyTerms, "scopes">): void {
   if (member) for (const scope of scopes) checkGivable(member.role, scope as Scope)
 }

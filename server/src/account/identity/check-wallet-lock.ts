@@ -1,8 +1,8 @@
 /**
  * The wallet lock. While it is on, a change of who gets the merchant's money needs the payout wallet's signature, so a
- * stolen console token changes nothing. A request without the signature is refused with the EIP-712 data to sign. The
- * same request with the header `Wallet-Signature: <nonce> <signature>` succeeds. Every payout address must sign to
- * switch the lock on, which proves that they belong to the merchant.
+ * stolen console token is not enough. A request without the signature is refused with the EIP-712 data to sign. The
+ * same request with the header `Wallet-Signature: <nonce> <signature>` succeeds. Switching the lock on needs a
+ * signature from every payout address, which proves that the merchant controls all of them.
  */
 import { createHash } from "node:crypto"
 import { isDeepStrictEqual } from "node:util"
@@ -41,13 +41,13 @@ const MERCHANT_CHANGE = [
 ] as const
 
 const HEADER = "Wallet-Signature"
-/** A nonce, and signatures of at most 4 KB each, because all headers of a request share 16 KB. */
+/** The form of the header: a nonce, then signatures of at most 4 KB each. All headers of a request share 16 KB. */
 const FORM = /^([A-Za-z0-9]{1,64})((?: 0x(?:[0-9a-fA-F]{2}){0,4096})+)$/
 
 /** The part of a request that the lock protects. */
 export interface ProtectedChange {
   words: WalletChange
-  /** Whether it needs the signature even with the lock off. */
+  /** Whether the change needs the signature even while the lock is off. */
   always?: boolean
   /** Whether every payout address must sign, instead of only the one in effect longest. */
   byAll?: boolean
@@ -60,8 +60,8 @@ export interface Approval {
   /** The signing wallet whose address has been in effect longest; undefined if no signature was needed. */
   signer: Signer | undefined
   /**
-   * Throws `WALLET_SIGNATURE_REQUIRED` if the change now needs another approval than when it was requested. Either the
-   * lock was switched on, or the object to change differs from what was signed. Call it first in the change's
+   * Throws `WALLET_SIGNATURE_REQUIRED` if the change needs a different approval now than when it was requested. Either
+   * the lock was switched on, or the object to change differs from what was signed. Call it first in the change's
    * transaction, because it locks the merchant's row as every such change does.
    */
   hold(ctx: TxContext): Promise<void>
@@ -73,7 +73,7 @@ export const isLocked = async (ctx: TxContext, merchantId: string): Promise<bool
     .wallet_lock
 
 /**
- * Checks that the payout wallet approves the change that `read` returns, and uses the signature up. The signature is
+ * Checks that the payout wallet approves the change that `read` returns, and uses up the signature. The signature is
  * needed while the lock is on, or if `always` is set. Throws `WALLET_SIGNATURE_REQUIRED` with the data to sign,
  * `PAYOUT_ADDRESS_REQUIRED` without a wallet, or `CHAIN_UNAVAILABLE`. It asks nodes about contract wallets, so call it
  * outside transactions and after all other checks. Call `hold` inside the transaction.
@@ -109,8 +109,8 @@ export async function approvedByWallet(
 }
 
 /**
- * Records that the signing wallets became the only way to their merchant's settings. `relays/find-refund-owners.ts`
- * reads whose wallets they are.
+ * Records that the signing wallets are now the only way to change their merchant's settings.
+ * `relays/find-refund-owners.ts` reads which merchant a wallet belongs to.
  */
 async function writeProofs(ctx: TxContext, merchantId: string, signers: readonly Signer[]): Promise<void> {
   const proven = signers.map(({ chainId, address, byKey }) => ({
@@ -132,7 +132,7 @@ async function writeProofs(ctx: TxContext, merchantId: string, signers: readonly
     .execute()
 }
 
-/** The signers of a change, which are all of `wallets` in their order. Uses the signatures up. */
+/** Returns the signers of a change: all of `wallets`, in the same order. Uses up the signatures. */
 async function signersOf(
   ctx: Context,
   request: Pick<FastifyRequest, "headers">,
@@ -173,9 +173,9 @@ async function signersOf(
 }
 
 /**
- * Returns the addresses whose key signed, the wallets that did not sign, and the faults of the signatures. A key signs
- * once for its address on every network. A contract signs only for its own network, because its address may be another
- * contract elsewhere.
+ * Returns the addresses whose key signed, the wallets that did not sign, and the faults of the signatures. A key's
+ * signature counts for its address on every network. A contract's signature counts only on the contract's own network,
+ * because its address may be another contract elsewhere.
  */
 async function checkSignatures(
   ctx: Context,
@@ -208,9 +208,10 @@ type SigningWallets = readonly [Wallet, ...Wallet[]]
 const nameOf = ({ address, chainId }: Wallet): string => `${checksummed(address)} on ${chainName(chainId)}`
 
 /**
- * The wallets that must sign: the payout address in effect longest, or the first by network order among equals. A token
- * can add an address on another network immediately, and an older address that a token changes counts as the younger.
- * For `byAll` the other addresses must therefore sign too, including those on networks that are no longer served.
+ * The wallets that must sign: the payout address in effect longest, or the first by network order among equally old
+ * ones. A console token can add an address on another network immediately. If it changes an older address, that one
+ * counts as the younger. For `byAll`, the other addresses must therefore sign too, including those on networks that are
+ * no longer served.
  */
 async function signingWallets(
   ctx: TxContext,

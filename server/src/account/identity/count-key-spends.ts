@@ -1,8 +1,8 @@
 /**
- * The daily caps: how much a key, or all keys of a merchant, may send back in 24 hours, and a support member may decide
- * about. The deciding transaction counts under a lock on the merchant's row, so concurrent requests can't exceed a cap
- * together. Decisions that failed, were withdrawn or are open again don't count, which is read each time and never
- * stored.
+ * The daily caps: how much one key, or all keys of a merchant, may send back in 24 hours, and how much a support member
+ * may decide about. The deciding transaction counts under a lock on the merchant's row, so concurrent requests can't
+ * exceed a cap together. Decisions that failed, were withdrawn or are open again don't count. Their states are read
+ * each time and never stored.
  */
 import { randomUUID } from "node:crypto"
 import { type RawBuilder, sql } from "kysely"
@@ -30,7 +30,10 @@ const WINDOW_MS = 86_400_000
 const called = (id: string) => sql<Sent>`select p.chain_id, p.token, p.amount, t.symbol, t.decimals from payouts p
   left join tokens t on (t.chain_id, t.address) = (p.chain_id, p.token) where p.id = ${id}::uuid`
 
-/** What is decided, by id: a refund, a payment or its surplus (by the payment's id), or an escrow call. */
+/**
+ * Queries the amount of a decision by id: of a refund, of a payment or its surplus (by the payment's id), or of an
+ * escrow call.
+ */
 const sent: Record<Kind, (id: string) => RawBuilder<Sent>> = {
   refund: id => sql`select e.chain_id, e.token, r.amount, t.symbol, t.decimals from refunds r
     join escrows e on e.session_id = r.session_id left join tokens t on (t.chain_id, t.address) = (e.chain_id, e.token)
@@ -54,7 +57,9 @@ interface Sent {
   decimals: number | null
 }
 
-/** Locks the rows that the caps are counted under. Call it before any other lock of the transaction. */
+/**
+ * Locks the merchant's row, under whose lock the caps are counted. Call it before any other lock of the transaction.
+ */
 export async function lockCaps(ctx: TxContext, { apiKey, member }: Decider): Promise<void> {
   const capped = apiKey ?? limitedMember(member)
   if (capped) await lockMerchant(ctx.db, capped.merchantId)
@@ -65,7 +70,8 @@ const limitedMember = (member: Member | undefined): Member | undefined =>
 
 /**
  * Counts what a key, or a member with a limit, just decided; other people have no cap. Call it under {@link lockCaps},
- * in the deciding transaction. Throws `DAILY_LIMIT_REACHED`, with what is left and when this decision fits.
+ * in the deciding transaction. Throws `DAILY_LIMIT_REACHED`, with the amount that is left and the time from which this
+ * decision fits.
  */
 export async function countSpend(ctx: TxContext, { apiKey, member }: Decider, kind: Kind, id: string): Promise<void> {
   const limited = limitedMember(member)
@@ -74,7 +80,7 @@ export async function countSpend(ctx: TxContext, { apiKey, member }: Decider, ki
     await checkCap(ctx, await capOfMember(ctx, limited), spend)
     return await write(ctx, limited.merchantId, { person_id: limited.personId }, spend)
   }
-  // If a key returned a payment and the return failed, it counts for whoever returns it again.
+  // If a key's return of a payment failed, the next return counts for whoever makes it.
   if (!apiKey) return kind === "return" ? await forget(ctx, id) : undefined
   if (kind !== "refund" && kind !== "return") return
   const spend = await spendOf(ctx, kind, id)
@@ -97,7 +103,7 @@ interface Spend {
   kind: Kind
   id: string
   token: string
-  /** In units of 10⁻¹⁸ of the token. */
+  /** In units of 10⁻¹⁸ tokens. */
   amount: bigint
 }
 
@@ -108,7 +114,8 @@ async function spendOf(ctx: TxContext, kind: Kind, id: string): Promise<Spend> {
   const { chain_id, token, amount } = row
   const known = ctx.chain.networks.find(({ chainId }) => chainId === chain_id)?.token
   if (known?.address === token) return { kind, id, token: known.symbol, amount: scaled(amount, known.decimals) }
-  // The contract chooses the symbol, so its address counts. Unknown decimals count as zero, the strictest reading.
+  // A contract chooses its symbol freely, so its address identifies the token. Unknown decimals are read as zero, the
+  // strictest reading.
   return { kind, id, token: `eip155:${chain_id}/${token}`, amount: scaled(amount, row.decimals ?? 0) }
 }
 
@@ -126,12 +133,12 @@ interface Cap {
   path: string
   /** Whole tokens. */
   perDay: number
-  /** Who may do how much, as the start of a sentence, and the way out if a spend never fits. */
+  /** The start of a sentence that says who may do how much, and what to do if a spend never fits. */
   words: string
   otherwise: string
 }
 
-/** Whether a cap, the key's own or the one of all keys, limits both its refunds and its returns. */
+/** Whether caps limit both the refunds and the returns of a key: its own caps, or those of all keys. */
 export async function isCapped(ctx: TxContext, { id, merchantId }: ApiKey): Promise<boolean> {
   const { rows } = await sql<{ capped: boolean }>`
     select coalesce(k.refund_per_day, m.refund_per_day) is not null
@@ -142,7 +149,7 @@ export async function isCapped(ctx: TxContext, { id, merchantId }: ApiKey): Prom
   return rows[0]?.capped ?? false
 }
 
-/** The caps that bind a key now; throws `UNAUTHORIZED` if the key ended since the request started. */
+/** The caps that currently apply to a key; throws `UNAUTHORIZED` if the key has ended since the request started. */
 async function capsOf(ctx: TxContext, { id, merchantId }: ApiKey, kind: "refund" | "return"): Promise<Cap[]> {
   const column = sql.raw(`${kind}_per_day`)
   const { rows } = await sql<{ own: number | null; all: number | null }>`
@@ -160,7 +167,7 @@ async function capsOf(ctx: TxContext, { id, merchantId }: ApiKey, kind: "refund"
   ]
 }
 
-/** The current cap of a member with a limit, which all kinds of decisions share. */
+/** The current cap of a member with a limit. All kinds of decisions count against it. */
 async function capOfMember(ctx: TxContext, { merchantId, personId }: Member): Promise<Cap> {
   const { money_per_day: perDay } = await ctx.db
     .selectFrom("members")
@@ -176,7 +183,7 @@ async function capOfMember(ctx: TxContext, { merchantId, personId }: Member): Pr
   return { merchantId, counts, path: "moneyPerDay", perDay, ...words }
 }
 
-/** SQL: the spends that count against a cap in this token, without this spend itself. */
+/** SQL: the spends that count against a cap in this token, except this spend itself. */
 const counting = (ctx: TxContext, { merchantId, counts }: Cap, { kind, token, id }: Spend) => sql`
   from key_spends s
     left join refunds r on s.kind = 'refund' and r.id = s.object_id
@@ -206,7 +213,7 @@ async function checkCap(ctx: TxContext, cap: Cap, spend: Spend): Promise<void> {
   throw new ApiError("DAILY_LIMIT_REACHED", [{ path: cap.path, message: said }], said)
 }
 
-/** When enough has left the window for `needed` more to fit. */
+/** The time when enough spends have left the window for `needed` more to fit. */
 async function fittingAt(ctx: TxContext, counted: RawBuilder<unknown>, needed: bigint): Promise<Date | undefined> {
   const { rows } = await sql<{ created_at: Date }>`
     select created_at from (

@@ -11,8 +11,9 @@ import { mayGive } from "../../platform/http/route-access.ts"
 const ADOPTABLE_MS = 7 * 86_400_000
 
 /**
- * Ends the keys that a person can't give with this role (undefined after leaving), and keeps those that the person can
- * give again. Call it after the membership change, in its transaction, which keys being created wait for.
+ * Ends the keys that a person can't create with this role (undefined after leaving), and keeps those that the person
+ * can create again. Call it after the membership change and in the same transaction, because the creation of a key
+ * waits for that transaction.
  */
 export async function endKeysBeyond(
   ctx: TxContext,
@@ -46,7 +47,7 @@ const setEnd = (ctx: TxContext, id: string, role: Role | undefined) =>
 const goOn = (ctx: TxContext, id: string) =>
   ctx.db.updateTable("api_keys").set({ beyond_until: null, beyond_by: null }).where("id", "=", id).execute()
 
-/** Keeps an ending key as the adopter's; throws `INVALID_OPERATION` if it was not ending. */
+/** Keeps an ending key, which then belongs to the adopter; throws `INVALID_OPERATION` if it was not ending. */
 export async function adoptApiKey(
   ctx: TxContext,
   { id, beyond_until }: Pick<Row<"api_keys">, "id" | "beyond_until">,

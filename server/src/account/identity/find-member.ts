@@ -21,7 +21,7 @@ export interface Membership extends Member {
   name: string
 }
 
-/** A person's merchants, oldest membership first; undefined for a person who never was a member. */
+/** A person's merchants, oldest membership first; undefined for a person who was never a member. */
 export async function membershipsOf(ctx: TxContext, { iss, sub }: Subject): Promise<Membership[] | undefined> {
   const rows = await ctx.db
     .selectFrom("persons")
@@ -50,7 +50,7 @@ export async function membershipsOf(ctx: TxContext, { iss, sub }: Subject): Prom
 
 /**
  * The membership that a request is for: the one it names, or the only one. Throws `MERCHANT_REQUIRED` with the list if
- * the request names none of several, or a merchant that is not the person's.
+ * the request does not name one of several merchants, or names one that is not the person's.
  */
 export function chosenOf(memberships: readonly Membership[], merchantId: string | undefined): Membership {
   const chosen = merchantId === undefined ? memberships : memberships.filter(each => each.merchantId === merchantId)
@@ -95,7 +95,7 @@ export async function lockPerson(ctx: TxContext, { iss, sub, email }: Subject): 
 
 /**
  * Creates a merchant that the person owns. Needs a transaction that locked the person. Throws `SIGNUP_CLOSED` if the
- * person needs an invitation and has none left, and `INVALID_OPERATION` after the twentieth merchant.
+ * person needs an invitation and has no unused one, and `INVALID_OPERATION` after the twentieth merchant.
  */
 export async function makeMerchant(
   ctx: TxContext,
@@ -123,7 +123,7 @@ export async function makeMerchant(
 }
 
 /**
- * The membership that a bearer token's request is for. A person who never was a member of a merchant gets a new
+ * The membership that a bearer token's request is for. A person who was never a member of a merchant gets a new
  * merchant. Call it inside a transaction.
  */
 export async function firstMembership(ctx: TxContext, subject: Subject): Promise<Membership> {
@@ -133,7 +133,7 @@ export async function firstMembership(ctx: TxContext, subject: Subject): Promise
   return made ?? (await makeMerchant(ctx, subject, personId, ""))
 }
 
-/** Uses up the operator's invitation of a person; false if no unused one exists. */
+/** Uses up an invitation that the operator gave to a person; false if no unused one exists. */
 async function takeInvitation(ctx: TxContext, { iss, sub }: Subject): Promise<boolean> {
   const taken = await ctx.db
     .updateTable("invitations")

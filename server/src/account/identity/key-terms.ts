@@ -6,7 +6,7 @@ import { ApiError, type ErrorDetail } from "../../platform/errors.ts"
 import { MONEY_SCOPES, type Scope } from "../../platform/http/rights.ts"
 import { timeAt } from "../../platform/http/time.ts"
 
-/** The key columns that decide what it may do. */
+/** The columns that determine what a key may do. */
 export type KeyTerms = Pick<
   Row<"api_keys">,
   "scopes" | "expires_at" | "allowed_ips" | "refund_per_day" | "return_per_day"
@@ -28,7 +28,7 @@ export const NEW_KEY: KeyTerms = {
   return_per_day: null,
 }
 
-/** A key's terms after a change; throws `VALIDATION_ERROR` for a past end or an invalid address. */
+/** A key's terms after a change; throws `VALIDATION_ERROR` for an end in the past or an invalid address. */
 export function changedTerms(before: KeyTerms, change: TermsInput, now: Date): KeyTerms {
   const { scopes = before.scopes, expiresAt, allowedIps, limits = {} } = change
   const { refundPerDay = before.refund_per_day, returnPerDay = before.return_per_day } = limits
@@ -65,7 +65,7 @@ function cidrsOf(given: readonly string[]): string[] {
 export const movesMoney = ({ scopes }: Pick<KeyTerms, "scopes">): boolean =>
   scopes.some(scope => (MONEY_SCOPES as readonly string[]).includes(scope))
 
-/** Whether two keys may do the same. */
+/** Whether two keys have the same terms. */
 export const isSame = (a: KeyTerms, b: KeyTerms): boolean => isDeepStrictEqual(termsOf(a), termsOf(b))
 
 /** The terms of a key's row, without its other columns. */

@@ -3,7 +3,7 @@ import { type Context, type TxContext, wallTime } from "../../platform/context.t
 import { randomText } from "../../platform/ids.ts"
 
 /**
- * What a wallet can sign for: signing in as a merchant, opening a paywall that it paid, naming a return address,
+ * What a wallet can sign for: signing in as a merchant, opening a paywall that it paid for, naming a return address,
  * approving a change of payees, or managing its subscriptions.
  */
 type Purpose = "sign-in" | "paywall" | "return" | "wallet-lock" | "subscriptions"

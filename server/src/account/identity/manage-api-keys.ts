@@ -35,7 +35,10 @@ export interface ShownKey {
   row: Row<"api_keys">
 }
 
-/** Creates a key. Needs a transaction that locked the merchant. Throws `INVALID_OPERATION` if it has twenty. */
+/**
+ * Creates a key. Needs a transaction that locked the merchant. Throws `INVALID_OPERATION` if the merchant already has
+ * twenty keys.
+ */
 export async function createApiKey(
   ctx: TxContext,
   merchantId: string,
@@ -97,7 +100,7 @@ export const changeApiKey = (
       ...(change.name === undefined ? {} : { name: change.name }),
       ...change.terms,
       scopes: [...change.terms.scopes],
-      // Whoever gives the key these terms may grant all of them, so it no longer ends because of its former maker.
+      // Whoever sets these terms may grant all of them, so the key no longer ends because of its former creator.
       ...(change.madeBy === undefined ? {} : { made_by: change.madeBy, beyond_until: null, beyond_by: null }),
     })
     .where("id", "=", id)
@@ -135,7 +138,7 @@ export async function revokeApiKey(ctx: Context, merchantId: string, id: string)
 
 /**
  * The merchant of a key, or undefined for an unknown key. Records the key's use at most once a minute. No valid key is
- * cached, so a revoked one stops immediately. The lookup reads one row by a unique index.
+ * cached, so a revoked one stops working immediately. The lookup reads one row by a unique index.
  */
 export async function apiKeyOf(
   ctx: Context,
@@ -151,7 +154,7 @@ export async function apiKeyOf(
     absent.add(hash)
     return undefined
   }
-  // Not cached as absent, because its merchant may extend it.
+  // An expired key is not cached as absent, because its merchant may extend it.
   if (!row.holds) throw new ApiError("UNAUTHORIZED", undefined, "This API key has expired.")
   await noteUse(ctx, row)
   const { id, merchant_id: merchantId, scopes, allowed_ips: allowedIps, limits } = row
@@ -169,7 +172,7 @@ type FoundKey = Pick<Row<"api_keys">, "id" | "merchant_id" | "scopes" | "hash" |
 export const keyHolds = (ctx: TxContext) =>
   sql<boolean>`(least(k.expires_at, k.beyond_until) is null or least(k.expires_at, k.beyond_until) > ${ctx.now()})`
 
-/** The keys with these hashes, keyed by hash. A rolled key has both secrets while the older one is valid. */
+/** The keys with these hashes, keyed by hash. A rolled key is found by both secrets while the older one is valid. */
 export async function keysByHash(ctx: Context, hashes: readonly string[]): Promise<Map<string, FoundKey>> {
   const columns = sql`k.id, k.merchant_id, k.scopes, k.last_used_at, k.allowed_ips, ${keyHolds(ctx)} as holds,
     (select jsonb_object_agg(l.bucket, l.per_minute) from merchant_limits l where l.merchant_id = k.merchant_id) as limits`

@@ -26,8 +26,8 @@ import { openCredentialWatch } from "./watch-credentials.ts"
 /** The browser sessions, as `sessions/` reads them. */
 export interface SessionSource {
   /**
-   * The hash of a request's session cookie; undefined without one, empty if its form is wrong. Throws `FOREIGN_REQUEST`
-   * if another site's page sent the request.
+   * The hash of a request's session cookie; undefined without a cookie, empty if the cookie is malformed. Throws
+   * `FOREIGN_REQUEST` if another site's page sent the request.
    */
   hashIn(headers: IncomingHttpHeaders): string | undefined
   /** The open sessions with these hashes, keyed by hash. */
@@ -54,9 +54,9 @@ const stranger: Caller = { subject: undefined, apiKey: undefined }
 /**
  * Answers the server's questions about callers from the database and the token issuer. The first credential present
  * decides, in the order `Authorization`, `x-api-key`, session cookie. If it is invalid, no other is tried, because the
- * caller would be ambiguous. An invalid credential is refused even if none is needed, because a revoked key would seem
- * to work. Credentials from an address over its limit share one query, so that a valid one is not refused because of
- * its neighbours.
+ * caller would be ambiguous. An invalid credential is refused even if the route needs none. Otherwise a revoked key
+ * would seem to work. Credentials from an address over its limit share one query, so that a valid one is not refused
+ * because of others from the same address.
  */
 export function openIdentities(ctx: Context, tokens: TokenIssuer, sessions: SessionSource = noSessions): Identities {
   const absent = negativeCache()
@@ -98,7 +98,8 @@ export function openIdentities(ctx: Context, tokens: TokenIssuer, sessions: Sess
         const subject = token && (await (namesUs(ctx, token) ? ours(token) : tokens.verify(token, isRefused)))
         return subject ? { ...stranger, subject } : { ...stranger, refusal: new ApiError("UNAUTHORIZED") }
       }
-      // A request with a token counts as a stranger's here, because pages may send theirs with every request.
+      // A request with a bearer token counts as a stranger's here, because a page may send its token with every
+      // request.
       if (credential === "key" && headers.authorization !== undefined) return { ...stranger, refusal: keyAlone() }
       const apiKey = await apiKeyOf(ctx, absent, keys(isRefused), headers["x-api-key"])
       return apiKey ? { ...stranger, apiKey } : { ...stranger, refusal: keyNeeded() }
@@ -111,7 +112,7 @@ export function openIdentities(ctx: Context, tokens: TokenIssuer, sessions: Sess
     watch: openCredentialWatch(ctx, ids => sessions.lasting(ids)),
     memberOf: async (subject, { sessionId, merchantId }) => {
       const memberships = await membershipsOf(ctx, subject)
-      // A browser requests pages automatically, and must not create a merchant by that.
+      // A browser sends requests automatically, and these must not create a merchant.
       const isMade = memberships === undefined && merchantId === undefined && sessionId === undefined
       return isMade
         ? await inTransaction(ctx, ctx => firstMembership(ctx, subject))

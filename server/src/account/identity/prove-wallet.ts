@@ -32,7 +32,7 @@ export const SIGN_IN_PATH = "/api/auth/verify"
 
 /**
  * What a wallet signs to sign in at this Host. At the console's own host, the message names that host, because wallets
- * warn of a message for another domain.
+ * warn about a message that names another domain.
  */
 export function signInDoor({ settings, chain }: Context, host: string | undefined): Door {
   const isConsole = host?.toLowerCase() === new URL(settings.consoleUrl).host
@@ -89,7 +89,8 @@ export interface Proof {
   network: Network
   nonce: string
   /**
-   * Whether the address's key signed, which is the same on every network. Otherwise, a contract of this network did.
+   * Whether the address's key signed; a key has the same address on every network. Otherwise, the contract at this
+   * address on this network did.
    */
   isByKey: boolean
 }

@@ -10,8 +10,8 @@ export interface Signer {
   chainId: number
   address: Address
   /**
-   * Whether the wallet's key signed, which is the same on every network. A contract can sign for its address only on
-   * its own network.
+   * Whether the wallet's key signed. A key has the same address on every network, but a contract can sign for its
+   * address only on its own network.
    */
   byKey: boolean
 }

@@ -8,8 +8,8 @@ import type { TxContext } from "../../platform/context.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 
 /**
- * Why money must not be sent to some of these addresses. It would be stranded at an address of this service, or at one
- * that nobody controls.
+ * Why money must not be sent to some of these addresses. The money would be stranded at an address of this service, or
+ * at one that nobody controls.
  */
 export async function refusalsOf(ctx: TxContext, addresses: readonly Address[]): Promise<Map<Address, string>> {
   const refusals = new Map<Address, string>()
@@ -25,7 +25,7 @@ export async function refusalsOf(ctx: TxContext, addresses: readonly Address[]):
   )
   for (const { address } of [...deposits, ...putAway.rows])
     refusals.set(address, "is a receiving address of this service: use your own wallet")
-  // Wallets of every network, including earlier ones.
+  // Wallets of every network, including those that were used earlier.
   const wallets = await ctx.db
     .selectFrom("wallets")
     .select("address")

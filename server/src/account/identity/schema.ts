@@ -32,7 +32,7 @@ export const signedExample = { message: exampleLines.join("\n"), signature: `0x$
 
 /** An empty body, which may be omitted. */
 export const NoBody = Strict({}, {})
-/** A nonce, and what the message (EIP-4361) with it must contain. */
+/** A nonce, and what the EIP-4361 message that contains it must say. */
 export const nonceAnswer = {
   nonce: Type.String(),
   expiresAt: Timestamp,

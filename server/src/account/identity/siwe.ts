@@ -1,6 +1,6 @@
 /**
- * Parses the messages that wallets sign (EIP-4361) by the whole grammar, and checks everything that they must contain.
- * Pure.
+ * Parses the messages that wallets sign (EIP-4361) against the whole grammar, and checks everything that they must
+ * contain. Pure.
  *
  * viem's parser takes the first occurrence of each field. Text in the statement or an extra line can then replace what
  * the wallet displayed. This parser rejects a message that does not match the grammar from start to end.

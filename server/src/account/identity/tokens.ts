@@ -1,6 +1,6 @@
 /**
- * Bearer tokens of the OIDC issuer. Discovery finds the keys, which are cached and fetched again when a token names a
- * new one.
+ * Bearer tokens of the OIDC issuer. Discovery finds the keys, which are cached and fetched again when a token names an
+ * unknown key.
  */
 // I/O: fetches the issuer's keys. It is created once at start and holds the keys.
 import { setTimeout as sleep } from "node:timers/promises"
@@ -38,9 +38,9 @@ export interface TokenIssuer {
 const ALGORITHMS = ["RS256", "ES256", "EdDSA"]
 const LEEWAY_S = 60
 const DISCOVERY_TIMEOUT_MS = 5_000
-/** How long a failure is reused, so that strangers can't cause a request to the issuer each time. */
+/** How long a failure is cached, so that strangers can't trigger a request to the issuer with every token they send. */
 const FAILED_MS = 2_000
-/** The size limit for the discovery document and for the keys; large providers' have about 10 KB. */
+/** The size limit for the discovery document and for the keys; those of large providers have about 10 KB. */
 const MAX_BYTES = 256 * 1024
 /** The longest subject that an issuer may use (OpenID Connect Core 1.0, 2). */
 const SUBJECT_CHARACTERS = 255
@@ -51,8 +51,8 @@ const SUBJECT_CHARACTERS = 255
 const ACCESS_TOKEN_TYPE = /^(application\/)?(at\+)?jwt$/i
 
 /**
- * Verifies tokens of one issuer for one audience at time `now`, like the service's own tokens. Fetches nothing until a
- * token might be valid.
+ * Verifies tokens of one issuer for one audience. Like the service's own tokens, they are checked at time `now`.
+ * Fetches nothing until a token might be valid.
  */
 export function tokenIssuer(issuer: string, audience: string, now: () => Date = () => new Date()): TokenIssuer {
   const keys = issuerKeys(issuer)
@@ -83,7 +83,7 @@ export function tokenIssuer(issuer: string, audience: string, now: () => Date = 
         const { sub, email, email_verified } = payload
         if (!ACCESS_TOKEN_TYPE.test(protectedHeader.typ ?? "JWT") || isForAnotherUse(payload)) return undefined
         if (typeof sub !== "string" || !isSubject(sub)) return undefined
-        // Anyone can have typed an address that the issuer has not verified.
+        // An address that the issuer has not verified may have been typed by anyone.
         const isVerified = email_verified === true && typeof email === "string" && isStorable(email)
         return { iss: issuer, sub, ...(isVerified ? { email } : {}) }
       } catch (error) {
@@ -163,8 +163,9 @@ function issuerKeys(issuer: string) {
     /** The current keys, fetched if needed. */
     now: async (): Promise<RemoteJWKSet> => current?.keys ?? (await ask()),
     /**
-     * Discovers and fetches the keys again, even if they are fresh. Rejects if the issuer has none; the known keys then
-     * stay. They also stay if their URL did not change, because a token with a new key causes a fetch.
+     * Discovers and fetches the keys again, even if they are fresh. Rejects if the issuer has no keys; the known ones
+     * are then kept. They are also kept if their URL did not change, because a token with an unknown key causes a
+     * fetch.
      */
     renew: async (): Promise<void> => {
       try {
@@ -204,9 +205,9 @@ export async function watchIssuer({ check, troubles }: TokenIssuer, log: Logger,
 const isSubject = (sub: string): boolean => sub !== "" && sub.length <= SUBJECT_CHARACTERS && isStorable(sub)
 
 /**
- * Whether the claims of a token with an unspecific type show that it is no access token. An ID token has hashes of
- * other tokens, or the claim of Keycloak and Cognito. It may also be a Keycloak refresh token, or a security event such
- * as a logout.
+ * Whether the claims of a token with an unspecific type show that it is not an access token. An ID token has hashes of
+ * other tokens, or a claim by which Keycloak and Cognito mark it. The token may also be a Keycloak refresh token, or a
+ * security event such as a logout.
  */
 const isForAnotherUse = ({ at_hash, c_hash, events, token_use, typ }: JWTPayload): boolean =>
   at_hash !== undefined ||
@@ -217,7 +218,7 @@ const isForAnotherUse = ({ at_hash, c_hash, events, token_use, typ }: JWTPayload
 
 /** Returns where an issuer publishes its keys. */
 async function discover(issuer: string): Promise<string> {
-  // "Any terminating / MUST be removed before appending" (OpenID Connect Discovery 1.0, 4.1); some end in one.
+  // "Any terminating / MUST be removed before appending" (OpenID Connect Discovery 1.0, 4.1); some issuers end in one.
   const response = await fetch(`${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`, {
     signal: AbortSignal.timeout(DISCOVERY_TIMEOUT_MS),
   })

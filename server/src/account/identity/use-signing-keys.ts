@@ -1,6 +1,6 @@
 /**
  * Tokens that the service signs itself, and their keys (ES256). A key signs for about thirty days. Verifiers cache the
- * list, so a key is published an hour before its first signature, and until its last token expires.
+ * list, so a key is published from an hour before its first signature until its last token expires.
  */
 import { randomUUID } from "node:crypto"
 import {
@@ -33,8 +33,8 @@ const LEAD_MS = 3_600_000
 /** How long a merchant stays signed in, in milliseconds. No other token of this service is valid for longer. */
 export const CONSOLE_TOKEN_MS = 3_600_000
 /**
- * No token of a key is valid once its successor is this old. It adds the successor's lead, a token's life and a margin
- * for clocks.
+ * Once a key's successor is this old, no token of the key is valid any more. The time is the sum of the successor's
+ * lead, a token's life and a margin for clocks.
  */
 const RETIRED_MS = LEAD_MS + CONSOLE_TOKEN_MS + 3_600_000
 
@@ -71,8 +71,8 @@ export const didOf = ({ settings: { baseUrl } }: Pick<TxContext, "settings">): s
 
 /**
  * Signs a statement as a compact JWS with the key `<did>#<key id>`. The payload is canonical JSON (RFC 8785) if all
- * values are ASCII text or integers. It has no type and no audience, so it never passes as a token. It can be checked
- * for as long as its key is published.
+ * values are ASCII text or integers. The JWS has no type and no audience, so it never passes as a token. It can be
+ * verified for as long as its key is published.
  */
 export async function signStatement(
   ctx: Context,
@@ -149,7 +149,7 @@ async function subjectOf(
   }
 }
 
-/** All keys whose tokens may be valid, as a JWK set; creates the first key. */
+/** All keys whose tokens may still be valid, as a JWK set; creates the first key. */
 export async function publishedKeys(ctx: Context): Promise<JWK[]> {
   const keys = await ensuredKeys(ctx, wallTime(ctx))
   return keys.map(({ id, public_key }) => ({ ...public_key, kid: id, alg: ALGORITHM, use: "sig" }))
@@ -186,7 +186,7 @@ export async function signingKeysById(ctx: Context, ids: readonly string[]): Pro
   return new Map(rows.map(row => [row.id, row]))
 }
 
-/** The newest key that was published for long enough, or the oldest one if there is none. */
+/** The newest key that has been published for long enough, or the oldest key if none has. */
 async function signingKey(ctx: Context, now: Date): Promise<Row<"signing_keys">> {
   const keys = await ensuredKeys(ctx, now)
   const key = keys.find(each => each.created_at.getTime() <= now.getTime() - LEAD_MS) ?? keys.at(-1)
@@ -194,7 +194,7 @@ async function signingKey(ctx: Context, now: Date): Promise<Row<"signing_keys">>
   return key
 }
 
-/** The keys, newest first. Adds one if the newest was created thirty days ago. */
+/** The keys, newest first. Adds one if the newest was created at least thirty days ago. */
 async function ensuredKeys(ctx: Context, now: Date): Promise<Row<"signing_keys">[]> {
   const isDue = ([newest]: Row<"signing_keys">[]) =>
     newest === undefined || newest.created_at.getTime() <= now.getTime() - ROTATED_MS

@@ -1,7 +1,7 @@
 /**
- * Watches the credentials of long answers: streams, files, long-polls. It ends when its API key, session or role
- * changes or ends. A notification ends it immediately, otherwise the next check does. Nothing is cached as valid,
- * because a notification only says what to read again.
+ * Watches the credentials of long answers: streams, files, long-polls. An answer ends when its API key, session or role
+ * changes or ends. A notification ends the answer immediately; otherwise, the next check does. Nothing is cached as
+ * valid, because a notification only says what to read again.
  */
 import { sql } from "kysely"
 import { type Context, wallTime } from "../../platform/context.ts"
@@ -16,11 +16,11 @@ const LONGEST_TIMER_MS = 2 ** 31 - 1_000
 
 interface Held extends Watched {
   ended: AbortController
-  /** The timer until the credential expires, as far as the last check knows. */
+  /** The timer for the credential's expiry, as the last check read it. */
   end: NodeJS.Timeout | undefined
 }
 
-/** When each valid credential expires; null if it does not. */
+/** When each valid credential expires; null if it never does. */
 type Ends = ReadonlyMap<string, Date | null>
 
 /** The names under which changes of the credential are notified. */
@@ -36,7 +36,7 @@ export function openCredentialWatch(ctx: Context, lasting: Lasting): (credential
   let timer: NodeJS.Timeout | undefined
   const check = async (held: Held[]): Promise<void> => {
     if (held.length === 0) return
-    // If the database can't be asked, the next check decides.
+    // If the database can't be queried, the next check decides.
     const valid = await stillValid(ctx, lasting, held).catch(() => undefined)
     if (!valid) return
     for (const each of held)
@@ -71,7 +71,10 @@ export function openCredentialWatch(ctx: Context, lasting: Lasting): (credential
   }
 }
 
-/** Calls `check` when a credential expires; undefined if it doesn't, or later than a timer can wait. */
+/**
+ * Starts a timer that calls `check` when a credential expires. Returns undefined if it never expires, or later than a
+ * timer can wait.
+ */
 function endTimer(ctx: Context, held: Held, ends: Ends, check: () => void): NodeJS.Timeout | undefined {
   const times = textsOf(held).flatMap(text => ends.get(text)?.getTime() ?? [])
   if (times.length === 0) return undefined

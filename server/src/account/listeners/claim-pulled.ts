@@ -8,13 +8,13 @@ import { lockListener } from "./manage-listeners.ts"
 import type { Pulled } from "./schema.ts"
 
 /**
- * How many of a listener's deliveries may be out without a result, for all its pullers together. A killed puller gets
- * them again and may have handled each: of a thousand deliveries, one in a hundred.
+ * How many of a listener's deliveries may be pulled but have no result yet, over all its pullers. A puller that was
+ * killed gets them again, although it may have handled each. With a thousand deliveries, that is one in a hundred.
  */
 const MAX_OPEN = 10
 /** A lease outlives the longest exchange and the report of its result by this margin. */
 const LEASE_MARGIN_MS = 30_000
-/** Leases are counted among this many of the deliveries that are due first. */
+/** Leases are counted only among this many deliveries: those that are due first. */
 const COUNTED = 1_000
 /** How often a pull is recorded in the listener's row, in seconds. */
 const NOTED_S = 30
@@ -30,7 +30,7 @@ interface Claimed {
 
 /**
  * Claims a listener's due deliveries, oldest first, each as it must be sent now. Concurrent pullers get different ones.
- * A payment's event waits until the earlier ones were tried once. Throws `NOT_FOUND`.
+ * A payment's event waits until the payment's earlier events were tried once. Throws `NOT_FOUND`.
  */
 export async function claimPulled(ctx: Context, merchantId: string, id: string): Promise<Pulled[]> {
   if (!(await isAnythingDue(ctx, merchantId, id))) return []

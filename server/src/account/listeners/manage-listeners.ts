@@ -11,7 +11,7 @@ import { ROWS_PER_STATEMENT } from "../webhooks/skip-deliveries.ts"
 import { listenerUrl } from "../webhooks/webhook.ts"
 import type { ListenerCreate } from "./schema.ts"
 
-/** Every event adds one row per listener. */
+/** Limited, because every event adds one row per listener. */
 const MAX_LISTENERS = 3
 /** A listener ends if nobody pulls its deliveries for this long. */
 const LEFT_S = 600
@@ -133,7 +133,7 @@ async function end(ctx: TxContext, { merchantId, id }: { merchantId: string; id:
     .where("id", "=", id)
     .execute()
   await retireSecrets(ctx, { merchantId, webhookId: id })
-  // This includes pulled deliveries without a result: nobody can report one any more.
+  // This includes pulled deliveries without a result: nobody can report their results any more.
   await sql`update deliveries set status = 'skipped', claim_id = null, lease_until = null, updated_at = ${now}
     where id in (select id from deliveries where lane = ${id} and status = 'pending' limit ${ROWS_PER_STATEMENT}
       for no key update)`.execute(ctx.db)

@@ -32,7 +32,8 @@ export async function recordResults(
       .execute()
     const ours = pulled.flatMap(delivery => {
       const result = byDelivery.get(delivery.id)
-      // A manual resend restarts the count, so `attempt` may be greater. A smaller one was reported before.
+      // A manual resend restarts the count, so the reported `attempt` may be greater. One that is not greater was
+      // reported before.
       if (!result || result.attempt <= delivery.attempts) return []
       const startedAt = new Date(ctx.now().getTime() - result.durationMs)
       return [
@@ -46,7 +47,7 @@ export async function recordResults(
     })
     return ours.length === 0 ? 0 : (await writeAttempts(ctx, ours)).size
   })
-  // There is room for more deliveries.
+  // The recorded results free room for more deliveries.
   if (recorded > 0) ctx.wakes.wakeSoon("deliveries")
   return recorded
 }

@@ -1,4 +1,4 @@
-/** Answers with a listener's deliveries: immediately, after a wait, or for as long as the caller stays. */
+/** Answers with a listener's deliveries: immediately, after a wait, or for as long as the caller stays connected. */
 import { setTimeout as sleep } from "node:timers/promises"
 import type { FastifyReply, FastifyRequest } from "fastify"
 import type { Context } from "../../platform/context.ts"
@@ -8,7 +8,7 @@ import { waitsOf } from "../../platform/http/open-waits.ts"
 import { claimPulled } from "./claim-pulled.ts"
 import type { Pulled } from "./schema.ts"
 
-/** Streams and waits of one merchant in one process: three listeners with a few pullers each. */
+/** The maximum number of streams and waits per merchant and process: three listeners with a few pullers each. */
 const MAX_BY_MERCHANT = 12
 /** How often due deliveries are looked for without a wake-up. Retries become due without one. */
 const POLL_MS = 5_000
@@ -73,7 +73,7 @@ export async function waitForPulled(
   }
 }
 
-/** Streams a listener's due deliveries until the caller leaves or it ends. Throws `RATE_LIMITED`. */
+/** Streams a listener's due deliveries until the caller leaves or the listener ends. Throws `RATE_LIMITED`. */
 export async function streamPulled(
   ctx: Context,
   request: FastifyRequest,

@@ -2,11 +2,11 @@
 import type { Role } from "../../platform/http/rights.ts"
 
 interface Notice {
-  /** What it reports, as a sentence for the settings. */
+  /** What the notice reports, as a sentence for the settings. */
   says: string
-  /** Whose members get it, unless they chose otherwise. */
+  /** The roles whose members get the notice, unless they chose otherwise. */
   roles: readonly Role[]
-  /** A stolen session must not silence it. */
+  /** Whether the notice can't be switched off, because a stolen session must not silence it. */
   isSecurity?: boolean
 }
 
@@ -28,29 +28,35 @@ export const noticeTable = {
 export type NoticeName = keyof typeof noticeTable
 export const noticeNames = Object.keys(noticeTable) as NoticeName[]
 
-/** What is mailed to one person, whatever they chose. */
+/** Notices that one person gets, whatever the person chose. */
 export type PersonalNotice = "sign_in" | "membership" | "invitation"
 
 /** Whether a notice can be switched off. */
 export const isOptional = (name: NoticeName): boolean => !("isSecurity" in noticeTable[name])
 
-/** The kinds that are counted each by itself, in the order of a digest. A stranger can cause an invitation. */
+/**
+ * The kinds that are counted separately, in the order of a digest. Invitations come last, because a stranger can cause
+ * one.
+ */
 const countedApart = ["security", "sign_in", "membership", "others", "invitation"]
 
-/** The kind that a mail is counted with in the bound of an hour: a flood of another kind must not delay it. */
+/** The kind under which a mail counts toward the hourly limit. A flood of another kind must not delay it. */
 export const kindOf = (notice: string): string => (countedApart.includes(notice) ? notice : "others")
 
-/** Where a mail stands in a digest: what must not be buried comes first. */
+/** The position of a mail in a digest: what must not be buried comes first. */
 export const placeOf = (notice: string): number => countedApart.indexOf(kindOf(notice))
 
 /**
- * Whether a text is one plain address. Providers and inviters name it: two addresses, a display name or a line's end in it would be read
- * by a mail server as something else.
+ * Whether a text is one plain address. Providers and inviters choose this text. A mail server would misread two
+ * addresses, a display name or a line break in it.
  */
 export const isMailable = (address: string): boolean =>
   address.length <= 254 && /^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*$/.test(address)
 
-/** Text that somebody else chose, for one line of a body: cut, on one line, and no link that a mail program would make. */
+/**
+ * Text that somebody else chose, for one line of a body. It is shortened, has one line, and contains no link that a
+ * mail program would detect.
+ */
 export const plainWords = (text: string): string => {
   const line = text
     .replaceAll(/[\p{C}\s]+/gu, " ")

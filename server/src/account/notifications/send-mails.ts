@@ -1,6 +1,7 @@
 /**
- * Sends mails by SMTP. A mail is a job: claimed with a lease, sent, recorded. Where a process is killed after the mail server accepted
- * it and before that is recorded, it is sent once more with the same Message-ID, by which mail programs show one.
+ * Sends mails by SMTP. A mail is a job: it is claimed with a lease, sent and recorded. If a process is killed after the
+ * mail server accepted a mail and before that is recorded, the mail is sent again. The second copy has the same
+ * Message-ID, so mail programs show only one.
  */
 import { randomUUID } from "node:crypto"
 import { type RawBuilder, sql } from "kysely"
@@ -16,22 +17,22 @@ import { textOf } from "./write-mails.ts"
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
-/** How many mails of a kind an address gets in an hour; others wait for the digest. */
+/** How many mails of a kind an address gets in an hour; further ones wait for the digest. */
 const MOST_IN_HOUR = 20
-/** How many invitations of one merchant an address gets in a day: whoever invites needs no consent. */
+/** How many invitations from one merchant an address gets in a day, because inviting someone needs no consent. */
 const MOST_INVITATIONS_IN_DAY = 3
 const BATCH = 10
-/** A lease outlives the longest exchange: each of its steps is bounded. */
+/** A lease outlasts the longest exchange, because each step of an exchange is bounded. */
 const LEASE_MS = 120_000
 const STEP_MS = 20_000
-/** The delay after each attempt but the last. */
+/** The delay after each attempt except the last. */
 const RETRY_MS = [60_000, 300_000, 1_800_000, 7_200_000, 28_800_000]
 const LISTED_AT_MOST = 50
 const ERROR_CHARACTERS = 300
 
 type Mail = Pick<Row<"mails">, "id" | "address" | "subject" | "body" | "sealed" | "attempts" | "notice" | "claim_id">
 
-/** Sends what is due, and makes the digests that are due. Returns how many mails it tried. */
+/** Creates the digests that are due and sends the mails that are due. Returns how many mails it tried to send. */
 export async function sendMails(ctx: Context): Promise<number> {
   const { mail } = ctx.settings
   if (!mail) return 0
@@ -54,14 +55,17 @@ const bounds = {
   connectionTimeout: STEP_MS,
   greetingTimeout: STEP_MS,
   socketTimeout: STEP_MS,
-  // A text never names a file or an address that would be read.
+  // No text in a mail can make nodemailer read a file or a URL.
   disableFileAccess: true,
   disableUrlAccess: true,
 }
 
-/** Takes due mails under a lease. Those beyond an address's bound of an hour are gathered, and invitations beyond theirs dropped. */
+/**
+ * Claims due mails under a lease. Mails beyond an address's hourly limit are gathered for a digest, and invitations
+ * beyond their daily limit are dropped.
+ */
 async function claim(ctx: TxContext): Promise<Mail[]> {
-  // Held for a few milliseconds, so that two processes count together.
+  // The lock is held for a few milliseconds, so that concurrent processes count each other's mails.
   await sql`select pg_advisory_xact_lock(hashtextextended('mails', 0))`.execute(ctx.db)
   const now = ctx.now()
   const { rows } = await sql<Row<"mails">>`select * from mails where status = 'pending' and run_at <= ${now}
@@ -79,11 +83,11 @@ async function claim(ctx: TxContext): Promise<Mail[]> {
     } where id = ${row.id}`.execute(ctx.db)
     if (instead === undefined) taken.push({ ...row, claim_id })
   }
-  // None of them may be taken, while others are due.
+  // It can happen that no mail of this batch was taken, while more are due.
   return taken.length === 0 && rows.length > 0 ? await claim(ctx) : taken
 }
 
-/** What is written to a mail that is beyond a bound. */
+/** Returns the change to a mail that is beyond a limit; undefined if it may be sent. */
 async function insteadOf(ctx: TxContext, row: Row<"mails">): Promise<RawBuilder<unknown> | undefined> {
   const now = ctx.now().getTime()
   const rows = await ctx.db
@@ -95,14 +99,15 @@ async function insteadOf(ctx: TxContext, row: Row<"mails">): Promise<RawBuilder<
     .execute()
   const same = rows.filter(({ notice }) => kindOf(notice) === kindOf(row.notice))
   const ofMerchant = same.filter(({ merchant_id: id }) => id === row.merchant_id)
-  // Not in a digest, which has no link. Whoever invited was answered the token, and can hand it over.
+  // Not gathered, because a digest does not contain the invitation's link. Whoever invited the person got the token in
+  // the answer and can pass it on.
   if (row.notice === "invitation" && ofMerchant.length >= MOST_INVITATIONS_IN_DAY)
     return sql`status = 'failed', body = null, sealed = null, error = 'too many invitations of a merchant in a day'`
   const inHour = same.filter(({ taken_at: at }) => (at?.getTime() ?? 0) > now - HOUR_MS)
   return inHour.length >= MOST_IN_HOUR ? sql`status = 'gathered'` : undefined
 }
 
-/** One digest for each address whose first gathered mail has waited for an hour. */
+/** Creates one digest for each address whose first gathered mail has waited for an hour. */
 async function makeDigests(ctx: TxContext): Promise<void> {
   await sql`select pg_advisory_xact_lock(hashtextextended('mails', 0))`.execute(ctx.db)
   const now = ctx.now()
@@ -156,7 +161,7 @@ async function sendOne(ctx: Context, { from }: MailSettings, transport: Transpor
       transport.sendMail({
         messageId: `<${id}@${new URL(ctx.settings.consoleUrl).hostname}>`,
         from: { name: "Sluice", address: from },
-        // Never a text that is parsed: an address with a comma would be two.
+        // Never passed as text to parse: an address with a comma would become two.
         to: { name: "", address },
         envelope: { from, to: [address] },
         subject,
@@ -180,7 +185,10 @@ async function sendOne(ctx: Context, { from }: MailSettings, transport: Transpor
 
 const sent = { status: "sent" as const, body: null, sealed: null, error: null }
 
-/** What becomes of a mail that was not accepted. A refused recipient is final; a refused login is the operator's to mend. */
+/**
+ * Returns the change to a mail that was not accepted. A refused recipient is final. A refused login is retried, because
+ * the operator can fix it.
+ */
 function failed(
   ctx: Context,
   { id, attempts, notice }: Mail,
@@ -193,7 +201,7 @@ function failed(
     { mail: id, attempt: attempts + 1, code: failure.code, status: failure.responseCode },
     "a mail was not accepted",
   )
-  // The body of an invitation from before migration 0018 has its token.
+  // If an invitation was written before migration 0018, its body contains the token.
   const kept = notice === "invitation" ? { body: null } : {}
   if (isRefused || delayMs === undefined) return { status: "failed", error, sealed: null, ...kept }
   return { status: "pending", error, run_at: new Date(ctx.now().getTime() + delayMs) }

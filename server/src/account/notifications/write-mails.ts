@@ -1,4 +1,4 @@
-/** Writes mails, in the transaction of what they report. Nothing is written where no mail server is set. */
+/** Writes mails, in the transaction of what they report. Writes nothing if no mail server is set. */
 import { sql } from "kysely"
 import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
@@ -8,15 +8,19 @@ import { seal, unseal } from "../../platform/secrets.ts"
 import { isMailable, type NoticeName, noticeTable, type PersonalNotice, plainWords } from "./notices.ts"
 
 interface Mail {
-  /** What happens once is mailed once. */
+  /** Identifies what happened, so that it is mailed only once. */
   key: string
-  /** The same for each notice of a kind: no name of a payer or product, and nothing that anybody else wrote. */
+  /**
+   * The same for each notice of a kind: it contains no name of a payer or product, and nothing that anybody else wrote.
+   */
   subject: string
   /** Lines of the body, without the merchant's name and the link. */
   lines: readonly string[]
-  /** Where the link leads in the console, from `/console`. It opens a page, and does nothing. */
+  /** The link's path below `/console`. Following the link only opens a page. */
   path: string
-  /** Whether the path has a token: then it is kept sealed, and put below the text when the mail is sent. */
+  /**
+   * Whether the path contains a token. Such a path is stored sealed, and is appended to the text when the mail is sent.
+   */
   isSecret?: boolean
 }
 
@@ -24,8 +28,8 @@ interface Mail {
 export const isMailing = ({ settings }: Pick<TxContext, "settings">): boolean => settings.mail !== undefined
 
 /**
- * Mails a notice to the members who get it as they are now: call it before a change of the members, or of what they must know of, is
- * written, inside its transaction.
+ * Mails a notice to the members who get it at this time. Call it inside the transaction of the change that it reports,
+ * before the change is written. This matters most for a change of the members themselves.
  */
 export async function mailMembers(ctx: TxContext, merchantId: string, notice: NoticeName, mail: Mail): Promise<void> {
   if (!isMailing(ctx)) return
@@ -49,7 +53,7 @@ export async function mailMembers(ctx: TxContext, merchantId: string, notice: No
   }
   const addresses = rows.filter(row => isChosen(row.role, row.by_mail)).map(({ email }) => `${email}`)
   if (addresses.some(isMailable)) return await mailTo(ctx, { merchantId, notice, addresses }, mail)
-  // So that whoever looks for what was not mailed does not find it again.
+  // Recorded, so that a search for things that were not mailed does not find this one again.
   const now = ctx.now()
   const nobody = { address: "", subject: mail.subject, status: "failed" as const, error: "nobody gets it" }
   await ctx.db
@@ -68,7 +72,7 @@ export async function mailMembers(ctx: TxContext, merchantId: string, notice: No
     .execute()
 }
 
-/** Mails to addresses, each of them once. An address that is not one is left out. */
+/** Mails to addresses, once to each. Invalid addresses are left out. */
 export async function mailTo(
   ctx: TxContext,
   to: { merchantId: string | null; notice: NoticeName | PersonalNotice | "alarm"; addresses: readonly string[] },
@@ -99,19 +103,19 @@ export async function mailTo(
     .execute()
 }
 
-/** The id of a new mail, and for it alone the path of its link, sealed. */
+/** The id of a new mail, and the path of its secret link, sealed for this id alone. */
 function ownOf({ settings }: TxContext, secretPath: string | undefined): { id: string; sealed: string | null } {
   const id = newId("mail")
   return { id, sealed: secretPath === undefined ? null : seal(settings.secretKeys, "mail-link", id, secretPath) }
 }
 
-/** The whole text of a mail, as it is sent. Throws an Error where SECRET_KEY is not the one that its link was sealed with. */
+/** The whole text of a mail, as it is sent. Throws an Error if the link was sealed with another SECRET_KEY. */
 export const textOf = (
   ctx: Pick<TxContext, "settings">,
   { id, body, sealed }: Pick<Row<"mails">, "id" | "body" | "sealed">,
 ) => `${body ?? ""}${sealed === null ? "" : linkTo(ctx, unseal(ctx.settings.secretKeys, "mail-link", id, sealed))}`
 
-/** Where a link leads; it opens a page of the console. */
+/** The URL of a link, which opens a page of the console. */
 const linkTo = ({ settings }: Pick<TxContext, "settings">, path: string): string =>
   `${settings.consoleUrl}/console${path}`
 
@@ -120,7 +124,7 @@ async function nameOf(ctx: TxContext, merchantId: string): Promise<string> {
   return plainWords(row?.name ?? "") || merchantId
 }
 
-/** Removes mails of more than 30 days ago that wait for nothing. */
+/** Deletes mails that are older than 30 days and not pending. */
 export async function forgetOldMails(ctx: TxContext): Promise<void> {
   const before = new Date(ctx.now().getTime() - 30 * 86_400_000)
   await sql`delete from mails where created_at < ${before} and status <> 'pending'`.execute(ctx.db)

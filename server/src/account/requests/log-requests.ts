@@ -12,7 +12,9 @@ import { type Entry, writeRequests } from "./queries.ts"
 /** How long an entry waits to be batched, in milliseconds, and the batch size. */
 const GATHER_MS = 500
 const BATCH = 500
-/** The most entries that wait, about 10 MB, and the most of one caller. More are counted and dropped. */
+/**
+ * The maximum number of waiting entries (about 10 MB), in all and per caller. Further entries are counted and dropped.
+ */
 const MOST = 10_000
 const MOST_OF_ONE = 2_000
 const REFUSAL_BYTES = 1_024
@@ -21,9 +23,9 @@ const PARSED_CHARACTERS = 100_000
 
 declare module "fastify" {
   interface FastifyRequest {
-    /** The answer's body, if it is an error; a route sets it to log another text in its place. */
+    /** The answer's body, if it is an error. A route can set this field to log another text instead. */
     refusal?: string
-    /** What the log names it by in place of its route, such as a tool of an assistant. */
+    /** The name that the log shows instead of the route, such as a tool of an assistant. */
     loggedAs?: string
   }
 }
@@ -84,7 +86,7 @@ function entryOf(ctx: Context, request: FastifyRequest, reply: FastifyReply): En
 
 const namedOf = (header: string | string[] | undefined): string | null => (typeof header === "string" ? header : null)
 
-/** Replaces text that JSON in the database can't hold, because it would cost the whole batch. */
+/** Replaces text that JSON in the database can't hold, because otherwise the whole batch would fail. */
 const storable = (text: string | undefined): string | null => text?.toWellFormed().replaceAll("\0", "\ufffd") ?? null
 
 function codeOf(answer: string): string | null {
@@ -97,7 +99,7 @@ function codeOf(answer: string): string | null {
   }
 }
 
-/** The first kilobyte, with no half character, and storable. */
+/** The first kilobyte of a text, cut between characters and made storable. */
 const headOf = (text: string): string =>
   Buffer.from(text.slice(0, REFUSAL_BYTES))
     .subarray(0, REFUSAL_BYTES)

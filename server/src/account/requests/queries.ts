@@ -10,10 +10,10 @@ const KEPT_MS = 30 * 86_400_000
 /** How many entries one statement deletes, and how long a round may take, in milliseconds. */
 const BATCH = 5_000
 const FORGET_MS = 20_000
-/** The most entries that an id finds, because a caller may reuse one id for all its requests. */
+/** The maximum number of entries that an id finds, because a caller may reuse one id for all its requests. */
 const FOUND_AT_MOST = 100
 
-/** What is known about a request when it was answered. */
+/** What was known about a request when it was answered. */
 export interface Entry {
   at: Date
   requestId: string
@@ -33,8 +33,8 @@ export interface Entry {
 }
 
 /**
- * Writes entries. If a person's request was refused before its merchant was known, the merchant is the one that it
- * named, or the person's only one. A request of someone who is no member of it is not written.
+ * Writes entries. If a person's request was refused before its merchant was known, the entry gets the merchant that the
+ * request named, or the person's only one. If the person is not a member of that merchant, no entry is written.
  */
 export async function writeRequests({ db }: TxContext, entries: readonly Entry[]): Promise<void> {
   await sql`/* named: write_requests */
@@ -50,7 +50,7 @@ export async function writeRequests({ db }: TxContext, entries: readonly Entry[]
     where coalesce(g."merchantId", whose.merchant_id) is not null`.execute(db)
 }
 
-/** A merchant's matching entries, unordered; throws `VALIDATION_ERROR` for a non-existent time. */
+/** A merchant's matching entries, unordered; throws `VALIDATION_ERROR` if a time in the filter does not exist. */
 export function requestsOf({ db }: TxContext, merchantId: string, filters: RequestFilters) {
   const { status, key, person, route, from, to } = filters
   let query = db.selectFrom("requests").selectAll().where("merchant_id", "=", merchantId)
@@ -59,7 +59,7 @@ export function requestsOf({ db }: TxContext, merchantId: string, filters: Reque
     const hundred = Number.parseInt(status, 10) * 100
     query = query.where("status", ">=", hundred).where("status", "<", hundred + 100)
   }
-  // Names the condition of the index of refused requests, so that the planner can use it.
+  // Repeats the condition of the index on refused requests, so that the planner can use it.
   if (status === "4xx" || status === "5xx") query = query.where(sql<boolean>`status >= 400`)
   if (key !== undefined) query = query.where("api_key_id", "=", key)
   if (person !== undefined) query = query.where("person_id", "=", person)
@@ -69,7 +69,7 @@ export function requestsOf({ db }: TxContext, merchantId: string, filters: Reque
   return query
 }
 
-/** A merchant's entries with a request id, newest first, at most 100. */
+/** A merchant's entries with this request id, newest first, at most 100. */
 export const requestsById = ({ db }: TxContext, merchantId: string, id: string): Promise<Row<"requests">[]> =>
   db
     .selectFrom("requests")

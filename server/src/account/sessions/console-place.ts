@@ -1,4 +1,4 @@
-/** Where the console is, and by which cookies it knows a browser. Pure. */
+/** Where the console is, and the cookies by which it recognizes a browser. Pure. */
 import type { Settings } from "../../platform/config/settings.ts"
 import { isLoopbackHost } from "../../platform/http/hosts.ts"
 

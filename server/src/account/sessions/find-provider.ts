@@ -1,5 +1,5 @@
-/** The console's identity provider and its description, cached for some minutes. */
-// I/O: fetches the provider's description. It is cached by the settings that name the provider.
+/** The console's identity provider and its description, cached for a few minutes. */
+// I/O: fetches the provider's description. The cache is keyed by the settings that name the provider.
 import * as oidc from "openid-client"
 import type { Settings } from "../../platform/config/settings.ts"
 import { type TxContext, wallTime } from "../../platform/context.ts"
@@ -8,14 +8,17 @@ import { boundedText } from "../../platform/net/bounded-body.ts"
 
 const TIMEOUT_S = 5
 const LEEWAY_S = 60
-/** A provider may move its endpoints. The library renews its keys itself. */
+/**
+ * How long the description is cached, because a provider may move its endpoints. The library itself renews the
+ * provider's keys.
+ */
 const KEPT_MS = 5 * 60_000
 const MAX_BYTES = 256 * 1024
 
 const known = new WeakMap<Settings, { provider: Promise<oidc.Configuration>; sinceMs: number }>()
 
 /**
- * The provider as this console's client sees it. Throws `IDENTITY_UNAVAILABLE` if it can't be reached, and `NOT_FOUND`
+ * The provider, with this console as its client. Throws `IDENTITY_UNAVAILABLE` if it can't be reached, and `NOT_FOUND`
  * if sign-in does not use a provider.
  */
 export async function findProvider(ctx: TxContext): Promise<oidc.Configuration> {

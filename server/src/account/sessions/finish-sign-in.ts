@@ -20,8 +20,8 @@ const SUBJECT_CHARACTERS = 255
 
 /**
  * Starts the session of the person whom the provider names, for this browser's sign-in. Returns its secret and the path
- * to continue at. Throws `UNAUTHORIZED` with a sentence for the person, or `IDENTITY_UNAVAILABLE`. Each sign-in is used
- * once, whatever its result.
+ * to continue at. Throws `UNAUTHORIZED` with a sentence for the person, or `IDENTITY_UNAVAILABLE`. Each sign-in can be
+ * used once, whatever its result.
  */
 export async function finishSignIn(
   ctx: Context,
@@ -60,14 +60,14 @@ async function askProvider(ctx: Context, request: FastifyRequest, begun: Row<"si
   const { iss, sub, email, email_verified }: Record<string, unknown> = claims ?? {}
   const isKnown = iss === ctx.settings.oidcIssuer && typeof sub === "string" && isSubject(sub)
   if (!isKnown) throw refused("The identity provider did not say who you are in a form that this console accepts.")
-  // Anyone can have typed an address that the provider has not verified.
+  // An address that the provider has not verified may have been typed by anyone.
   const isVerified = email_verified === true && typeof email === "string" && isStorable(email)
   return { iss, sub, ...(isVerified ? { email } : {}) }
 }
 
 const isSubject = (sub: string): boolean => sub !== "" && sub.length <= SUBJECT_CHARACTERS && isStorable(sub)
 
-/** Maps an error of the library: the provider refused, can't be reached, or answered wrongly. */
+/** Maps an error of the library: the provider refused, can't be reached, or sent a wrong answer. */
 function failureOf(ctx: Context, error: Error): ApiError {
   if (error instanceof oidc.AuthorizationResponseError)
     return refused(

@@ -51,7 +51,7 @@ export function openSessions(ctx: Context): SessionSource {
   }
 }
 
-/** The session of a page request, which other sites may link to; undefined without a valid session. */
+/** The session of a request for a page, which may come from another site's link; undefined without a valid session. */
 export async function sessionOf(ctx: TxContext, { headers }: FastifyRequest): Promise<Row<"sessions"> | undefined> {
   const hash = sessionHash(ctx, headers)
   const row = hash ? (await sessionsByHash(ctx, [hash])).get(hash) : undefined
@@ -90,7 +90,10 @@ export async function beginSession(
   return { row, secret }
 }
 
-/** Mails a person who signs in with a browser that none of their sessions has. A first sign-in is not mailed. */
+/**
+ * Mails a person who signs in with a browser that none of the person's sessions has used. A first sign-in is not
+ * mailed.
+ */
 async function mailNewDevice(
   ctx: TxContext,
   { iss, sub, user_agent, address }: Pick<Row<"sessions">, "iss" | "sub" | "user_agent" | "address">,

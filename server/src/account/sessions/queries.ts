@@ -1,4 +1,4 @@
-/** The SQL of sessions and started sign-ins. Times are wall time, so a sandbox's clock ends no session. */
+/** The SQL of sessions and started sign-ins. Times are wall time, so moving a sandbox's clock ends no session. */
 import { sql } from "kysely"
 import { type TxContext, wallTime } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
@@ -127,8 +127,8 @@ export async function endSessionWith(ctx: TxContext, hash: string): Promise<void
 }
 
 /**
- * Takes the sign-in of a returning browser, so that nobody else can. Returns undefined if none has this hash and state,
- * or if it expired. A wrong state leaves it, because any site can open the return address.
+ * Takes the sign-in of a returning browser, so that nobody else can. Returns undefined if no sign-in has this hash and
+ * state, or if it expired. A wrong state leaves the sign-in in place, because any site can open the return address.
  */
 export async function takeSignIn(
   ctx: TxContext,

@@ -34,7 +34,7 @@ export async function consoleConfig(ctx: TxContext) {
 const providerOf = ({ settings }: Pick<TxContext, "settings">): string | null =>
   settings.oidcClient ? new URL(settings.oidcIssuer).host : null
 
-/** The merchants that the sandbox created. Its identity provider knows each by its id. */
+/** The merchants that the sandbox created. The sandbox's identity provider knows each merchant by its id. */
 export const sandboxMerchants = (ctx: TxContext): Promise<{ id: string; name: string }[]> =>
   ctx.db
     .selectFrom("persons")

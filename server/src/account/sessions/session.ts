@@ -9,7 +9,7 @@ export const IDLE_MS = 3_600_000
 export const LONGEST_MS = 12 * 3_600_000
 /** How long a sign-in at the identity provider may take. */
 export const SIGN_IN_MS = 10 * 60_000
-/** How many sessions a person may have at a time. One more ends the oldest. */
+/** How many sessions a person may have at a time. Starting another one ends the oldest. */
 export const SESSIONS_PER_PERSON = 50
 /** The length of a secret in characters: 256 random bits. */
 export const SECRET_CHARACTERS = 43
@@ -17,7 +17,7 @@ export const SECRET_CHARACTERS = 43
 /** The stored hash of a cookie's secret. A fast hash is enough, because nobody can try 2²⁵⁶ values. */
 export const hashOf = (secret: string): string => hash("sha256", secret, "hex")
 
-/** Whether two hashes are equal, in a time that depends on neither. */
+/** Whether two hashes are equal, compared in constant time. */
 export const isSameHash = (one: string, other: string): boolean =>
   timingSafeEqual(Buffer.from(one, "hex"), Buffer.from(other, "hex"))
 
@@ -26,7 +26,7 @@ export const endOf = ({ last_seen_at, expires_at }: Pick<Row<"sessions">, "last_
   new Date(Math.min(last_seen_at.getTime() + IDLE_MS, expires_at.getTime()))
 
 /**
- * Whether a page of the console itself sent a request with a session's cookie. A browser that does not say counts as
- * another site's page. The address bar does too, because redirects from other sites look the same.
+ * Whether a page of the console itself sent a request with a session's cookie. A request without `Sec-Fetch-Site`
+ * counts as another site's. So does one from the address bar, because a redirect from another site looks the same.
  */
 export const isFromConsole = ({ "sec-fetch-site": site }: IncomingHttpHeaders): boolean => site === "same-origin"

@@ -25,14 +25,14 @@ export type Invited = { email: string; wallet: null } | { email: null; wallet: s
 const hashOf = (token: string): string => createHash("sha256").update(token).digest("hex")
 
 /**
- * The form of an e-mail address for comparison. Only ASCII letters are lowered. Some other letters lower to ASCII, so a
- * different address would match.
+ * The form of an e-mail address for comparison. Only ASCII letters are converted to lower case. Some other letters
+ * would become ASCII letters, so a different address would match.
  */
 export const comparedEmail = (email: string): string => email.replaceAll(/[A-Z]/g, letter => letter.toLowerCase())
 
 /**
  * Creates an invitation and returns its token, which is shown only once. Needs a transaction that holds the right
- * `team`. Throws `INVALID_OPERATION` if the team, with pending invitations, has a hundred members.
+ * `team`. Throws `INVALID_OPERATION` if the team has a hundred members, including pending invitations.
  */
 export async function createInvitation(
   ctx: TxContext,
@@ -64,7 +64,7 @@ export async function createInvitation(
       {
         key: `invitation ${row.id}`,
         subject: "You are invited to a team",
-        // Browsers send the fragment, and so the token, to no server. The page asks before using it.
+        // Browsers never send the fragment, and so the token, to a server. The page asks before using the token.
         lines: [
           `You are invited with the role ${role}. The invitation is valid until ${row.expires_at.toISOString().slice(0, 10)}. Sign in with this address to accept.`,
         ],
@@ -90,7 +90,7 @@ async function checkRoom(ctx: TxContext, merchantId: string, now: Date): Promise
   )
 }
 
-/** Revokes an invitation. Needs a transaction. Throws `NOT_FOUND` for an unknown or another merchant's id. */
+/** Revokes an invitation. Needs a transaction. Throws `NOT_FOUND` for an unknown id or another merchant's. */
 export async function revokeInvitation(ctx: TxContext, merchantId: string, id: string): Promise<void> {
   const gone = await ctx.db
     .deleteFrom("team_invitations")
@@ -101,9 +101,9 @@ export async function revokeInvitation(ctx: TxContext, merchantId: string, id: s
 }
 
 /**
- * Makes a person a member by an invitation's token, uses the token up and returns the merchant's id. Call it inside a
+ * Makes a person a member with an invitation's token, uses the token up and returns the merchant's id. Call it inside a
  * transaction. Throws `NOT_FOUND` if no open invitation has the token, `INVITATION_REFUSED` if this person can't accept
- * it now, and `INVALID_OPERATION` for a member.
+ * it now, and `INVALID_OPERATION` if the person is already a member.
  */
 export async function acceptInvitation(ctx: TxContext, subject: Subject, token: string): Promise<string> {
   const named = await openInvitation(ctx, token)
@@ -124,7 +124,7 @@ export async function acceptInvitation(ctx: TxContext, subject: Subject, token: 
       undefined,
       "You are already a member of this merchant. An owner can change your role.",
     )
-  // Earlier invitations go too. Otherwise a removed member could come back with one of them.
+  // The person's earlier invitations are deleted too. Otherwise a removed member could come back with one of them.
   await ctx.db
     .deleteFrom("team_invitations")
     .where("merchant_id", "=", merchantId)

@@ -13,17 +13,23 @@ import { isMailing, mailMembers, mailTo } from "../notifications/write-mails.ts"
 /** How many members a merchant may have, including invited ones. */
 export const MEMBERS_PER_MERCHANT = 100
 
-/** Roles that decide about money or roles; under the wallet lock, the payout wallet signs for them. */
+/**
+ * Roles that decide about money or roles. Under the wallet lock, giving someone such a role needs the payout wallet's
+ * signature.
+ */
 const GUARDED: readonly Role[] = ["owner", "admin", "finance"]
 
-/** Whether a new role needs the payout wallet under the lock: it is guarded and may do more than before. */
+/**
+ * Whether a new role needs the payout wallet's signature under the lock: it is guarded and allows more than the role
+ * before.
+ */
 export const isGuarded = (role: Role, before?: Role): boolean =>
   GUARDED.includes(role) &&
   (Object.keys(rightTable) as Right[]).some(
     right => hasRight(role, right) && !(before !== undefined && hasRight(before, right)),
   )
 
-/** The role of a person at a merchant; undefined if the person is no member. */
+/** The role of a person at a merchant; undefined if the person is not a member. */
 export async function roleOf(ctx: TxContext, merchantId: string, personId: string): Promise<Role | undefined> {
   const row = ctx.db.selectFrom("members").select("role").where("person_id", "=", personId)
   return (await row.where("merchant_id", "=", merchantId).executeTakeFirst())?.role
@@ -60,7 +66,10 @@ interface MemberTerms {
   moneyPerDay: number
 }
 
-/** A member's terms after a change. A limit stays if the change does not name it, and is 0 in other roles. */
+/**
+ * A member's terms after a change. A support member's limit stays if the change names none. In other roles the limit is
+ * 0.
+ */
 const changedTerms = (before: MemberTerms, { role, moneyPerDay }: MemberChange): MemberTerms => ({
   role,
   moneyPerDay: role === "support" ? (moneyPerDay ?? before.moneyPerDay) : 0,

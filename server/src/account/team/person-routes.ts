@@ -83,8 +83,8 @@ function callingPerson({ subject }: { subject: Subject | undefined }): Subject {
 }
 
 /**
- * A request's person with the verified e-mail address, which a token names, or for a session the sign-in recorded. If a
- * token names none, an earlier address does not count.
+ * A request's person with the verified e-mail address: the one that the token names or, for a session, the one that the
+ * sign-in recorded. If a token names none, an earlier address does not count.
  */
 async function withEmail(ctx: Context, request: FastifyRequest): Promise<Subject> {
   const subject = callingPerson(request)

@@ -15,7 +15,10 @@ export const shownMembership = ({ merchantId, name, role, moneyPerDay = 0 }: Mem
   moneyPerDay: role === "support" ? moneyPerDay : null,
 })
 
-/** The person and memberships. `email` is this sign-in's verified address; undefined uses the last one's. */
+/**
+ * The person and the memberships. `email` is the verified address of this sign-in; if undefined, that of the last
+ * sign-in is used.
+ */
 export async function readMe(ctx: TxContext, subject: Subject, email?: string | null) {
   const merchants = (await membershipsOf(ctx, subject)) ?? []
   const stored = await storedPerson(ctx, subject)

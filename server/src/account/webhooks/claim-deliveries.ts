@@ -4,7 +4,7 @@ import { sql } from "kysely"
 import { type Db, undurable } from "../../platform/db/open.ts"
 import type { Row } from "../../platform/db/schema.ts"
 
-/** The columns that a worker needs. There are no dates, because parsing one costs more than all of these. */
+/** The columns that a worker needs. None is a date, because parsing one costs more than all of these. */
 const columnNames = [
   "id",
   "event_id",
@@ -29,9 +29,12 @@ export type ClaimedDelivery = Pick<Row<"deliveries">, (typeof columnNames)[numbe
 
 /** The destination. Claimed rows of one endpoint share the object. */
 interface Target {
-  /** Null if the delivery has no endpoint, or if it was deleted. */
+  /** Null if the delivery has no endpoint, or if the endpoint was deleted. */
   endpoint: (Pick<Row<"webhooks">, "url" | "active"> & { failing: boolean }) | null
-  /** The current signing secrets, newest first: the endpoint's, or without an endpoint the account's; null for none. */
+  /**
+   * The current signing secrets, newest first: the endpoint's, or without an endpoint the account's; null if there are
+   * none.
+   */
   sealed: string[] | null
 }
 
@@ -54,21 +57,23 @@ interface ClaimJob {
 
 /**
  * Claims due deliveries round-robin over their lanes: the first of each lane, then the second of each, counting those
- * `inFlight`. It takes up to `limit` in all, and up to `perLane` less `taken` of one lane. A merchant gets up to its
- * entry in `rooms`, or else `room`. Merchants take turns too, so many lanes of one don't delay others. A delivery waits
- * for an earlier one of its lane and `order_key` that was never attempted. The next call passes `nextLane` as
- * `afterLane`; it is "" when all lanes were visited.
+ * `inFlight`. It takes up to `limit` in all, and up to `perLane` minus `taken` from one lane. A merchant gets up to its
+ * entry in `rooms`, or else `room`. Merchants take turns too, so one merchant's many lanes don't delay the others. A
+ * delivery waits for an earlier one of its lane and `order_key` that was never attempted. The next call passes
+ * `nextLane` as `afterLane`; it is "" when all lanes were visited.
  *
  * The query hops through the index once per lane, so a lane with 100,000 deliveries costs the other lanes nothing. A
- * plain `order by run_at` would read all of them whenever that lane is full. A `limit 1` finds the earlier delivery: a
- * `not exists` becomes a join over the whole lane (66 ms instead of 3 at 100,000 rows). A listener's lane is skipped,
- * because its deliveries are pulled. Only the lease is written, and it keeps other workers away. `run_at` is indexed,
- * and an update that changes no indexed column costs a third (measured). The claim returns everything that sending
- * needs, because each read adds a round trip, and shared data once.
+ * plain `order by run_at` would read all of them whenever that lane is full. The earlier delivery is found with
+ * `limit 1`, because `not exists` would become a join over the whole lane (66 ms instead of 3 at 100,000 rows). A
+ * listener's lane is skipped, because its deliveries are pulled. Only the lease is written, which keeps other workers
+ * away. `run_at` is not, because it is indexed: an update that changes no indexed column costs a third (measured). The
+ * claim returns everything that sending needs, because each further read would add a round trip. Data that rows share
+ * is returned once.
  *
  * The claim's commit does not wait for the disk. A database crash can only lose the lease, and the delivery is then due
- * again. Each connection keeps the plan, possibly from when nearly empty tables made a full scan cheapest. The planner
- * estimates a limit parameter as a tenth of the rows. With two of them it expects one row and uses the index.
+ * again. Each connection caches the plan, possibly one from a time when nearly empty tables made a full scan cheapest.
+ * The planner estimates a limit parameter as a tenth of the rows. With two such parameters, it expects one row and uses
+ * the index.
  */
 export async function claimDeliveries(db: Db, job: ClaimJob): Promise<{ rows: ClaimedDelivery[]; nextLane: string }> {
   const held = sql`lease_until >= clock_timestamp()`

@@ -19,7 +19,7 @@ import { traceDelivery } from "./trace-delivery.ts"
 const LEASE_MARGIN_MS = 30_000
 /** Lanes checked in one claim; the next claim continues after them. */
 const LANES = 200
-/** The longest sleep: a lost wake-up costs at most this much. */
+/** The longest sleep: a lost wake-up delays deliveries by at most this long. */
 const MAX_SLEEP_MS = 5_000
 /**
  * An endpoint whose answer took this long gets one request at a time until it is fast again. Otherwise it would fill
@@ -67,7 +67,7 @@ interface EndpointLane {
   sending: number
   /** Oldest first. */
   waiting: WaitingDelivery[]
-  /** Whether the last claim filled the room that there was, which means that more rows may be due. */
+  /** Whether the last claim used all the room that there was, so more rows may be due. */
   hasMore: boolean
 }
 
@@ -75,7 +75,7 @@ interface EndpointLane {
 // long: claiming, starting and finishing share the lanes and the places, and every step frees room for another
 export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): Deliverer {
   const { concurrency, concurrencyPerEndpoint } = ctx.settings.webhooks
-  /** Claims more rows of a lane when this many prefetched ones are left. */
+  /** More rows of a lane are claimed when this many prefetched ones are left. */
   const refillAt = Math.ceil(concurrencyPerEndpoint / 2)
   const lanes = new Map<string, EndpointLane>()
   const pace = openPace()
@@ -117,7 +117,7 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
       lanes.set(name, held)
       advance(name)
     }
-    // If more is pending, it is claimed as soon as there is room.
+    // If more deliveries are pending, they are claimed as soon as there is room.
     if (isAll) gapMs = Math.min(MAX_GAP_MS, rows.length)
     return rows.length
   }
@@ -183,7 +183,7 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
 function openPace() {
   const slow = new Set<string>()
   const notQuick = new Set<string>()
-  /** The newest lanes are at the end. Every claim sends all of them, so the oldest are dropped. */
+  /** Every claim sends all of these lanes, so the oldest are dropped. The newest are at the end. */
   const addTo = (lanes: Set<string>, lane: string) => {
     lanes.delete(lane)
     lanes.add(lane)
@@ -240,7 +240,8 @@ async function exchange(
     sender.send({ ...message, traceparent }, { timeoutMs: ctx.settings.webhooks.timeoutMs, signal: cut }),
   )
   if (cut?.aborted && attempt.status === null) {
-    // The delivery is due immediately for the next worker. If the receiver already got it, the idempotency key tells.
+    // The delivery is due immediately for the next worker. If the receiver already got it, the idempotency key shows
+    // that.
     await releaseLease(ctx.db, "deliveries", row)
     return undefined
   }
@@ -255,7 +256,7 @@ interface Destination {
 
 /**
  * A delivery's destination: its endpoint, or the URL that it is bound to, with the signing secrets. A deleted endpoint
- * has no URL, but a delivery bound to one still goes there while the endpoint's secrets sign.
+ * has no URL, but a delivery that is bound to a URL still goes there while the endpoint's secrets sign.
  */
 async function destinationOf(ctx: Context, row: ClaimedDelivery): Promise<Destination | undefined> {
   const { merchant_id: merchantId, webhook_id: webhookId, url } = row
@@ -305,7 +306,7 @@ export async function forgetOldEvents(ctx: Context): Promise<void> {
 
 /**
  * Deletes a batch of old events and returns how many. An event stays if one of its deliveries was resent or is being
- * changed, because the row lock reads its current state. Other processes take other events.
+ * changed, because the row lock reads the delivery's current state. Other processes take other events.
  */
 async function forgetSome(ctx: Context): Promise<number> {
   const before = new Date(ctx.now().getTime() - ctx.settings.webhooks.retentionMs)

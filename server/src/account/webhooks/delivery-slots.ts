@@ -1,6 +1,6 @@
 /**
- * One process's slots for claimed deliveries that are not recorded yet. A tenth is reserved for merchants that hold
- * few. A merchant may hold as many of the rest as it leaves free, so alone it gets half ("dynamic thresholds",
+ * One process's slots for claimed deliveries that are not recorded yet. A tenth is reserved for merchants that hold few
+ * slots. A merchant may hold as many of the rest as it leaves free, so alone it gets half ("dynamic thresholds",
  * Choudhury and Hahne, 1998). Without the reserve, merchants whose receivers hang one after the other would halve the
  * free slots until none is left.
  */
@@ -8,7 +8,7 @@ interface Slots {
   free(): number
   take(merchantId: string): void
   give(merchantId: string): void
-  /** How many more each merchant may take now: `rooms` for merchants that hold some, `room` for all others. */
+  /** How many more slots each merchant may take now: `rooms` for merchants that hold some, `room` for all others. */
   shares(): { room: number; rooms: Map<string, number> }
 }
 
@@ -38,7 +38,8 @@ export function openSlots(total: number): Slots {
       else taken.delete(merchantId)
     },
     shares: () => {
-      // After n more, n + held are held and free - n are left. They are equal at half of the difference.
+      // With n more slots, the merchant holds n + held, and free - n are left. The two are equal when n is half of the
+      // difference.
       const share = (held: number) => Math.ceil((free - reserve - held) / 2)
       const roomOf = (held: number) => Math.max(0, share(held), Math.min(few - held, free))
       return { room: roomOf(0), rooms: new Map([...taken].map(([merchantId, held]) => [merchantId, roomOf(held)])) }

@@ -24,19 +24,22 @@ export interface NewEvent<T extends keyof EventData> {
    * now.
    */
   takesBack?: readonly EventType[]
-  /** Sends only to the endpoints of `takesBack`. The others never got the event that this one ends. */
+  /** Sends only to the endpoints of `takesBack`. The other endpoints never got the event that this one takes back. */
   onlyBack?: boolean
   /** Sends only to this endpoint, even if it is paused or not subscribed. */
   onlyTo?: string
   /** Sends to all endpoints except this one. */
   except?: string
   /**
-   * Whether the change only withdraws a pending payout address. It is never refused: an attacker who causes many
-   * changes must not keep an owner from withdrawing. Other reversals are limited, because thousands could be prepared
-   * while no endpoint counts them.
+   * Whether the change only withdraws a pending payout address. Such a change is never refused: an attacker who causes
+   * many changes must not keep an owner from withdrawing. Other reversals are limited, because thousands could be
+   * prepared while there is no endpoint, and so no delivery to count.
    */
   isWithdrawal?: boolean
-  /** Whether this is an example. The body then says so, and it does not count as a notice of a change. */
+  /**
+   * Whether this is an example. If so, the body says that it is one, and the event does not count as a notice of a
+   * change.
+   */
   isTest?: boolean
   /** The trace of the payment that the event is about. */
   traceparent?: string | null
@@ -55,11 +58,11 @@ const MINUTE_MS = 60_000
 const NEW_MS = 24 * 3_600_000
 
 /**
- * Inserts events in order, with one delivery per subscribed endpoint, and returns one id each. If the event existed
- * already, no row has the returned id. A paused endpoint's delivery is `skipped`, to be sent later. An unconditional
- * event's delivery is bound to the endpoint's current address, in a separate lane. Later changes and backlogs don't
- * delay it. Throws `RATE_LIMITED` if the merchant's changes caused too many of these in the last minute. Needs a
- * transaction, whose commit wakes the deliveries.
+ * Inserts events in order, with one delivery per subscribed endpoint, and returns one id each. If an event already
+ * existed, no row has the id that is returned for it. A paused endpoint's delivery is `skipped`, and can be resent
+ * later. An unconditional event's delivery is bound to the endpoint's current address, in a separate lane, so later
+ * changes and backlogs don't affect it. Throws `RATE_LIMITED` if the merchant's changes caused too many of these in the
+ * last minute. Needs a transaction, whose commit wakes the workers.
  */
 export async function emit<T extends keyof EventData>(ctx: TxContext, ...events: NewEvent<T>[]): Promise<string[]> {
   const [first] = events
@@ -160,8 +163,8 @@ function rowOf(ctx: TxContext, event: AnyEvent, now: Date) {
 }
 
 /**
- * SQL: a merchant's id, or null for an unknown one, which the table refuses. A foreign key would lock the merchant's
- * row each time. Together with the one of deliveries, it took a third of the time of emitting an event.
+ * SQL: a merchant's id, or null for an unknown merchant; the table refuses null. A foreign key would lock the
+ * merchant's row each time. Together with the foreign key of deliveries, it took a third of the time to emit an event.
  */
 const merchantOf = (id: RawBuilder<unknown>) => sql`(select m.id from merchants m where m.id = ${id})`
 
@@ -173,7 +176,7 @@ const callbackLane = ({ merchantId, callbackUrl }: AnyEvent): string | undefined
 
 /**
  * The id of an event's delivery to an endpoint `w`. The number of endpoints is unknown in advance, so the end of the
- * endpoint's id replaces the last third of one new id. Generating ids in Postgres took 5 % of the time of emitting an
+ * endpoint's id replaces the last third of one new id. Generating ids in Postgres took 5 % of the time to emit an
  * event.
  */
 const deliveryId = (newId: RawBuilder<unknown>) => sql`left(${newId}, -8) || right(w.id, 8)`
@@ -190,7 +193,7 @@ async function insertPlain(ctx: TxContext, event: AnyEvent): Promise<string> {
   const now = ctx.now()
   const { id, merchant_id, type, dedupe_key, body, traceparent } = rowOf(ctx, event, now)
   const lane = callbackLane(event)
-  // Live mode has no copies, so it skips their cost.
+  // Live mode has no copies, so it uses the cheaper statement.
   const copies = lane !== undefined && ctx.settings.mode !== "live"
   const name = sql.raw(
     lane === undefined ? "emit_to_endpoints" : copies ? "emit_to_callback_and_copies" : "emit_to_callback",
@@ -263,8 +266,8 @@ async function noticeLanes(
 }
 
 /**
- * Refuses a merchant's events of this transaction, and so their cause, if the last minute had too many. A change that
- * is the only one in its minute is never refused.
+ * Refuses a merchant's events of this transaction, and so the change that causes them, if the last minute had too many.
+ * A change that is the only one in its minute is never refused.
  */
 async function assertNotices(ctx: TxContext, merchantId: string): Promise<void> {
   // Held until the commit, so that concurrent changes see each other's events.

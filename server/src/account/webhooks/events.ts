@@ -4,7 +4,7 @@ import { exceptions } from "../../platform/db/columns.ts"
 import { AddressText, Described, HashText, Money, Nullable, Timestamp } from "../../platform/http/schemas.ts"
 import type { EventType } from "./webhook.ts"
 
-/** These save the receiver a lookup, and show which of two events is newer. */
+/** These fields save the receiver a lookup, and show which of two events is newer. */
 const about = {
   description: Described(Nullable(Type.String()), "What was sold, as the merchant described it"),
   metadata: Described(

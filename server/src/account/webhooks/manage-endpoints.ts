@@ -18,7 +18,7 @@ import { type EventType, isNoReceiver, originOf, PING, receiverFault } from "./w
 
 /** Every event adds one delivery row per endpoint, so the number of endpoints is limited. */
 const MAX_WEBHOOKS = 100
-/** The longest that one recover request resends deliveries, in milliseconds: half of the statement timeout. */
+/** How long one recover request may resend deliveries, in milliseconds: half of the statement timeout. */
 const RECOVER_MS = 5_000
 
 /** Returns the merchant's webhook. Throws `NOT_FOUND` for a deleted one, a listener or another merchant's. */
@@ -59,7 +59,10 @@ export async function tryWebhook(ctx: Context, sender: Sender, body: WebhookCrea
   return { id, secret, body }
 }
 
-/** Registers an endpoint that {@link tryWebhook} tried. Needs a transaction. Throws `VALIDATION_ERROR` after 100. */
+/**
+ * Registers an endpoint that {@link tryWebhook} tried. Needs a transaction. Throws `VALIDATION_ERROR` if the merchant
+ * has 100 already.
+ */
 export async function createWebhook(
   ctx: TxContext,
   merchantId: string,
@@ -96,7 +99,7 @@ export async function createWebhook(
 }
 
 /**
- * Changes the given fields and tries a new URL first. Activating the endpoint clears the reason why it was inactive.
+ * Tries a new URL first, then changes the given fields. Activating the endpoint clears the reason why it was inactive.
  * The old URL is notified of a move, a pause or changed subscriptions.
  */
 export async function changeWebhook(
@@ -144,8 +147,9 @@ type WebhookChanged = EventData["settings.webhook_changed"]
 type Changed = Pick<Row<"webhooks">, "id" | "merchant_id" | "url">
 
 /**
- * Notifies every endpoint that one changed, and the changed one at its old URL. Otherwise an attacker with a stolen
- * token could silence that endpoint first. Call it inside the change's transaction, before the change is written.
+ * Notifies all endpoints of a change to one of them. The changed endpoint is notified at its old URL. Otherwise an
+ * attacker with a stolen token could first silence that endpoint. Call it inside the change's transaction, before the
+ * change is written.
  */
 async function notifyChange(
   ctx: TxContext,
@@ -314,8 +318,8 @@ export async function recover(
 }
 
 /**
- * The process that is sending it keeps the claim until the result is recorded. A delivery in progress keeps the URL
- * that it was bound to. A finished one goes to the endpoint's current URL.
+ * A process that is sending the delivery keeps its claim until the result is recorded. A delivery in progress keeps the
+ * URL that it was bound to. A finished one goes to the endpoint's current URL.
  */
 const again = (ctx: TxContext) => ({
   url: ifEnded(sql`null`, sql`url`),

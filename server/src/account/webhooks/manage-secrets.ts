@@ -1,4 +1,4 @@
-/** Signing secrets of each webhook, and of the account for URLs that are no webhooks. Encrypted at rest. */
+/** Signing secrets of each webhook, and of the account for URLs that are not webhooks. They are encrypted at rest. */
 import { randomBytes } from "node:crypto"
 import { sql } from "kysely"
 import type { Context, TxContext } from "../../platform/context.ts"
@@ -9,8 +9,8 @@ import { seal, unseal } from "../../platform/secrets.ts"
 /** A rolled secret still signs for this long, together with the new one. */
 export const OVERLAP_MS = 24 * 3_600_000
 /**
- * At most this many secrets sign, because a header's size is limited. The oldest signing secret is among them, so that
- * frequent rolls lock out no receiver that checks signatures.
+ * At most this many secrets sign, because a header's size is limited. The oldest secret that still signs is always
+ * among them, so that frequent rolls don't lock out a receiver that checks signatures.
  */
 const MAX_SECRETS = 4
 
@@ -40,7 +40,7 @@ export function newSecretRow(ctx: TxContext, owner: Owner, secret = newSecret())
 
 /**
  * Makes a new secret the newest one and returns it. The previous ones sign for 24 more hours. Call it in a transaction
- * that locked the owner's row. Otherwise, two concurrent calls would both create the newest.
+ * that locked the owner's row. Otherwise, two concurrent calls would both create a newest one.
  */
 export async function rollSecret(ctx: TxContext, owner: Owner, secret = newSecret()): Promise<string> {
   const now = ctx.now()
@@ -122,9 +122,9 @@ export async function secretsOf(ctx: TxContext, owner: Owner): Promise<string[]>
 const known = new Map<string, string>()
 const MAX_KNOWN = 10_000
 
-/** Decrypts a secret that was stored as `sealed` for this owner; throws if it belongs to another. */
+/** Decrypts a secret that was stored as `sealed` for this owner; throws if it belongs to another owner. */
 export function opened(ctx: TxContext, owner: Owner, sealed: string): string {
-  // The cache key names the owner. A row copied over another merchant's must throw here, as it does in decryption.
+  // The cache key names the owner. If a row was copied over another merchant's, this must throw, as decryption does.
   const key = `${sealedFor(owner)} ${sealed}`
   const before = known.get(key)
   if (before !== undefined) return before
@@ -139,7 +139,7 @@ export const masked = (secret: string): string => `whsec_…${secret.slice(-5)}`
 
 /** Deletes the expired secrets. */
 export async function forgetExpiredSecrets(ctx: Context): Promise<void> {
-  // The first condition lets the index be used.
+  // The first condition lets Postgres use the index.
   const isExpired = sql<boolean>`expires_at <= ${ctx.now()} and expires_at <= ${dueNow(ctx.now())}`
   await ctx.db.deleteFrom("webhook_secrets").where(isExpired).execute()
 }

@@ -32,7 +32,7 @@ export function openRecorder(
     try {
       await persistently(batch)
     } catch (error) {
-      // These deliveries' leases expire, and the deliveries are retried.
+      // The leases of these deliveries expire, and the deliveries are then retried.
       ctx.log.error({ err: error, deliveries: batch.length }, "attempts could not be recorded")
     } finally {
       recorded(batch)

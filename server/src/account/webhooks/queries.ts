@@ -61,7 +61,10 @@ export const deliveryOf = (row: DeliveryRow) => ({
   updatedAt: row.updated_at.toISOString(),
 })
 
-/** A merchant's deliveries that match all filters, newest first; throws `VALIDATION_ERROR` for a non-existent time. */
+/**
+ * A merchant's deliveries that match all filters, newest first; throws `VALIDATION_ERROR` if a time in the filters does
+ * not exist.
+ */
 export function filteredDeliveries(
   ctx: TxContext,
   merchantId: string,
@@ -80,18 +83,18 @@ export function filteredDeliveries(
   if (until !== undefined) conditions.push(eb("deliveries.created_at", "<", timeAt("until", until)))
   const query = deliveries(ctx).where(eb.and(conditions))
   const order = { at: "deliveries.created_at", id: "deliveries.id" }
-  // The merchant is repeated here, because the planner does not learn from the join that it is the same one. Without
-  // it, the index of a merchant's types can't be used.
+  // The merchant is repeated here, because the planner does not infer from the join that it is the same one. Otherwise,
+  // it can't use the index on a merchant's event types.
   if (event !== undefined)
     return newestFirst(query.where("events.type", "=", event).where("events.merchant_id", "=", merchantId), order)
-  // Counted without the joins. The planner would drop them, but then would not use an index-only scan.
+  // Counted without the joins. The planner would drop the joins too, but then would not use an index-only scan.
   const all = ctx.db.selectFrom("deliveries").select(sql<number>`1`.as("one")).where(eb.and(conditions))
   return { ...newestFirst(query, order), all: sql`${all}` }
 }
 
 /**
- * SQL: the ids of a merchant's events about one of these. Older events don't store their subject, so their deliveries
- * find them.
+ * SQL: the ids of a merchant's events about one of these. Older events don't store their subject, so they are found
+ * through their deliveries.
  */
 export const eventIdsOf = (merchantId: string, keys: readonly string[]): RawBuilder<unknown> => sql`
   select e.id from events e where e.merchant_id = ${merchantId} and e.order_key = any(${sqlArray("text", keys)})

@@ -5,7 +5,7 @@ import { STATS_AT_MOST } from "./webhook.ts"
 
 const HOUR_MS = 3_600_000
 const periods = { hour: { ms: HOUR_MS, count: 48 }, day: { ms: 24 * HOUR_MS, count: 30 } }
-/** The most attempts read per delivery, which can be resent any number of times. */
+/** The maximum number of attempts read per delivery, because a delivery can be resent any number of times. */
 const ATTEMPTS_AT_MOST = 100
 
 export type Period = keyof typeof periods

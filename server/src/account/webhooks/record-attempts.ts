@@ -10,7 +10,7 @@ import type { Attempt } from "./send.ts"
 import { skipWaiting } from "./skip-deliveries.ts"
 import { afterAttempt } from "./webhook.ts"
 
-/** An endpoint that has only failed for this long is paused. */
+/** An endpoint is paused when it has done nothing but fail for this long. */
 const FAILING_MS = 5 * 24 * 3_600_000
 const BARE_ADDRESS = ""
 
@@ -24,8 +24,8 @@ interface SentTo {
 export interface Result {
   delivery: Pick<Row<"deliveries">, "id" | "merchant_id" | "claim_id" | "attempts">
   /**
-   * The endpoint when the delivery was claimed; undefined for a callback. The answer of `url` says nothing about an
-   * endpoint that moved since.
+   * The endpoint when the delivery was claimed; undefined for a callback. An answer from `url` says nothing about an
+   * endpoint that has moved since.
    */
   webhook: SentTo | undefined
   startedAt: Date
@@ -34,7 +34,7 @@ export interface Result {
 
 /** Records attempts in a batch and returns how many deliveries this process still held. */
 export async function recordAttempts(ctx: Context, results: readonly Result[]): Promise<number> {
-  // Endpoints that succeed again need no second statement, so no transaction is needed.
+  // Endpoints that were not failing need no second statement, so no transaction is needed.
   const plain = results.every(({ attempt, webhook }) => attempt.error === null && !webhook?.failing)
   const held = plain ? await writeAttempts(ctx, results) : await inTransaction(ctx, ctx => writeAll(ctx, results))
   return held.size
@@ -71,7 +71,7 @@ export async function writeAttempts(ctx: TxContext, results: readonly Result[]):
       counted: delivery.attempts,
       state: next.status,
       in_ms: next.inMs ?? 0,
-      // For a delivery that was resent while it was being sent, so its count has restarted.
+      // For a delivery that was resent while it was being sent, whose count has therefore restarted.
       state_anew: again.status,
       in_ms_anew: again.inMs ?? 0,
       started_at: startedAt,

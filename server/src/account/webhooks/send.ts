@@ -69,7 +69,7 @@ export function openSender(
     // `exchange` has a deadline for the whole exchange. Undici's time-outs apply between two bytes.
     headersTimeout: 0,
     bodyTimeout: 0,
-    // A receiver may ask for a longer time, and undici would keep its sockets open for ten minutes.
+    // A receiver may ask to keep a connection for longer, and undici would keep its sockets open for ten minutes.
     keepAliveMaxTimeout: MAX_IDLE_MS,
   })
   return {
@@ -80,8 +80,8 @@ export function openSender(
 }
 
 /**
- * Sends one request with undici's handlers. Its promises, streams and signals took half of the time that a delivery
- * takes in this process (measured).
+ * Sends one request with undici's handlers. Undici's promises, streams and signals took half of the time that a
+ * delivery takes in this process (measured).
  */
 function exchange(
   { agent, now }: { agent: Agent; now: () => Date },
@@ -135,7 +135,7 @@ function exchange(
         answer ??= []
         if (read < KEPT_BYTES) answer.push(chunk.subarray(0, KEPT_BYTES - read))
         read += chunk.length
-        // The status is known, and the rest of a gigabyte would not change it.
+        // The status is known, and reading the rest of a gigabyte would not change it.
         if (read < READ_BYTES || status === null) return
         answered(status)
         abort()

@@ -2,13 +2,14 @@
 import { sql } from "kysely"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
 
-/** A few tenths of a second of database work. */
+/** Takes the database a few tenths of a second. */
 export const ROWS_PER_STATEMENT = 5_000
 
 /**
- * Skips an endpoint's pending deliveries, except those being sent right now. One call skips only as many as fit a
- * request, because a statement over 200,000 took longer (measured). {@link skipRest} skips the others; a worker that
- * claims one first sends nothing. Returns whether more may be left. `evenByHand`: also skips manual resends.
+ * Skips an endpoint's pending deliveries, except those being sent right now. One call skips only as many as fit into a
+ * request, because a statement for 200,000 took longer (measured). {@link skipRest} skips the others. If a worker
+ * claims one of these first, it sends nothing. Returns whether more may be left. `evenByHand`: also skips manual
+ * resends.
  */
 export async function skipWaiting(ctx: TxContext, webhookId: string, evenByHand = true): Promise<boolean> {
   const { rows } = await sql`update deliveries set status = 'skipped', updated_at = ${ctx.now()}
@@ -30,7 +31,7 @@ export async function skipRest(ctx: Context): Promise<void> {
   for (const { id } of rows) while (!ctx.signal.aborted && (await inTransaction(ctx, ctx => skipPaused(ctx, id))));
 }
 
-/** Does the same for an endpoint that is still inactive, and locks it against activation. */
+/** Skips a batch for an endpoint that is still inactive, and locks the endpoint against activation. */
 async function skipPaused(ctx: TxContext, id: string): Promise<boolean> {
   const paused = await ctx.db
     .selectFrom("webhooks")

@@ -35,8 +35,8 @@ export const namedEvents = [
 export const reversalEvents = ["checkout.session.reversed", "paywall.reversed"] as const
 
 /**
- * Events that every endpoint gets at its address at the time, whatever its subscriptions. Moving, pausing or deleting
- * the endpoint afterwards does not silence them.
+ * Events that every endpoint gets at the address that it has at the time, whatever its subscriptions. Moving, pausing
+ * or deleting the endpoint afterwards does not silence them.
  */
 const unconditionalEvents = [
   "settings.payout_address_changed",
@@ -120,8 +120,8 @@ export interface Outcome {
 }
 
 /**
- * The state of a delivery after its `attempt`-th attempt of this count, and the milliseconds until its retry. `random`
- * is from 0 to 1. A Retry-After can only lengthen the delay, to at most twice.
+ * The state of a delivery after attempt number `attempt` of the current count, and the milliseconds until its retry.
+ * `random` is from 0 to 1. A Retry-After can only lengthen the delay, to at most twice its length.
  *
  * @example afterAttempt(6, { status: 500, error: "answered 500", retryAfterMs: undefined }, 0) // { status: "failed" }
  */
