@@ -16,7 +16,7 @@ import { codeOf, type Tracing } from "./tracing/tracing.ts"
 /**
  * The context of work inside a transaction, and of functions that use only the database. It contains nothing that
  * reaches a network, so a transaction that waits for an RPC endpoint or for Redis does not compile. Every
- * {@link Context} is one; the reverse is not true.
+ * {@link Context} is such a context; the reverse is not true.
  */
 export interface TxContext {
   /** The pool, or inside {@link inTransaction} the transaction. */
@@ -59,7 +59,7 @@ export async function reading(ctx: Context): Promise<TxContext> {
   return ctx.replica ? { ...ctx, db: await ctx.replica.reading() } : ctx
 }
 
-/** A context inside a transaction: everything that the service added, but no access to a network. */
+/** A context inside a transaction: everything that `C` adds, but no access to a network. */
 export type InTransaction<C extends Context> = TxContext & Omit<C, keyof Context>
 
 /** Postgres rolls back one of two deadlocked transactions with this code (deadlock_detected). */
@@ -72,9 +72,9 @@ const TRIES = 5
 const maxPauseMs = (tried: number): number => 10 * 2 ** tried
 
 /**
- * Runs `work` in one database transaction. The context that `work` gets has the transaction as its `db`; it must not
- * use the outer one (on PGlite it would wait for itself). After a deadlock `work` runs again, so its only effects may
- * be rows and `onCommit` callbacks.
+ * Runs `work` in one database transaction. The context that `work` gets has the transaction as its `db`; `work` must
+ * not use the outer context (on PGlite, it would wait for itself). After a deadlock `work` runs again, so its only
+ * effects may be rows and `onCommit` callbacks.
  */
 export async function inTransaction<C extends Context, T>(
   ctx: C,

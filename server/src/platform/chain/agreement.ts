@@ -1,7 +1,8 @@
 /**
- * Finds what the endpoints of a network agree on in one round, from what each reports. Pure. A statement is agreed on
- * when at least a quorum of endpoints makes it, and more than make any other statement about the same thing. Whole
- * statements are compared: a log with its value and sender, a receipt with its logs, a block with its time.
+ * Finds what the endpoints of a network agree on in one round, from what each reports. Pure. Endpoints agree on a
+ * statement when at least a quorum of them makes it, and more of them than make any other statement about the same
+ * thing. Whole statements are compared: a log with its value and sender, a receipt with its logs, a block with its
+ * time.
  */
 import type { AuthorizationUse } from "./authorization-uses.ts"
 import type { Address, Hash } from "./hex.ts"
@@ -19,15 +20,15 @@ export interface Voter {
   /** Its position in the setting, from 0. */
   position: number
   head: Block
-  /** Undefined if the endpoint does not know. */
+  /** Undefined if the endpoint does not report one. */
   finalized: bigint | undefined
   /** Canonical blocks by height, as this endpoint reports them. */
   blocks: Map<bigint, Block>
-  /** Receipts by hash; null if it has none. */
+  /** Receipts by hash; null if the endpoint has none. */
   receipts: Map<Hash, Receipt | null>
   /**
-   * The logs it reported in scans, by {@link keyOf}. A log that it reported in two versions within a round is listed
-   * twice.
+   * The logs that the endpoint reported in scans, by {@link keyOf}. A log that was reported in two versions within a
+   * round is listed twice.
    */
   logs: Map<string, Transfer[]>
   readings: Reading[]
@@ -35,8 +36,8 @@ export interface Voter {
 
 /**
  * The verdict on a reported log. `agreed`: a quorum has it. `single`: the network has two endpoints, one has it, and
- * the other does not contradict. `denied`: a quorum has read the block and does not have it. `open`: none of these, so
- * the scan must not advance beyond its block.
+ * the other does not contradict it. `denied`: a quorum has read the block and does not have it. `open`: none of these,
+ * so the scan must not advance beyond its block.
  */
 export type LogAgreement = "agreed" | "single" | "denied" | "open"
 
@@ -81,7 +82,7 @@ const isSameUse = (a: AuthorizationUse, b: AuthorizationUse): boolean =>
 
 const inReceipts = new WeakMap<Receipt, Map<string, Transfer>>()
 
-/** The transfer of a receipt with this key. A receipt is indexed once, as it may have thousands of transfers. */
+/** The transfer with this key in a receipt. A receipt is indexed once, because it may have thousands of transfers. */
 function inReceipt(receipt: Receipt, key: string): Transfer | undefined {
   let index = inReceipts.get(receipt)
   if (!index) {
@@ -95,7 +96,10 @@ function inReceipt(receipt: Receipt, key: string): Transfer | undefined {
 export const hasTransfer = (receipt: Receipt, key: string): boolean =>
   receipt.succeeded && inReceipt(receipt, key) !== undefined
 
-/** The value that at least `needed` endpoints state, and more than state any other. Endpoints are few. */
+/**
+ * The value that at least `needed` endpoints state, and more than state any other. A search of the list is enough,
+ * because endpoints are few.
+ */
 function agreedOn<T>(
   said: readonly T[],
   isSame: (a: T, b: T) => boolean,
@@ -126,7 +130,7 @@ export function blockAgreed(voters: readonly Voter[], height: bigint, needed: nu
 
 /**
  * The receipt that a quorum has, in a block that a quorum reports; null if a quorum has none; undefined if this is not
- * known. Its cost is the lower of two endpoints' costs, and the middle of three.
+ * known. The receipt's cost is the lower of two endpoints' costs, or the middle of three.
  */
 export function receiptAgreed(voters: readonly Voter[], hash: Hash, needed: number): Receipt | null | undefined {
   const answers = voters.map(voter => voter.receipts.get(hash))
@@ -154,13 +158,13 @@ export function receiptAgreed(voters: readonly Voter[], hash: Hash, needed: numb
 interface Testimony {
   voter: Voter
   /**
-   * Its statements about the log's key. They are counted as votes, so a repeated one is listed once. There are several
-   * if it contradicts itself.
+   * The voter's statements about the log's key. They are counted as votes, so a repeated one is listed once. There are
+   * several if the voter contradicts itself.
    */
   said: Transfer[]
-  /** Whether it has exactly this log, and makes no other statement about it. */
+  /** Whether the voter has exactly this log, and makes no other statement about its key. */
   affirms: boolean
-  /** Whether it has a receipt without exactly this log. */
+  /** Whether the voter has a receipt without exactly this log. */
   lacks: boolean
 }
 
@@ -241,14 +245,14 @@ export function timeOf(voters: readonly Voter[], log: Transfer, needed: number):
   return agreedOn(said, (a, b) => a.getTime() === b.getTime(), needed)?.value
 }
 
-/** How many endpoints must agree: two, or the only one. */
+/** How many endpoints must agree: two, or one if there is only one. */
 export const votesNeeded = (endpoints: number): number => Math.min(endpoints, 2)
 
 /** Endpoints that differ from the rest. If only two disagree, both are listed. Positions count from 0. */
 export interface Dissent {
-  /** Contradictions that no honest node produces: two contents of one block. */
+  /** Endpoints with contradictions that no honest node produces: two contents of one block. */
   proven: Set<number>
-  /** Differences that also come from a node that lags, or from the first seconds of a reorg. */
+  /** Endpoints with differences that can also come from lag, or from the first seconds of a reorg. */
   apparent: Set<number>
 }
 
@@ -309,7 +313,7 @@ const isSameAnswer = (a: Receipt | null, b: Receipt | null): boolean => (a && b 
 
 /**
  * What voters report for each transaction. A missing receipt counts as a statement only if the voter has the block that
- * another voter names, and calls it final. Before that, its index may lag.
+ * another voter names, and calls it final. Before that, the voter's index may lag.
  */
 function receiptsSaid(voters: readonly Voter[]): Said<Receipt | null>[][] {
   const hashes = new Set(voters.flatMap(({ receipts }) => [...receipts.keys()]))

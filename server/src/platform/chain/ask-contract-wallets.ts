@@ -1,6 +1,6 @@
 /**
- * Asks contract wallets whether they accept a signature as their own (ERC-1271), or would once deployed (ERC-6492).
- * Everything is a simulation; nothing that a caller names is ever executed.
+ * Asks contract wallets whether they accept a signature as their own (ERC-1271), or would accept it once they are
+ * deployed (ERC-6492). Everything is a simulation; nothing that a caller names is ever executed.
  */
 import {
   encodeDeployData,
@@ -32,18 +32,18 @@ const DEPLOYING_GAS = 2 * GAS
 const PATIENCE_MS = 5_000
 /**
  * The sender of the simulated deployment: an address without a key. The default is the zero address, which some wallets
- * take for a gas estimate, and then accept what they would refuse.
+ * take for a gas estimate. They then accept what they would otherwise refuse.
  */
 const NOBODY = "0x000000000000000000000000000000000000dead"
 
-/** A signature that no key of the address made. */
+/** A signature that was not made by the key of the address. */
 interface AskedWallet {
   address: Address
   hash: Hex
   /** Bare: without the wrapper of ERC-6492. */
   signature: Hex
   isWrapped: boolean
-  /** The same in its wrapper, if it also counts before the wallet is deployed. */
+  /** The signature in its wrapper, if it also counts before the wallet is deployed. */
   counterfactual: Hex | undefined
 }
 
@@ -53,7 +53,7 @@ type Verdict = "accepted" | "refused" | "undeployed"
  * Whether the wallet at this address accepts the signature as its own. Without a contract, it accepts nothing, except
  * by simulating the deployment that a `counterfactual` signature names. If the network has two endpoints or more, two
  * must confirm it. Anyone may own the address: it may even be the address of a wallet whose key never signed. A node
- * that fails is still asked afterwards, because strangers decide what is asked here. Throws `CHAIN_UNAVAILABLE`.
+ * that fails here is still used afterwards, because strangers decide what is asked here. Throws `CHAIN_UNAVAILABLE`.
  */
 export async function askWallet(
   { signal: stop }: Pick<Context, "signal">,
@@ -89,7 +89,7 @@ function callsFor({ address, hash, signature, isWrapped, counterfactual }: Asked
   ]
 }
 
-/** The reference validator of ERC-6492 as creation code: it answers one byte, and nothing is created. */
+/** The reference validator of ERC-6492 as creation code: it returns one byte, and nothing is created. */
 const deploying = (address: Address, hash: Hex, signature: Hex) => ({
   from: NOBODY,
   gas: hexNumber(DEPLOYING_GAS),

@@ -12,8 +12,8 @@ import type { Address } from "./hex.ts"
 export const batchDeployment = create2Deployment(authorizationBatchBytecode)
 
 /**
- * Whether the network has the contract, by any endpoint: its address is derived from its code, so any code there is the
- * contract. The engine learns the same from a simulation; this is for people.
+ * Whether the network has the contract, according to any endpoint. The contract's address is derived from its code, so
+ * any code there is the contract. The engine learns the same from a simulation; this function is for people.
  */
 export async function hasBatch(endpoints: readonly Endpoint[]): Promise<boolean> {
   const call = { method: "eth_getCode", params: [batchDeployment.address, "latest"] }

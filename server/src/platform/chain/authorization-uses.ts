@@ -17,7 +17,7 @@ export function readUses(logs: readonly unknown[]): AuthorizationUse[] {
   return logs.flatMap(log => {
     const { address, topics, removed } = log as { address?: unknown; topics?: unknown; removed?: unknown }
     if (removed === true || !Array.isArray(topics) || topics.length !== 3 || topics[0] !== AUTHORIZATION_USED) return []
-    // A member may be anything, even an object that can't become text.
+    // A topic may be anything, even an object that can't be converted to text.
     const token = parseAddress(address)
     const payer = typeof topics[1] === "string" ? parseAddress(`0x${topics[1].slice(26)}`) : undefined
     const nonce = parseHash(topics[2])

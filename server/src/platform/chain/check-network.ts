@@ -32,9 +32,10 @@ const NOBODY = "0x000000000000000000000000000000000000dEaD"
 export type Facts = Pick<Network, "token" | "genesisHash">
 
 /**
- * Asks the chain for what the settings assume: chain id, token, its EIP-712 domain, sanctions oracle (`checkFactory`
- * checks the deposit factory). Throws a {@link NetworkMismatch} if the chain differs, an RpcError if it can't be asked.
- * All endpoints are asked: if one could report the decimals alone, everything could be sold for nothing.
+ * Asks the chain for what the settings assume: the chain id, the token with its EIP-712 domain, and the sanctions
+ * oracle (`checkFactory` checks the deposit factory). Throws a {@link NetworkMismatch} if the chain differs, and an
+ * RpcError if the chain can't be asked. All endpoints are asked: if one could report the decimals alone, everything
+ * could be sold for nothing.
  */
 export async function checkNetwork(settings: NetworkSettings, signal?: AbortSignal): Promise<Network> {
   const endpoints = endpointsOf(settings)
@@ -70,8 +71,8 @@ function factsOf({ name, rpcUrls }: NetworkSettings, reported: readonly (Facts |
 }
 
 /**
- * The same from one endpoint. It returns, as a value, a {@link NetworkMismatch} if it differs or an RpcError if it does
- * not respond.
+ * Asks one endpoint for these facts. Returns, as a value, a {@link NetworkMismatch} if the endpoint differs, or an
+ * RpcError if it does not respond.
  */
 async function factsBy(
   settings: NetworkSettings,

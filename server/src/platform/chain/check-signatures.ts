@@ -1,7 +1,7 @@
 /**
- * Finds out who made a signature, whatever form a wallet wrote it in. All routes use this one place. A key's signature
- * has 65 bytes whose last is 0, 1, 27 or 28, or the 64 of EIP-2098. A contract's signature (ERC-1271) has any number of
- * bytes, even none. It may be wrapped in what deploys the contract (ERC-6492).
+ * Determines who made a signature, in whatever form the wallet wrote it. All routes use this file. A key's signature
+ * has 65 bytes, the last of which is 0, 1, 27 or 28, or the 64 bytes of EIP-2098. A contract's signature (ERC-1271) has
+ * any number of bytes, even none. It may be wrapped with the call that deploys the contract (ERC-6492).
  */
 import { concat, decodeAbiParameters, type Hex, hexToNumber, size, slice } from "viem"
 import type { Context } from "../context.ts"
@@ -20,21 +20,21 @@ export interface GivenSignature {
   signature: Hex
 }
 
-/** A good signature, in the bytes that contracts accept: a key's are r, s, and v as 27 or 28. */
+/** A good signature, in the bytes that contracts accept: those of a key are r, s, and v as 27 or 28. */
 export interface GoodSignature {
   by: SignedBy
   signature: Hex
 }
 
 /**
- * The use of a signature. A `proof` is only read here, so an undeployed wallet may give it. A `transaction` contains
- * the signature, so its contract must exist.
+ * The use of a signature. A `proof` is only verified here, so it may come from a wallet that is not deployed. A
+ * `transaction` contains the signature, so the wallet's contract must exist.
  */
 type Use = "proof" | "transaction"
 
 /** Half the order of secp256k1: of the two forms of a signature, tokens accept the lower one. */
 const HALF_ORDER = 0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0n
-/** Ends a signature that is wrapped in what deploys its wallet (ERC-6492). */
+/** The last bytes of a signature that is wrapped with the deployment of its wallet (ERC-6492). */
 const WRAPPED = "6492".repeat(16)
 const WRAPPER = [{ type: "address" }, { type: "bytes" }, { type: "bytes" }] as const
 const V_OF_BYTE: Partial<Record<number, Hex>> = { 0: "0x1b", 1: "0x1c", 27: "0x1b", 28: "0x1c" }
@@ -42,7 +42,7 @@ const V_OF_BYTE: Partial<Record<number, Hex>> = { 0: "0x1b", 1: "0x1c", 27: "0x1
 const PARITY_BIT = 1n << 255n
 
 /**
- * Returns who made `from`'s signature of a hash, or why it is not one, in words that follow "the signature". Throws
+ * Returns who made `from`'s signature of a hash, or why it is invalid, in words that follow "the signature". Throws
  * `CHAIN_UNAVAILABLE` when a contract wallet can't be asked. The result for a `transaction` is never wrapped: contracts
  * that unwrap would make any call that the wrapper names.
  */

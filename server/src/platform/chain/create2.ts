@@ -1,6 +1,6 @@
 /**
- * Deploys through the deployer that has the same address on every network: one init code has one address everywhere.
- * Pure.
+ * Deploys through the deployer that has the same address on every network: an init code therefore has one address
+ * everywhere. Pure.
  */
 import { concat, getContractAddress, type Hex, zeroHash } from "viem"
 import type { Address } from "./hex.ts"
@@ -10,7 +10,7 @@ const CREATE2_DEPLOYER = "0x4e59b44847b379578588920ca78fbf26c0b4956c" as Address
 
 /**
  * Returns the transaction that deploys this init code with salt zero, and the lower-case address that the contract will
- * have. It reverts if sent again. The sender has no influence on the contract.
+ * have. The transaction reverts if it is sent again. The sender has no influence on the contract.
  */
 export function create2Deployment(bytecode: Hex): { to: Address; data: Hex; address: Address } {
   const address = getContractAddress({ opcode: "CREATE2", from: CREATE2_DEPLOYER, salt: zeroHash, bytecode })

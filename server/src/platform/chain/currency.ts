@@ -2,7 +2,7 @@
 import type { ErrorDetail } from "../errors.ts"
 import type { NetworkInfo } from "./network-facts.ts"
 
-/** Returns what is wrong with the currency of a request; empty if it names none. */
+/** Returns what is wrong with the currency of a request; empty if the request names none. */
 export function currencyFaults({ name, token }: NetworkInfo, currency: string | undefined): ErrorDetail[] {
   if (currency === undefined || currency === token.symbol) return []
   return [{ path: "currency", message: `must be ${token.symbol}, the settlement token on ${name}` }]

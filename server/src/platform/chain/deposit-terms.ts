@@ -1,6 +1,6 @@
 /**
- * Computes everything about the terms of a deposit without a chain. Its address commits to the terms: they say who can
- * ever get its money. It follows DepositFactory: CREATE2 (EIP-1014) of a plain clone (ERC-1167). Pure.
+ * Computes everything about the terms of a deposit without a chain. A deposit's address commits to its terms, which say
+ * who can ever get its money. The address follows DepositFactory: CREATE2 (EIP-1014) of a plain clone (ERC-1167). Pure.
  */
 import { encodeAbiParameters, getContractAddress, type Hex, keccak256, numberToHex, zeroHash } from "viem"
 import { memoize } from "../net/memoize.ts"
@@ -52,7 +52,7 @@ function digits(value: Hex, bytes: number): string {
 
 const hashOf = (text: string): string => Buffer.from(keccak256(Buffer.from(text, "hex"), "bytes")).toString("hex")
 
-/** The hash of the init code of a factory's deposits: each is the same clone. */
+/** The hash of the init code of a factory's deposits: all of them are the same clone. */
 const cloneHashOf = memoize((factory: string) =>
   hashOf(
     `3d602d80600a3d3981f3363d3d373d3d3d363d73${digits(implementationOf(factory as Hex), 20)}5af43d82803e903d91602b57fd5bf3`,
@@ -62,7 +62,7 @@ const cloneHashOf = memoize((factory: string) =>
 /**
  * Returns the address of a deposit in lower case, the same before and after it is deployed. `salt` is 32 bytes; throws
  * if `openAfter` is outside uint64. The words are concatenated here, each padded to 32 bytes. A general encoder took
- * ten times as long, and was a fifth of the CPU time of a new checkout.
+ * ten times as long, and took a fifth of the CPU time of a new checkout.
  */
 export function addressOfTerms(factory: Hex, salt: Hex, terms: TermsArgument): Address {
   const made = hashOf(

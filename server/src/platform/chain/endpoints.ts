@@ -1,6 +1,7 @@
 /**
- * The RPC endpoints of a network, and what the process has learned about each. This includes how many blocks of logs it
- * accepts, its highest finalized block, and when it failed. Kept in memory, and learned again after a restart.
+ * The RPC endpoints of a network, and what the process has learned about each. This includes how many blocks of logs
+ * the endpoint accepts, its highest finalized block, and when it failed. It is kept in memory, and learned again after
+ * a restart.
  */
 import { backoffMs } from "../backoff.ts"
 import type { ChainName } from "./network-facts.ts"
@@ -9,7 +10,7 @@ import { batch, MAX_ENTRIES, type RpcCall, RpcError, type RpcResult } from "./rp
 export interface Endpoint {
   url: string
   network: ChainName
-  /** Its place in the setting, from 1. */
+  /** The endpoint's position in the setting, from 1. */
   position: number
   /** Milliseconds until an exchange is given up; 10,000 by default. */
   timeoutMs?: number
@@ -17,26 +18,28 @@ export interface Endpoint {
   logRange: bigint
   /** Addresses in one `eth_getLogs`. */
   logAddresses: number
-  /** Bytes of one request for logs, roughly. */
+  /** The approximate size of one request for logs, in bytes. */
   logBytes: number
   /** When `logAddresses` or `logBytes` last changed, wall time in milliseconds. */
   logSizeChangedAt: number
   /** Calls in one request, and when that last changed, wall time in milliseconds; see `batch`. */
   entries: number
   entriesChangedAt: number
-  /** The highest finalized block it ever reported. */
+  /** The highest finalized block that the endpoint ever reported. */
   finalizedHigh: bigint
   failures: number
-  /** Why it could not be used when it was last asked, in words without its key; undefined if it could. */
+  /** Why the endpoint could not be used when it was last asked, in words without its key; undefined if it could. */
   said: string | undefined
-  /** Not asked before this wall time, in milliseconds. */
+  /** The endpoint is not asked before this wall time, in milliseconds. */
   silentUntil: number
-  /** Bytes of all its answers, unpacked. */
+  /** The size of all the endpoint's answers in bytes, unpacked. */
   bytes: number
-  /** How often its answers were useless, and when last (wall time in milliseconds); see {@link noteUseless}. */
+  /**
+   * How often the endpoint's answers were useless, and when last (wall time in milliseconds); see {@link noteUseless}.
+   */
   useless: number
   uselessAt: number
-  /** Whether the round last continued without its answer, and how many such answers are still to come. */
+  /** Whether the last round continued without this endpoint's answer, and how many such answers are still to come. */
   isLate: boolean
   lateOpen: number
 }
@@ -46,12 +49,12 @@ const MAX_LOG_RANGE = 10_000n
 const MAX_LOG_ADDRESSES = 1_000
 /** Half of nginx's default limit; some nodes refused 2.25 MB. */
 const MAX_LOG_BYTES = 500_000
-/** A learned size is kept this long before a larger one is tried: each trial may cost a refused request. */
+/** A learned size is kept this long before a larger one is tried, because each trial may cost a refused request. */
 const LOG_SIZE_KEPT_MS = 600_000
 const MAX_SILENCE_MS = 60_000
 /** The first pause after useless answers: longer than a round, so that their cost drops immediately. */
 const USELESS_MS = 4_000
-/** Useless answers are forgotten after this time without one. */
+/** Useless answers are forgotten after this time without another one. */
 const USELESS_KEPT_MS = 600_000
 
 export const newEndpoint = (network: ChainName, url: string, position = 1): Endpoint => ({
@@ -75,7 +78,9 @@ export const newEndpoint = (network: ChainName, url: string, position = 1): Endp
   lateOpen: 0,
 })
 
-/** The name of an endpoint in logs, alarms and errors. It leaves out the path and user, which may contain its key. */
+/**
+ * The name of an endpoint in logs, alarms and errors. The name leaves out the path and user, which may contain its key.
+ */
 export const hostOf = ({ url }: Pick<Endpoint, "url">): string => new URL(url).host
 
 /** Halves the range of logs to ask for, after the endpoint refused one with too many blocks or results. */
@@ -109,8 +114,8 @@ export function growLogRange(endpoint: Endpoint): void {
 }
 
 /**
- * Asks one endpoint; undefined if it could not be asked. After a failure it is not asked for 1 s, doubling with each
- * failure in a row up to a minute.
+ * Asks one endpoint; returns undefined if it could not be asked. After a failure, the endpoint is skipped for 1 s. Each
+ * further failure in a row doubles the pause, up to a minute.
  */
 export async function ask(
   endpoint: Endpoint,
@@ -133,13 +138,13 @@ export function noteSuccess(endpoint: Endpoint): void {
   Object.assign(endpoint, { failures: 0, said: undefined })
 }
 
-/** Records that the endpoint could not be asked; it is not asked again for a while. */
+/** Records that the endpoint could not be asked, so it is skipped for a while. */
 function noteFailure(endpoint: Endpoint): void {
   endpoint.failures++
   endpoint.silentUntil = Date.now() + backoffMs(1_000, endpoint.failures - 1, MAX_SILENCE_MS)
 }
 
-/** Records a failed exchange: it could not be asked, or its answer was useless. */
+/** Records a failed exchange: the endpoint could not be asked, or its answer was useless. */
 export function noteFault(endpoint: Endpoint, error: RpcError): void {
   endpoint.said = error.message
   if (error.isUseless) noteUseless(endpoint)
@@ -147,9 +152,9 @@ export function noteFault(endpoint: Endpoint, error: RpcError): void {
 }
 
 /**
- * Records that the endpoint gave an answer that only costs. It is not asked for 4 s, doubling up to a minute, whatever
- * else it answers meanwhile. Otherwise an endpoint that is right about small things would be asked for the large ones
- * each time.
+ * Records that the endpoint gave an answer that only costs resources. The endpoint is skipped for 4 s, and later for up
+ * to a minute, whatever else it answers meanwhile. Otherwise an endpoint that is right about small things would be
+ * asked for large ones each time.
  */
 export function noteUseless(endpoint: Endpoint): void {
   const now = Date.now()
@@ -158,13 +163,13 @@ export function noteUseless(endpoint: Endpoint): void {
   endpoint.silentUntil = now + backoffMs(USELESS_MS, endpoint.useless - 1, MAX_SILENCE_MS)
 }
 
-/** Whether its answers were useless in the last ten minutes. */
+/** Whether the endpoint's answers were useless in the last ten minutes. */
 export const isUseless = ({ useless, uselessAt }: Endpoint): boolean =>
   useless > 0 && Date.now() - uselessAt < USELESS_KEPT_MS
 
 /**
- * Returns a function that always gives an endpoint the same copy, with failures of its own. Questions of one job that
- * hang or are refused must not pause the endpoint for other work.
+ * Returns a function that always gives an endpoint the same copy, with failures of its own. If requests of one job hang
+ * or are refused, that must not pause the endpoint for other work.
  */
 export function endpointCopies(): (endpoint: Endpoint) => Endpoint {
   const copies = new WeakMap<Endpoint, Endpoint>()
@@ -186,7 +191,8 @@ export function endpointCopies(): (endpoint: Endpoint) => Endpoint {
 }
 
 /**
- * The endpoints that may be asked now. If every one is paused, it returns them all: a late answer is better than none.
+ * The endpoints that may be asked now. If all are paused, it returns them all, because a late answer is better than
+ * none.
  */
 export function awake(endpoints: readonly Endpoint[]): readonly Endpoint[] {
   const ready = endpoints.filter(endpoint => endpoint.silentUntil <= Date.now())

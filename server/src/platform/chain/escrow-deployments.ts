@@ -1,7 +1,7 @@
 /**
  * The known deployments of the escrow, `AuthCaptureEscrow` of base/commerce-payments, which has the same address on
- * every network. The settings pick one with `ESCROW_<NETWORK>`. Code finds it at `network.escrow`, undefined if there
- * is none. Pure.
+ * every network. The setting `ESCROW_<NETWORK>` chooses one. Code finds it at `network.escrow`, which is undefined if
+ * there is none. Pure.
  */
 import { concat, getContractAddress, padHex } from "viem"
 import type { Address } from "./hex.ts"
@@ -16,9 +16,14 @@ export type EscrowVersion = "v1.1" | "v1.0"
 export interface EscrowDeployment {
   address: Address
   version: EscrowVersion
-  /** Pulls payments by the payer's `ReceiveWithAuthorization` (EIP-3009), which is addressed to it. */
+  /**
+   * Pulls payments with the payer's `ReceiveWithAuthorization` (EIP-3009), which names this contract as the recipient.
+   */
   collector: Address
-  /** Our own, which pulls refunds by the merchant's allowance. Undefined: not deployed, so no refunds. */
+  /**
+   * Our own contract, which pulls refunds from the merchant's allowance. If it is undefined, it is not deployed, and
+   * refunds are impossible.
+   */
   refundCollector: Address | undefined
 }
 
@@ -28,7 +33,7 @@ interface KnownEscrow extends Omit<EscrowDeployment, "refundCollector"> {
   operatorRefundCollector: Address
 }
 
-/** The deployments that this version drives; the first is the default on Base and Base Sepolia. */
+/** The deployments that this version supports; the first is the default on Base and Base Sepolia. */
 export const knownEscrows: readonly [KnownEscrow, ...KnownEscrow[]] = [
   // The v1.1.0 that the contracts' own README lists, audited in July 2026. Clients of x402 (2.27) accept only this one
   // and v1.0.
@@ -63,7 +68,7 @@ export function escrowAt(address: Address, refundCollector: Address | undefined)
 }
 
 /**
- * Returns the address that keeps the tokens of an operator's payments, in lower case. It is a clone of the contract
+ * Returns the address that holds the tokens of an operator's payments, in lower case. It is a clone of the contract
  * that the escrow creates first, with the operator's address as its salt. Pure; `getTokenStore` returns the same.
  */
 export function tokenStoreOf(escrow: Address, operator: Address): Address {

@@ -1,6 +1,6 @@
 /**
- * Encodes the escrow's calls and hashes and reads its events, for both of its versions. Pure: other files send and
- * read.
+ * Encodes the escrow's calls and hashes and reads its events, for both of its versions. Pure: other files send the
+ * calls and read the chain.
  *
  * The contracts of a network are at `network.escrow` (an `EscrowDeployment`): `address`, `version`, `collector` for
  * payments, `refundCollector` for refunds. The operator is the relay wallet, `ctx.settings.relayWallet`. Our payments
@@ -54,7 +54,9 @@ export interface PaymentInfo {
   salt: bigint
 }
 
-/** The tuple that every call and hash takes, as the contract declares it. Nothing else in the service writes it out. */
+/**
+ * The tuple that every call and hash takes, as the contract declares it. No other code in the service spells it out.
+ */
 const TUPLE = (abi.find(each => "name" in each && each.name === "getHash") as GetHash).inputs[0]
 type GetHash = Extract<(typeof abi)[number], { name: "getHash" }>
 
@@ -78,7 +80,10 @@ export function paymentInfoHash(info: PaymentInfo, chainId: number, escrow: Addr
 export const getHashCall = (info: PaymentInfo): Hex =>
   encodeFunctionData({ abi, functionName: "getHash", args: [info] })
 
-/** Returns the nonce that the payer signs: the id with payer zero, so that it is the same for every payer. */
+/**
+ * Returns the nonce that the payer signs: the id with the zero address as the payer, so that it is the same for every
+ * payer.
+ */
 export const authorizationNonce = (info: Omit<PaymentInfo, "payer">, chainId: number, escrow: Address): Hash =>
   paymentInfoHash({ ...info, payer: ZERO_ADDRESS }, chainId, escrow)
 
@@ -129,7 +134,10 @@ export function captureCall(version: EscrowVersion, info: PaymentInfo, amount: b
 /** Returns everything that is held to the payer. The same in both versions. */
 export const voidCall = (info: PaymentInfo): Hex => encodeFunctionData({ abi, functionName: "void", args: [info] })
 
-/** The same, sent by the payer itself once the authorization has ended. The same in both versions. */
+/**
+ * Returns everything that is held to the payer. The payer itself sends this call once the authorization has ended. The
+ * same in both versions.
+ */
 export const reclaimCall = (info: PaymentInfo): Hex =>
   encodeFunctionData({ abi, functionName: "reclaim", args: [info] })
 
@@ -144,7 +152,7 @@ export interface EscrowCall {
   amount: bigint | null
 }
 
-/** Decodes such calldata of either version; undefined for any other. */
+/** Decodes the calldata of an escrow's call in either version; undefined for any other calldata. */
 export function readEscrowCall(data: Hex): EscrowCall | undefined {
   for (const each of [abi, abiV10])
     try {
@@ -223,8 +231,8 @@ const FIRST_TOPICS = new Map(
 export const ESCROW_TOPICS: readonly Hash[] = [...FIRST_TOPICS.keys()]
 
 /**
- * Returns the escrow's events among logs, in their order. Logs that can't be decoded are skipped, because any contract
- * may emit them.
+ * Returns the escrow's events from the given logs, in log order. Logs that can't be decoded are skipped, because any
+ * contract may emit them.
  */
 export function readEscrowEvents(logs: readonly unknown[]): EscrowEvent[] {
   return logs.flatMap(each => {

@@ -7,9 +7,9 @@ export interface Fees {
 }
 
 /**
- * Returns the fees of a simulation: the same that will be signed. Without fees a contract sees a gas price of 0, and
- * may behave differently from the real transaction. No fees if `balance` wei are too little, because nodes then refuse
- * to simulate.
+ * Returns the fees for a simulation: those that will be signed. Without fees, a contract sees a gas price of 0, and may
+ * behave differently than in the real transaction. There are no fees if `balance` (in wei) is too low, because nodes
+ * would then refuse to simulate.
  */
 export const trialFees = ({ maxFee, tip }: Fees, gas: bigint, balance: bigint) =>
   balance < gas * maxFee ? {} : { maxFeePerGas: hexNumber(maxFee), maxPriorityFeePerGas: hexNumber(tip) }
@@ -21,8 +21,8 @@ export interface Market {
 }
 
 /**
- * The fees of a first attempt; undefined if the market is above `cap`. Twice the base fee keeps it valid for six full
- * blocks.
+ * The fees of a first attempt; undefined if the market is above `cap`. Twice the base fee keeps the attempt valid for
+ * six full blocks.
  */
 export function firstFees({ baseFee, tip }: Market, cap: bigint): Fees | undefined {
   if (baseFee + tip > cap) return undefined

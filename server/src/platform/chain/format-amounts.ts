@@ -9,7 +9,7 @@ export interface FormattedAmount {
   amount: string
   /** The token's symbol; its address if it has no symbol that can be shown. */
   currency: string
-  /** Whether it is the network's settlement token; another token's symbol is not verified. */
+  /** Whether the token is the network's settlement token; another token's symbol is not verified. */
   currencyVerified: boolean
   /** Null: `amount` is in base units. */
   decimals: number | null

@@ -47,8 +47,8 @@ const ADDRESS = /^0x[0-9a-f]{40}$/i
 const HAS_KECCAK = getHashes().includes("keccak-256")
 
 /**
- * Writes the checksum of the lower-case address that starts at `at`, in place. The result is viem's, in 1.5 µs instead
- * of 50 µs. A file of a million payments has a million payers.
+ * Writes the checksum of the lower-case address that starts at `at`, in place. The result equals viem's, and takes 1.5
+ * µs instead of 50 µs. A file of a million payments has a million payers.
  */
 export function checksumAt(bytes: Buffer, at: number): void {
   if (!HAS_KECCAK) {
@@ -66,7 +66,10 @@ export function checksumAt(bytes: Buffer, at: number): void {
   }
 }
 
-/** Returns the Keccak-256 hash of bytes. The result is viem's, in 2 µs instead of 20. A payment needs ten hashes. */
+/**
+ * Returns the Keccak-256 hash of bytes. The result equals viem's, and takes 2 µs instead of 20. A payment needs ten
+ * hashes.
+ */
 export const keccak = (bytes: Hex | Uint8Array): Hash =>
   HAS_KECCAK
     ? (`0x${hash("keccak-256", typeof bytes === "string" ? bytesOf(bytes) : bytes, "hex")}` as Hash)

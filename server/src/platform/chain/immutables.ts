@@ -16,6 +16,6 @@ export function immutablesOf(
     .reduce((text, offset) => `${text.slice(0, 2 + 2 * offset)}${"0".repeat(64)}${text.slice(66 + 2 * offset)}`, code)
   if (keccak256(cleared as Hex) !== keccak256(template)) return undefined
   const words = immutables.map(offsets => [...new Set(offsets.map(wordAt))])
-  // One immutable has one value wherever the code reads it.
+  // An immutable has the same value at each place where the code reads it.
   return words.every(each => each.length === 1) ? words.map(([word]) => `0x${word}` as Hex) : undefined
 }

@@ -5,16 +5,16 @@
 import { ask, type Endpoint } from "./endpoints.ts"
 import type { RpcCall, RpcResult } from "./rpc.ts"
 
-/** The least time that the others get once enough have answered. */
+/** The minimum time that the other endpoints get once enough have answered. */
 const GRACE_MS = 500
 
-/** One answer. `apply` accepts it, and is called only while the question is open. */
+/** One answer: a function that applies it, which is called only while the question is open. */
 type Answer = (() => void) | undefined
 
 /**
  * Asks all endpoints, and applies each answer as it comes. Returns the endpoints that it did not wait for. Once
  * `isEnough` holds, the others get as much time again as that took, and at least half a second. An endpoint that was
- * late the last time gets no such time.
+ * late the last time gets no extra time.
  */
 export async function askInTime(
   endpoints: readonly Endpoint[],
@@ -40,7 +40,7 @@ export async function askInTime(
     } finally {
       open.delete(endpoint)
       if (overAt !== undefined) endpoint.lateOpen--
-      // If it is only just behind the others, it is waited for the next time.
+      // If the endpoint is only just behind the others, the next question waits for it.
       if (overAt === undefined || performance.now() - overAt < GRACE_MS) endpoint.isLate = false
     }
     if (overAt === undefined) check()
@@ -71,8 +71,9 @@ interface Agreement {
 }
 
 /**
- * Asks all endpoints the same calls, and returns each one's results in order; undefined for one that did not respond.
- * It continues without a slow one once `needed` endpoints give the same answer. If they differ, it waits for all.
+ * Sends the same calls to all endpoints. Returns each endpoint's results in order, or undefined for one that did not
+ * respond. It continues without a slow one once `needed` endpoints give the same answer. If they differ, it waits for
+ * all.
  */
 export async function askAgreed(
   endpoints: readonly Endpoint[],

@@ -5,15 +5,15 @@ import { privateKeyToAddress } from "viem/accounts"
 import { parseAddress } from "./hex.ts"
 
 const KEY_BYTES = 32
-/** Four times geth's own limit. A file that asks for more memory than a server has is never opened. */
+/** Four times geth's own limit. A file that needs more memory than a server has is never opened. */
 const MAX_SCRYPT_BYTES = 1 << 30
-/** The limit for a file that asks for more than a minute of work: that start would look like a hang. */
+/** The limit of the work to open a file, about a minute: a longer start would look like a hang. */
 const MAX_SCRYPT_WORK = 16 * MAX_SCRYPT_BYTES
 const MAX_PBKDF2_ROUNDS = 50_000_000
 
 /**
  * Decrypts the private key in a keystore's JSON. Throws an Error whose message completes "PAYOUT_KEYSTORE …" and
- * contains nothing of the file. It blocks for about a second, once per key at startup.
+ * contains nothing of the file. Decryption blocks for about a second, once per key at startup.
  */
 export function openKeystore(json: string, password: string): Hex {
   const file = parsed(json)
@@ -45,7 +45,7 @@ const isCount = (value: unknown): value is number => Number.isSafeInteger(value)
 const isHex = (value: unknown, bytes?: number): boolean =>
   typeof value === "string" && /^([0-9a-f]{2})+$/i.test(value) && (bytes === undefined || value.length === 2 * bytes)
 
-/** Whether it has every field that is used, in the form that the standard requires. */
+/** Whether the file has every field that is used, in the form that the standard requires. */
 function isKeystore(file: unknown): file is Keystore {
   if (!isObject(file) || file.version !== 3 || !isObject(file.crypto)) return false
   const { cipher, ciphertext, cipherparams, kdf, kdfparams, mac } = file.crypto

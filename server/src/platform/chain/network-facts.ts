@@ -7,8 +7,8 @@ import type { Address, Hash } from "./hex.ts"
 export type Mode = "sandbox" | "test" | "live"
 
 /**
- * The facts that are the same for everyone on a network. They include its default escrow and Chainalysis' oracle, if
- * there are any. A payer's wallet gets the public node if it does not know the network.
+ * The facts that are the same for everyone on a network. They include the network's default escrow and Chainalysis'
+ * oracle, if there are any. A payer's wallet that does not know the network gets the public node.
  */
 export const networkFacts: Record<
   "base" | "worldchain" | "base-sepolia",
@@ -77,11 +77,11 @@ export interface Token {
   version: string
 }
 
-/** The facts of a served network that need no question to it. Code inside a transaction gets only this. */
+/** The facts of a served network that are known without asking it. Code inside a transaction gets only this. */
 export interface NetworkInfo {
   name: NetworkName
   chainId: number
-  /** The number decides how many must agree. Only a {@link Network} has the endpoints themselves. */
+  /** The number determines how many endpoints must agree. Only a {@link Network} has the endpoints themselves. */
   endpoints: { readonly length: number }
   /** Blocks, including the one that contains the transfer. */
   confirmations: bigint

@@ -23,7 +23,9 @@ export interface Network extends NetworkInfo {
   endpoints: readonly Endpoint[]
 }
 
-/** A chain that can be asked. A wallet needs no more to send transactions there; nothing is sold on `0g`. */
+/**
+ * A chain that can be queried. A wallet needs no more than this to send transactions there. Nothing is sold on `0g`.
+ */
 export interface ReachableChain extends Pick<Network, "chainId" | "endpoints"> {
   name: ChainName
 }

@@ -1,5 +1,5 @@
 /** Reads the time of the newest block: a clock that is neither this machine's nor the database's. */
-// I/O: asks the endpoints, also before the service has connected, when there is no context.
+// I/O: asks the endpoints, even before the service has connected, when there is no context.
 import type { NetworkSettings } from "./networks.ts"
 import { batch, type RpcCall, type RpcResult } from "./rpc.ts"
 
@@ -15,11 +15,14 @@ export function blockOf(result: RpcResult | undefined): { number: number; timeMs
   return height === undefined || seconds === undefined ? undefined : { number: height, timeMs: seconds * 1_000 }
 }
 
-/** The number that hexadecimal digits write; undefined for anything else. */
+/** The number that hexadecimal digits stand for; undefined for anything else. */
 export const numberOf = (text: unknown): number | undefined =>
   typeof text === "string" && /^0x[0-9a-f]{1,12}$/i.test(text) ? Number.parseInt(text, 16) : undefined
 
-/** The latest time, in ms, that an endpoint reports; undefined if none answers. One may lie: they are not compared. */
+/**
+ * The latest time, in ms, that an endpoint reports; undefined if none answers. One endpoint may lie, because the times
+ * are not compared.
+ */
 export async function newestBlockMs(
   networks: readonly Pick<NetworkSettings, "name" | "rpcUrls">[],
   signal: AbortSignal,

@@ -1,7 +1,7 @@
 /**
  * Records endpoints that a person should check. They are stored in the database, because the process that answers
- * `/readyz` may not be the one that reads the chain. An endpoint is named by its place in `RPC_<NETWORK>`, because its
- * address may contain a key.
+ * `/readyz` may not be the one that reads the chain. An endpoint is identified by its position in `RPC_<NETWORK>`,
+ * because its address may contain a key.
  */
 import type { Context, TxContext } from "../context.ts"
 import { endpointAlarmReasons, endpointAlarms } from "../metrics.ts"
@@ -16,14 +16,17 @@ type Kind = (typeof endpointAlarmReasons)[number]
  * A trouble must last this long to raise an alarm: at first, lag, a restart and a reorg's first seconds look the same.
  */
 const LASTING_MS = 30_000
-/** These end if none was seen for this long: a lying endpoint does not lie in every round. */
+/**
+ * Troubles of these kinds end only after none was seen for this long, because a lying endpoint does not lie in every
+ * round.
+ */
 const LASTING: readonly Kind[] = ["contradiction", "useless"]
 const QUIET_MS = 600_000
 
 /**
- * `silent`: no response, or not for this chain. `behind`: far below the others' head. `contradiction`: another chain or
- * content. `logs`: it reports no log, even for the smallest request. `slow`: rounds do not wait for it. `useless`: it
- * floods, or its answers only fill memory.
+ * `silent`: no response, or one for another chain. `behind`: far below the others' head. `contradiction`: it reports
+ * another chain or other content. `logs`: it reports no log, even for the smallest request. `slow`: rounds do not wait
+ * for it. `useless`: it floods, or its answers only fill memory.
  */
 const words: Record<Kind, string> = {
   silent: "does not answer",
@@ -34,7 +37,9 @@ const words: Record<Kind, string> = {
   useless: "sends useless answers, so it is asked less often",
 }
 
-/** Returns a sentence about an endpoint, by its position from 0 among `count`: its address may contain a key. */
+/**
+ * Returns a sentence about an endpoint, by its position from 0 among `count`, because its address may contain a key.
+ */
 export const endpointMessage = (count: number, position: number, what: string): string =>
   `RPC endpoint ${position + 1} of ${count} ${what}`
 
@@ -67,13 +72,13 @@ export interface Seen {
   position: number
   host: string
   kind: Kind
-  /** Raises an alarm immediately; anything else must last. */
+  /** Whether the trouble raises an alarm immediately; any other trouble must last first. */
   isPlain: boolean
   /** In the endpoint's words, for the log and the alarm. */
   answer?: string | undefined
 }
 
-/** Names the endpoint's host only: the rest of its URL may be a key. */
+/** Names only the endpoint's host, because the rest of its URL may be a key. */
 const placeOf = ({ endpoints }: ReachableChain, position: number): Pick<Seen, "position" | "host"> => ({
   position,
   host: new URL(endpoints[position]?.url ?? "http://unknown").hostname,
@@ -112,7 +117,8 @@ export async function troublesIn(network: Network, quorum: Quorum): Promise<Seen
     })),
     ...quorum.behind.map(position => ({ ...at(position), kind: "behind" as const, isPlain: false })),
     ...contradictionsIn(network, await quorum.dissent()),
-    // An alarm immediately: the endpoint answers everything else, so nothing else shows that payments are missed.
+    // This raises an alarm immediately. The endpoint answers everything else, so nothing else shows that payments are
+    // missed.
     ...[...quorum.refusals()].map(([position, answer]) => ({
       ...at(position),
       kind: "logs" as const,

@@ -39,7 +39,7 @@ import {
 
 /** An endpoint whose head is this many blocks behind the agreed head counts as behind. */
 const MAX_LAG_BLOCKS = 5n
-/** Blocks that make a block final if the node does not report it: over an hour on every network served. */
+/** The depth at which a block is final if the node does not report finality: over an hour on every network served. */
 const FINAL_DEPTH = 2_000n
 
 /** The joint reports of a round's voters, with the functions that ask them for more. */
@@ -48,11 +48,12 @@ export interface Quorum extends QuorumView {
   learn(heights: Iterable<bigint>, hashes: Iterable<Hash>): Promise<void>
   /**
    * Returns the endpoints whose answers were useless in this round or shortly before: floods, or answers that only fill
-   * memory. They are asked less from now on. Call it at the end of a round.
+   * memory. They are asked less often from now on. Call it at the end of a round.
    */
   weed(): number[]
   /**
-   * Reads all transfers of a token to these addresses from a block on; returns the last block that a quorum has certainly read.
+   * Reads all transfers of a token to these addresses, starting at a block. Returns the last block that a quorum has
+   * certainly read.
    */
   scan(token: Address, addresses: readonly Address[], from: bigint): Promise<bigint>
 }
@@ -75,8 +76,8 @@ export interface QuorumView {
   /** Endpoints that the others did not wait for. */
   slow(): number[]
   /**
-   * The block that a quorum reports at a height, and how many report it; undefined if there is none, or nobody was
-   * asked.
+   * The block that a quorum reports at a height, and how many report it; undefined if there is none, or if no voter was
+   * asked for it.
    */
   blockAt(height: bigint): { block: Block; votes: number } | undefined
   /** The depth of this block according to a quorum, counting itself; 0 if it is not canonical. */
@@ -87,8 +88,8 @@ export interface QuorumView {
    */
   receiptOf(hash: Hash): Receipt | null | undefined
   /**
-   * What each voter reports for a transaction: null if it has none. A voter that did not answer or has another block
-   * has no entry.
+   * What each voter reports for a transaction: null if it has none. A voter that did not answer or has another block is
+   * left out.
    */
   receiptsOf(hash: Hash): (Receipt | null)[]
   /** Every log that any voter reported in the scans so far, each statement once, with the verdict on it. */
@@ -172,8 +173,8 @@ function saidBy(endpoints: readonly Endpoint[]): string {
 }
 
 /**
- * Lists of endpoints where a quorum gave answers too large about one address in one block: the next may be larger. A
- * single endpoint gets no such room.
+ * Lists of endpoints where a quorum gave answers that were too large about one address in one block. Their next answers
+ * may be larger. The answers of a single endpoint may not.
  */
 const wide = new WeakSet<readonly Endpoint[]>()
 
@@ -193,7 +194,7 @@ interface Asking {
   signal: AbortSignal
 }
 
-/** The voters' reports together, and what asks them more. */
+/** The voters' reports together, and the functions that ask the voters for more. */
 function quorumOf(
   endpoints: readonly Endpoint[],
   voters: Voter[],
@@ -309,7 +310,7 @@ function rememberFinalized({ endpoint, finalized }: Voter, agreed: bigint): void
   if (sure > endpoint.finalizedHigh) endpoint.finalizedHigh = sure
 }
 
-/** With two endpoints, the lower one may lag. With more, those below the head that two have may lag. */
+/** With two endpoints, the lower one may lag. With more, any that is below the head of two others may lag. */
 function behindOthers(voters: readonly Voter[], endpoints: number): number[] {
   const heads = voters.map(voter => voter.head.number)
   const head = reachedBy(heads, endpoints > 2 ? 2 : 1) ?? 0n

@@ -20,7 +20,7 @@ export interface AnyTokenQuery {
   has: Block
 }
 
-/** How many calls may still be made to an endpoint; `readAnyToken` takes from it. */
+/** How many calls may still be made to an endpoint; `readAnyToken` reduces the number. */
 export interface Allowance {
   calls: number
   /** By `performance.now()`. */
@@ -54,7 +54,7 @@ type Part = Pick<AnyTokenQuery, "addresses" | "fromBlock" | "toBlock">
 
 /**
  * Halves the blocks if they are at least as many as the addresses, otherwise the addresses. So the range shrinks to one
- * address in one block, whether a flood or a node's limit of blocks was the reason.
+ * address in one block, whether a flood or a node's limit on blocks was the reason.
  */
 function halves({ addresses, fromBlock, toBlock }: Part): Part[] {
   const blocks = toBlock - fromBlock + 1n

@@ -19,7 +19,9 @@ import type { Address, Hash } from "./hex.ts"
 import { batch, MAX_ENTRIES, type RpcCall, RpcError, type RpcResult, withoutKey } from "./rpc.ts"
 import { blockCall, logCall, readBlock, readManyTransfers, type Transfer } from "./transfers.ts"
 
-/** Entries in one request, without the block requested with the logs; fewer if the endpoint takes fewer. */
+/**
+ * Entries in one request, not counting the block that is requested with the logs; fewer if the endpoint accepts fewer.
+ */
 const ENTRIES_PER_REQUEST = 40
 const entriesOfRequest = ({ entries = MAX_ENTRIES }: Endpoint): number =>
   Math.max(1, Math.min(ENTRIES_PER_REQUEST, entries - 1))
@@ -27,7 +29,9 @@ const entriesOfRequest = ({ entries = MAX_ENTRIES }: Endpoint): number =>
 const MAX_REFUSALS = 30
 /** A reading ends after this time, so that it does not outlive the caller's lease. */
 const BUDGET_MS = 30_000
-/** It also ends after this many bytes, including answers that were too large. It keeps the sizes that it learned. */
+/**
+ * A reading also ends after this many bytes, including answers that were too large. The sizes that it learned are kept.
+ */
 const BUDGET_BYTES = 24 * 1024 * 1024
 /**
  * The largest answer about one address in one block, which can't be split: about 45,000 logs, as many transfers as fit
@@ -57,7 +61,7 @@ export interface LogQuery {
    * what it has.
    */
   has: { number: bigint; hash?: Hash }
-  /** The most ranges of blocks to read; all by default. */
+  /** The maximum number of block ranges to read; all by default. */
   windows?: number
   /** Whether an answer about one address in one block may have 32 MB instead of 8. */
   isWide?: boolean
@@ -66,15 +70,15 @@ export interface LogQuery {
 export interface LogReading {
   /** The transfers by {@link keyOf}; two under one key if they are reported in two versions. */
   versions: Map<string, Transfer[]>
-  /** The last block up to which everything is read; the one before `fromBlock` if nothing is. */
+  /** The last block up to which everything was read; the one before `fromBlock` if nothing was. */
   readTo: bigint
-  /** Why it read nothing, in the node's words without its key; undefined if it read something. */
+  /** Why nothing was read, in the node's words without the endpoint's key; undefined if something was read. */
   refusal: string | undefined
   /** Whether even the answer about one address in one block was too large. */
   isTooLarge: boolean
 }
 
-/** The transfers of a reading, each version of one. */
+/** All transfers of a reading, including each version of a transfer. */
 export const transfersOf = ({ versions }: Pick<LogReading, "versions">): Transfer[] => [...versions.values()].flat()
 
 interface Window {
@@ -82,7 +86,7 @@ interface Window {
   to: bigint
 }
 
-/** Reads as far as the endpoint allows; a node that fails is not asked for a while, as in {@link ask}. */
+/** Reads as far as the endpoint allows; a node that fails is skipped for a while, as in {@link ask}. */
 export async function readLogs(endpoint: Endpoint, query: LogQuery, signal?: AbortSignal): Promise<LogReading> {
   const { logRange, logAddresses, logBytes } = endpoint
   const versions = new Map<string, Transfer[]>()
@@ -171,9 +175,9 @@ interface Refused {
   bytes: number
   addresses: number
   range: bigint
-  /** Whether the node may accept a smaller request: it answered with a refusal. */
+  /** Whether the node may accept a smaller request, because it answered with a refusal. */
   mayBeSmaller: boolean
-  /** Whether we refused its answer. */
+  /** Whether the service refused the answer because of its size. */
   isTooLarge: boolean
 }
 
@@ -275,13 +279,13 @@ function shows(result: RpcResult | undefined, has: LogQuery["has"]): boolean {
 }
 
 /**
- * Asks for less from now on: of what the error names, or else of what is most likely too much. False if it can't be
- * reduced further. A wrong guess costs more requests until the size has grown again, but never a log.
+ * Reduces what is asked from now on: what the error names, or else what is most likely too much. Returns false if
+ * nothing can be reduced further. A wrong guess costs more requests until the size has grown again, but never a log.
  */
 function askForLess(endpoint: Endpoint, { words, bytes, addresses, range, isTooLarge }: Refused): boolean {
   const isLeast = addresses <= 1 && range <= 1n && bytes <= BYTES_PER_CALL + BYTES_PER_ADDRESS
   if (isLeast) return false
-  // To an eighth, because each trial costs 8 MB. Blocks are reduced first, because a flood is in few of them.
+  // Reduced to an eighth, because each trial costs 8 MB. Blocks are reduced first, because a flood is in few of them.
   if (isTooLarge && range > 1n) {
     shrinkLogRange(endpoint, range / 4n)
     return true
@@ -290,7 +294,8 @@ function askForLess(endpoint: Endpoint, { words, bytes, addresses, range, isTooL
   const isAboutSize = /address|topic|criteria|filter|entity|payload|body|request|param|HTTP 4/i.test(words)
   const namesRange = isAboutRange === isAboutSize ? bytes <= SMALL_BYTES : isAboutRange
   if (range > 1n && (namesRange || addresses <= FEW_ADDRESSES)) shrinkLogRange(endpoint, range)
-  // First fewer calls in a request, then fewer addresses in a call: more calls cost the node no more than large ones.
+  // First fewer calls in a request, then fewer addresses in a call: many small calls cost the node no more than a few
+  // large ones.
   else if (bytes > BYTES_PER_CALL + BYTES_PER_ADDRESS * addresses) shrinkLogBytes(endpoint, bytes)
   else shrinkLogAddresses(endpoint, addresses)
   return true

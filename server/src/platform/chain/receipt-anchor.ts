@@ -13,8 +13,8 @@ import { marked } from "./release-call.ts"
 export const anchorDeployment = create2Deployment(receiptAnchorBytecode)
 
 /**
- * Whether the network has the contract, by any endpoint: its address follows from its code, so any code there is the
- * contract. Ask this before a call, because a call to an address without code also succeeds.
+ * Whether the network has the contract, according to any endpoint. The contract's address is derived from its code, so
+ * any code there is the contract. Ask this before a call, because a call to an address without code also succeeds.
  */
 export async function hasReceiptAnchor(endpoints: readonly Endpoint[]): Promise<boolean> {
   const call = { method: "eth_getCode", params: [anchorDeployment.address, "finalized"] }
@@ -22,7 +22,10 @@ export async function hasReceiptAnchor(endpoints: readonly Endpoint[]): Promise<
   return answers.some(answer => answer?.[0]?.ok && /^0x[0-9a-f]{2}/i.test(`${answer[0].value}`))
 }
 
-/** What a call writes: a key that is registered or revoked, by its thumbprint in base64url, or roots after the last one that was written. */
+/**
+ * What a call writes: a key that is registered or revoked (by its thumbprint in base64url), or roots after the last one
+ * that was written.
+ */
 export type Written = { key: string } | { revoked: string } | { prevRoot: Hash | null; roots: readonly Hash[] }
 
 const thumbprintOf = (key: string): Hex => `0x${Buffer.from(key, "base64url").toString("hex")}`

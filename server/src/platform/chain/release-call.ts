@@ -42,9 +42,9 @@ export const termsOf = ({ owner, approver, payees_hash, open_after_s }: CalledDe
 })
 
 /**
- * Returns the calldata of a release, followed by the payout's id (a UUID). It pays the deposit's owner, or `payees`,
- * the list that its address commits to. The contract ignores the id; if the database is lost, the chain still shows
- * what was paid.
+ * Returns the calldata of a release, followed by the payout's id (a UUID). A release pays the deposit's owner, or
+ * `payees`, the list to which the deposit's address commits. The contract ignores the id; if the database is lost, the
+ * chain still shows what was paid.
  */
 export function releaseData(
   payoutId: string,
@@ -57,13 +57,16 @@ export function releaseData(
   return marked(encodeFunctionData({ abi, functionName: "release", args }), payoutId)
 }
 
-/** The deadline of a return that the operator sends. It needs no end, because nobody else could submit it later. */
+/**
+ * The deadline of a return that the operator sends. The return needs no deadline, because nobody else could submit it
+ * later.
+ */
 export const NO_DEADLINE = 2n ** 64n - 1n
 
 /**
- * Returns the nonce of a payment's return. `returned` is how many earlier returns of it moved money. A return that
- * replaces one which moved nothing has the same nonce. So the contract executes only one of them, even if the signature
- * of another is public.
+ * Returns the nonce of a payment's return. `returned` is the number of the payment's earlier returns that moved money.
+ * If a return moved nothing, the one that replaces it has the same nonce. So the contract executes only one of them,
+ * even if the signature of another is public.
  */
 export const returnNonce = (paymentId: string, returned: number): Hash =>
   keccak256(encodeAbiParameters(RETURN, [paymentId, BigInt(returned)])) as Hash

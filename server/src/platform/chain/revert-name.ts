@@ -32,7 +32,7 @@ function nameOf(data: string | undefined): string | undefined {
   if (data === undefined || !/^0x[0-9a-f]{8,}$/i.test(data)) return undefined
   try {
     const { errorName, args = [], abiItem } = decodeErrorResult({ abi, data: data as Hex })
-    // A revert with a text is already in the message.
+    // If a revert has a text, it is already in the message.
     return abiItem.type === "error" && abi.some(each => each.name === errorName)
       ? `${errorName}(${args.map(String).join(", ")})`
       : undefined

@@ -11,7 +11,7 @@ import { UselessAnswer } from "./sliced-json.ts"
 export interface RpcCall {
   method: string
   params: readonly unknown[]
-  /** The largest answer that is read, in bytes; by default what its method is expected to answer. */
+  /** The largest answer that is read, in bytes; by default the size that is expected for its method. */
   maxBytes?: number
 }
 
@@ -25,7 +25,9 @@ export type RpcResult = { ok: true; value: unknown } | { ok: false; error: strin
 export class RpcError extends Error {
   /** The status of the HTTP answer, if that was the error. */
   status?: number
-  /** The answer only filled memory. No honest node sends it, so its endpoint is asked less. */
+  /**
+   * Whether the answer only filled memory. No honest node sends such an answer, so the endpoint is asked less often.
+   */
   isUseless?: boolean
 }
 
@@ -44,21 +46,21 @@ const ENTRIES_KEPT_MS = 600_000
 const MB = 1024 * 1024
 /** The largest answer to one request, unless one of its calls may have a larger one. */
 const MAX_BYTES = 8 * MB
-/** The expected size of a call's answer, if it is more than 1 MB: about 11,000 logs, in a receipt too. */
+/** The expected size of a call's answer, if it is more than 1 MB: about 11,000 logs, as a list or in a receipt. */
 const largeAnswers: Record<string, number> = {
   eth_getLogs: MAX_BYTES,
   eth_getTransactionReceipt: MAX_BYTES,
   eth_getBlockByNumber: 2 * MB,
   eth_getBlockByHash: 2 * MB,
 }
-/** The longest error message that is kept, in characters: it goes into logs. */
+/** The longest error message that is kept, in characters, because messages go into logs. */
 const MAX_WORDS = 2_000
 /** The longest message for the error of a whole exchange, which goes into alarms. */
 const MAX_REFUSAL_WORDS = 200
-/** Statuses that may refuse a batch. A smaller one does not help if the message is about access or rate limits. */
+/** Statuses that may refuse a batch. A smaller batch does not help if the message is about access or rate limits. */
 const BATCH_STATUSES = [400, 405, 415, 422, 501]
 const ABOUT_USE = /\brate\b|too many requests|quota|capacity|credit|throttl|unauthori|forbidden|api key|denied/i
-/** How many answers of one `batch` may be too large, and how large all others may be, before it stops asking. */
+/** How many answers of one `batch` may be too large, and how many bytes all others may have, before it stops asking. */
 const MAX_TOO_LARGE = 8
 const MAX_TOGETHER = 3 * MAX_BYTES
 
@@ -72,20 +74,23 @@ const maxBytes = (calls: readonly RpcCall[]): number => {
 
 const sum = (numbers: readonly number[]): number => numbers.reduce((total, n) => total + n, 0)
 
-/** An endpoint; `position`: its place in the setting, from 1, for the metrics. */
+/** An endpoint. `position` is its position in the setting, from 1, for the metrics. */
 interface BatchEndpoint {
   url: string
   network: string
   position?: number
   timeoutMs?: number
-  /** The bytes of its answers are added here, unpacked. */
+  /** The unpacked bytes of the endpoint's answers are added here. */
   bytes?: number
-  /** The calls that it takes in a request, and when that was learned, in ms. A single call goes without a list. */
+  /**
+   * How many calls the endpoint accepts in a request, and when that was learned, in ms. A single call is sent without a
+   * list.
+   */
   entries?: number
   entriesChangedAt?: number
 }
 
-/** An endpoint refused a whole request, and may take a smaller one. */
+/** An endpoint refused a whole request, and may accept a smaller one. */
 class Refused {
   readonly error: RpcError
   constructor(error: RpcError) {
@@ -94,10 +99,10 @@ class Refused {
 }
 
 /**
- * Sends `calls` as batches of 50 and returns their results in the order of `calls`. Throws an {@link RpcError} when a
- * whole exchange fails, after 10 s each or `timeoutMs`. Calls whose answers are too large together are asked in halves,
- * so that one huge receipt does not block the rest. A batch that is refused as a whole is halved too, and the endpoint
- * gets smaller ones from then on.
+ * Sends `calls` as batches of 50 and returns their results in the order of `calls`. Throws an {@link RpcError} if a
+ * whole exchange fails, or takes longer than `timeoutMs` (10 s by default). Calls whose answers are too large together
+ * are sent again in halves, so that one huge receipt does not block the rest. A batch that is refused as a whole is
+ * halved too, and the endpoint gets smaller ones from then on.
  */
 export async function batch(
   endpoint: BatchEndpoint,
@@ -144,14 +149,14 @@ export async function batch(
   return results
 }
 
-/** The refusal may have been temporary. */
+/** Tries more entries again after a while, because the refusal may have been temporary. */
 function growEntries(endpoint: BatchEndpoint): void {
   const { entries = MAX_ENTRIES, entriesChangedAt = 0 } = endpoint
   if (entries === MAX_ENTRIES || Date.now() - entriesChangedAt < ENTRIES_KEPT_MS) return
   Object.assign(endpoint, { entries: Math.min(2 * entries, MAX_ENTRIES), entriesChangedAt: Date.now() })
 }
 
-/** Unique in this process, so that a surplus answer on a kept connection belongs to no call instead of the next one. */
+/** Unique in this process, so that a surplus answer on a kept connection matches no call, instead of the next one. */
 let nextId = 0
 
 async function oneBatch(
@@ -192,7 +197,7 @@ async function oneBatch(
   } finally {
     stop()
   }
-  // Some providers turn ids into text.
+  // Some providers return ids as strings.
   const byId = new Map<string, Record<string, unknown>>()
   for (const reply of Array.isArray(replies) ? replies : [replies])
     if (typeof reply === "object" && reply !== null) byId.set(String(reply.id), reply)

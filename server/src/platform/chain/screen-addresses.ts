@@ -15,7 +15,7 @@ import { noteDissent } from "./note-endpoint-troubles.ts"
 import type { RpcResult } from "./rpc.ts"
 import type { Screening } from "./screening.ts"
 
-/** An oracle's "not listed" is reused for this long. */
+/** An oracle's "not listed" is cached for this long. */
 const CLEAR_MS = 3_600_000
 const READS_PER_CALL = 500
 /** A statement takes 65,535 values, and a flood may come from any number of senders. */

@@ -37,8 +37,8 @@ export interface Signer {
   /** The kind of key outside this process, such as "aws-kms"; undefined for a key in this process. */
   remote?: string
   /**
-   * Signs the Keccak-256 hash of bytes; two calls may give two signatures, both valid. Throws a {@link SignerError} if
-   * it gets none. Never call it inside a database transaction, because it may wait for a network.
+   * Signs the Keccak-256 hash of bytes; two calls may return two signatures, both valid. Throws a {@link SignerError}
+   * if there is no signature. Never call it inside a database transaction, because it may wait for a network.
    */
   sign(bytes: Hex, signal: AbortSignal): Promise<SignatureNumbers>
 }
@@ -49,7 +49,7 @@ export interface Signer {
  */
 export class SignerError extends Error {
   /**
-   * Whether it returned something else than its wallet's signature: the signer, or a proxy in front of it, is
+   * Whether the signer returned something other than its wallet's signature: it, or a proxy in front of it, is
    * misconfigured or hostile.
    */
   isWrong: boolean
@@ -120,7 +120,10 @@ interface ParitySignature {
 /** The order of the curve secp256k1. */
 const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n
 
-/** A signature in the form that nodes take, with the lower s, by each of the two bits that recover a wallet from it. */
+/**
+ * A signature in the form that nodes accept, with the lower s, once for each of the two bits. Each bit recovers another
+ * wallet from it.
+ */
 function* recoveries(hash: Hex, given: SignatureNumbers): Generator<{ signature: ParitySignature; wallet: Address }> {
   if (![given.r, given.s].every(number => number > 0n && number < ORDER)) return
   const lower = given.s > ORDER / 2n ? ORDER - given.s : given.s

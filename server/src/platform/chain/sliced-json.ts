@@ -1,7 +1,7 @@
 /**
  * Reads JSON from bytes in slices. A large answer never blocks the process for long or grows to many times its size in
- * memory. An RPC endpoint chooses its answer. Measured: 90 packed bytes became 32 MB of `{},{},…` and half a gigabyte
- * of objects. One `JSON.parse` of 32 MB blocks a process for a third of a second.
+ * memory. An RPC endpoint may send anything as its answer. Measured: 90 packed bytes became 32 MB of `{},{},…` and half
+ * a gigabyte of objects. One `JSON.parse` of 32 MB blocks a process for a third of a second.
  *
  * Containers larger than a slice are assembled from parts, each parsed by `JSON.parse`; small ones are parsed whole.
  * Equal strings in large answers are shared, because thousands of logs repeat the same addresses and hashes.
@@ -14,16 +14,18 @@ const SLICE_BYTES = 64 * 1024
 const TURN_MS = 8
 /** No answer of a node nests deeper than ten. */
 const MAX_DEPTH = 32
-/** An object takes at least 56 bytes in memory, however short it is in the answer. A log has two in 500 bytes. */
+/**
+ * An object takes at least 56 bytes in memory, however short it is in the answer. A log has two objects in 500 bytes.
+ */
 const BYTES_PER_CONTAINER = 64
 /** A value takes 8 bytes or more. The shortest values that nodes send in large numbers take 20 bytes of the answer. */
 const BYTES_PER_VALUE = 8
-/** The most members of an object, and the most bytes of a name: far more than any node sends. */
+/** The maximum number of members of an object, and of bytes in a name: far more than any node sends. */
 const MAX_MEMBERS = 1_000
 const MAX_NAME_BYTES = 1_000
 /** This many containers or values are accepted in any answer. */
 const FREE = 4_096
-/** The longest string that is shared, and the most strings that are. */
+/** The maximum length of a string that is shared, and the maximum number of such strings. */
 const SHARED_LENGTH = 80
 const MAX_SHARED = 100_000
 
@@ -38,11 +40,11 @@ interface Frame {
   isArray: boolean
   /** The position of its opening bracket. */
   start: number
-  /** The position after its last comma, or after its bracket. */
+  /** The position after the last comma, or after the opening bracket. */
   member: number
   /** How many commas it has. */
   commas: number
-  /** Undefined while it is small: its bytes are then kept and parsed whole. */
+  /** Undefined while the container is small: its bytes are then kept and parsed whole. */
   value: unknown[] | Record<string, unknown> | undefined
   /** Whether the member before this position is already in `value`, so that only a comma can follow. */
   isAttached: boolean

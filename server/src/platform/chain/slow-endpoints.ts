@@ -1,21 +1,24 @@
 /**
  * Decides whether a network's rounds continue without its slow endpoints. They do while the others settle what was
- * asked. If those contradict each other, perhaps from lag, the slow one decides: after ten seconds it is awaited.
+ * asked. If the others contradict each other, perhaps because of lag, the slow one decides: after ten seconds, a round
+ * waits for it.
  */
 import type { Endpoint } from "./endpoints.ts"
 
-/** Momentary lag between two endpoints has ended by then. A slow endpoint is waited for at most this often. */
+/**
+ * Momentary lag between two endpoints has ended after this time. Rounds wait for a slow endpoint at most this often.
+ */
 const LAG_MS = 10_000
 
 interface State {
-  /** Since when rounds have left something open; by `performance.now()`. */
+  /** When rounds began to leave something open, by `performance.now()`. */
   openSince: number | undefined
   /** The result of the newest round; undefined until it has asked something. */
   isSettled: boolean | undefined
 }
 
 export interface SlowEndpoints {
-  /** Whether the slow endpoints are waited for in this round. */
+  /** Whether this round waits for the slow endpoints. */
   isLong: boolean
   /** Notes whether a step has settled the question. */
   note(isSettled: boolean): void
@@ -27,7 +30,7 @@ const FORGOTTEN_MS = 60_000
 /** For each list of endpoints: the state of the rounds that scan, and the state of all other rounds. */
 const states = new WeakMap<readonly Endpoint[], [State, State]>()
 
-/** Starts a round; call it once for each. */
+/** Starts a round; call it once per round. */
 export function openSlowEndpoints(endpoints: readonly Endpoint[], isScan: boolean): SlowEndpoints {
   const fresh = (): State => ({ openSince: undefined, isSettled: undefined })
   const known = states.get(endpoints) ?? [fresh(), fresh()]

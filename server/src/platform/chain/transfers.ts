@@ -42,12 +42,15 @@ export interface Receipt {
   succeeded: boolean
   blockNumber: bigint
   blockHash: Hash
-  /** The index of its transaction in the block; undefined from nodes that don't report it, or don't agree on it. */
+  /** The transaction's index in the block; undefined if nodes don't report it, or don't agree on it. */
   position: number | undefined
   transfers: Transfer[]
-  /** The authorizations that tokens executed in it. */
+  /** The authorizations that tokens executed in the transaction. */
   uses: AuthorizationUse[]
-  /** What factories reported in it, by one endpoint: the receipt counts even if the endpoints do not agree on this. */
+  /**
+   * What factories reported in the transaction, according to one endpoint. The receipt counts even if the endpoints do
+   * not agree on this.
+   */
   givenBack: GivenBack[]
   /**
    * The cost of the transaction in wei, including the fee for the data on L1; undefined from nodes that don't report
@@ -129,7 +132,7 @@ export function readTransfers(logs: unknown): Transfer[] {
   return transfers
 }
 
-/** The same for an answer of any size; other work gets a turn in between. */
+/** Does the same for an answer of any size; other work gets a turn in between. */
 export async function readManyTransfers(logs: unknown): Promise<Transfer[]> {
   const transfers: Transfer[] = []
   await inTurns(listOf(logs), log => {
@@ -206,7 +209,7 @@ function quantity(value: unknown): bigint {
   return BigInt(value)
 }
 
-/** A number that fits the database and dates. A larger one would stop the round that writes it. */
+/** Reads a number that fits the database and dates. A larger one would stop the round that writes it. */
 function small(value: unknown, most: number): number {
   const number = Number(quantity(value))
   if (number > most) throw new RpcError("an answer has a number that is too large")

@@ -9,9 +9,7 @@ const DOMAIN = [
   { name: "verifyingContract", type: "address" },
 ] as const
 
-/**
- * Returns one struct to sign in a domain; `fields` are in the order in which they are hashed, and wallets show them.
- */
+/** Returns one struct to sign in a domain; `fields` are in the order in which they are hashed and shown by wallets. */
 export const typedData = <
   const Name extends string,
   const Fields extends readonly TypedDataParameter[],
@@ -24,7 +22,7 @@ export const typedData = <
 ) => ({ domain, types: { [primaryType]: fields } as Record<Name, Fields>, primaryType, message })
 
 /**
- * The same as JSON for a wallet (`eth_signTypedData_v4`): with the domain's own fields, and numbers as decimal text.
+ * Typed data as JSON for a wallet (`eth_signTypedData_v4`): with the domain's own fields, and numbers as decimal text.
  */
 export function walletJson<T extends ReturnType<typeof typedData>>({ domain, types, primaryType, message }: T) {
   const texts = Object.entries(message).map(([name, value]) => [name, typeof value === "bigint" ? `${value}` : value])

@@ -1,7 +1,7 @@
 /**
  * Asks one endpoint in a round, and keeps what it reports. An error or an incomplete list is never enough evidence that
- * something does not exist. Reports that only one endpoint makes are bounded before they are compared, because it can
- * invent any number of logs.
+ * something does not exist. Reports that only one endpoint makes are bounded before they are compared, because a single
+ * endpoint can invent any number of logs.
  */
 import { inTurns } from "../turns.ts"
 import { isSameLog, type LogAgreement, type Voter as VoterReports, verdictOn } from "./agreement.ts"
@@ -29,13 +29,13 @@ export interface Voter extends VoterReports {
   refusal?: string
   /** The bytes of the endpoint's answers before this round. */
   bytesBefore: number
-  /** The round continued without it, so it is not asked again in this round. */
+  /** Whether the round continued without this voter, which is then not asked again in this round. */
   isLate: boolean
 }
 
 /**
- * Asks an endpoint for its chain, head and finalized block. Undefined if it may not vote: it does not respond, is on
- * another chain, or its finalized block has gone backwards.
+ * Asks an endpoint for its chain, head and finalized block. Undefined if the endpoint may not vote: it does not
+ * respond, is on another chain, or its finalized block has gone backwards.
  */
 export async function admitVoter(
   endpoint: Endpoint,
@@ -94,7 +94,7 @@ export async function learnFrom(
   const numbers = heights.filter(height => !voter.blocks.has(height))
   const wanted = hashes.filter(hash => !voter.receipts.has(hash))
   if (numbers.length + wanted.length === 0) return () => {}
-  // Asked separately: receipts may be too large together, and blocks decide about everybody's payments.
+  // Blocks are asked for separately. Receipts may be too large together, and blocks decide about everybody's payments.
   const headers = numbers.length > 0 ? await ask(voter.endpoint, numbers.map(blockCall), signal) : []
   const blocks = numbers.map((_, i) => blockOf(headers?.[i]))
   const results = wanted.length > 0 && headers ? await ask(voter.endpoint, wanted.map(receiptCall), signal) : []
@@ -127,7 +127,8 @@ export async function readLogsOf(
 
 /**
  * Adds readings of the same addresses, from the same block, to the voters' reports; returns the last block that each
- * has certainly read. With several voters, one that alone reports thousands of logs counts as having read up to them.
+ * has certainly read. With several voters, one that alone reports thousands of logs counts as having read only up to
+ * those logs.
  */
 export async function takeReadings(
   readings: ReadonlyMap<Voter, LogReading>,
@@ -190,8 +191,8 @@ export async function judgeLogs(voters: readonly Voter[], endpoints: number): Pr
 }
 
 /**
- * The voters whose answers were much larger than each of two others' or more. None if another voter was late or
- * refused, because its answer might have been as large.
+ * The voters whose answers were much larger than those of each of at least two others. None if another voter was late
+ * or refused, because its answer might have been as large.
  */
 export function flooding(voters: readonly Voter[]): Voter[] {
   if (voters.length < 3) return []

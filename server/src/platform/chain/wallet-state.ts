@@ -22,7 +22,7 @@ export interface WalletState {
   lowest: bigint | undefined
   /** The count that signing uses: with three or more answers, the second largest. */
   latest: bigint | undefined
-  /** The same count including transactions that wait to be mined; undefined if no endpoint reports them. */
+  /** The same count, including transactions that wait to be mined; undefined if no endpoint reports them. */
   pending: bigint | undefined
   /** The highest count that a quorum reaches: two endpoints, or the only one. */
   agreedLatest: bigint | undefined
@@ -65,7 +65,10 @@ const dataFeeCall = {
   params: [{ to: GAS_PRICE_ORACLE, data: `0xf1c7a58b${TRANSACTION_BYTES.toString(16).padStart(64, "0")}` }, "latest"],
 }
 
-/** How many times a typical transaction's data fee a call may cost: contract wallets sign any number of bytes. */
+/**
+ * How many times a typical transaction's data fee a call may cost: signatures of contract wallets have any number of
+ * bytes.
+ */
 export const dataParts = (data: Hex): bigint => BigInt(Math.ceil((size(data) + ENVELOPE_BYTES) / TRANSACTION_BYTES))
 
 /** SQL: the same for a payout `i`. */
@@ -76,7 +79,7 @@ export const quorumOf = ({ endpoints }: Pick<Network, "endpoints">): number => v
 
 /**
  * Whether two endpoints count the same transactions, and report amounts within a factor of two. Two values are only as
- * good as the worse one, so if they differ, a third is waited for.
+ * good as the worse one, so if they differ, the reading waits for a third.
  */
 function isAlike(a: readonly RpcResult[], b: readonly RpcResult[]): boolean {
   const areEqual = [4, 5, 6].every(i => quantity(a[i]) === quantity(b[i]))
@@ -174,8 +177,8 @@ const SHARED_MS = 250
 const shared = new WeakMap<readonly Endpoint[], Map<Address, { at: number; state: Promise<WalletState> }>>()
 
 /**
- * The same, at most a quarter of a second old, so that one reading serves many requests. Use it only for decisions that
- * are checked again before signing.
+ * Returns a wallet's state, at most a quarter of a second old, so that one reading serves many requests. Use it only
+ * for decisions that are checked again before signing.
  */
 export async function sharedWalletState(
   network: Pick<Network, "endpoints">,
@@ -195,9 +198,9 @@ export async function sharedWalletState(
 }
 
 /**
- * Returns the endpoints whose report on a wallet lag can't explain. Some report more transactions than were ever signed
- * (`nextNonce`), which the rest do not. Others differ in balance or base fee by more than a factor of two. If two
- * differ this way, both are named.
+ * Returns the endpoints whose report on a wallet can't be explained by lag. Some report more transactions than were
+ * ever signed (`nextNonce`), which the rest do not. Others differ in balance or base fee by more than a factor of two.
+ * If two differ this way, both are named.
  */
 export function walletDissent({ words, agreedLatest }: WalletState, nextNonce: bigint): Set<number> {
   const ahead = words.filter(({ latest = 0n }) => latest > nextNonce && (agreedLatest ?? 0n) <= nextNonce)

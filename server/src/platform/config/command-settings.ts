@@ -28,9 +28,9 @@ export function readDatabaseSettings(
 }
 
 /**
- * Reads the settings of `sluice deploy`: the network's endpoints and escrow, and the wallets. These become the
- * operators of the factory and of the refund collector. Throws a {@link SettingsError} if one of these is set but
- * invalid.
+ * Reads the settings of `sluice deploy`: the network's endpoints and escrow, and the wallets. The wallets become the
+ * operators of the factory and of the refund collector. Throws a {@link SettingsError} if one of these settings is set
+ * but invalid.
  */
 export function readDeploySettings(
   name: NetworkName,

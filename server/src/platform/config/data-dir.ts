@@ -12,7 +12,8 @@ export const defaultDataDir = ".data"
 
 /**
  * Reads only `DATA_DIR`, for a program that runs next to the service and needs none of its secrets. It is in this file
- * because the other settings load viem. Starting `sluice wallet` took 0.35 s of CPU with them and takes 0.07 s without.
+ * because the code of the other settings loads viem. Starting `sluice wallet` took 0.35 s of CPU with them and takes
+ * 0.07 s without.
  */
 export const readDataDir = (env: Record<string, string | undefined> = process.env): string =>
   env.DATA_DIR || defaultDataDir
@@ -27,12 +28,12 @@ const held = new Set<DatabaseSync>()
 
 /**
  * Creates the folder (mode 0700) if it is absent, and locks it for this process until the process ends or the returned
- * function is called. Throws an Error with code `DATA_DIR_BUSY` while another process has it.
+ * function is called. Throws an Error with code `DATA_DIR_BUSY` while another process holds it.
  */
 export function lockDataDir(dir: string): () => void {
   mkdirSync(dir, { recursive: true, mode: 0o700 })
-  // SQLite's lock is a kernel lock, so it ends with its process, however that ends. A pid file does not, and Node has
-  // no flock of its own.
+  // SQLite's lock is a kernel lock, so it ends with its process, however the process ends. A pid file does not, and
+  // Node has no flock of its own.
   const lock = new DatabaseSync(join(dir, "lock"))
   try {
     lock.exec("PRAGMA locking_mode=EXCLUSIVE; BEGIN EXCLUSIVE")

@@ -8,7 +8,8 @@ const LINE = /^([A-Za-z_][A-Za-z0-9_]*)=(.*)$/
 
 /**
  * Parses the text of such a file. A line may be empty, or a comment that starts with `#`. Quotes around a whole value
- * are not part of it. The last line of a name counts. Throws an Error with the number of any other line.
+ * are not part of it. If several lines have the same name, the last one counts. Throws an Error with the number of a
+ * line in any other form.
  */
 export function parseEnvFile(text: string): Record<string, string> {
   const parsed: Record<string, string> = {}

@@ -129,7 +129,10 @@ function networkRules({ networks }: Settings): Rule[] {
   ]
 }
 
-/** Warnings, logged at startup, about missing protections in live mode. A worker has no rate limits to share. */
+/**
+ * Warnings, logged at startup, about missing protections in live mode. A worker needs no warning about rate limits,
+ * because it has none to share.
+ */
 export function liveWarnings({ sanctionsFile, networks, redisUrl }: Settings, role: string): string[] {
   const screened = sanctionsFile !== undefined || networks.some(({ sanctionsOracle }) => sanctionsOracle !== undefined)
   return [

@@ -4,7 +4,7 @@ import { isPublicAddress } from "../net/public-address.ts"
 
 /**
  * Whether a URL's host is reachable only from inside: a private or special address, or a name that public DNS does not
- * have.
+ * know.
  */
 export function isPrivate(url: string): boolean {
   const host = new URL(url).hostname.replace(/^\[|\]$|\.$/g, "")

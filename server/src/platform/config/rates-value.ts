@@ -1,6 +1,9 @@
 /** Parses RATES: the source of currency rates. */
 
-/** `ecb`: its file is read from RATES_URL. `fixed`: the value of one unit in US dollars, as decimal text by unit. */
+/**
+ * `ecb`: the European Central Bank's file, read from RATES_URL. `fixed`: the value of one unit in US dollars, as
+ * decimal text by unit.
+ */
 export type Rates = "ecb" | { fixed: Readonly<Record<string, string>> }
 
 const UNIT = /^([A-Z][A-Z0-9]{2,9})=(\d{1,9}(?:\.\d{1,12})?)$/

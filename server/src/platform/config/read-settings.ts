@@ -15,15 +15,15 @@ import { walletSettings } from "./wallet-keys.ts"
 import { wrapped } from "./wrapped-text.ts"
 
 /**
- * In wei. On Base, gas costs one or two hundredths of a gwei. There it pays for five to ten thousand payouts a day,
- * more than an honest merchant needs. It is also the most that people who repeatedly pay themselves can cost the
+ * In wei. On Base, gas costs one or two hundredths of a gwei. There this budget pays for five to ten thousand payouts a
+ * day, more than an honest merchant needs. It is also the most that people who repeatedly pay themselves can cost the
  * operator.
  */
 const DEFAULT_GAS_BUDGET = 20_000_000_000_000_000n
 
 /** In wei: as much as ten merchants' budgets. For operators that open an installation to strangers. */
 const DEFAULT_TOTAL = 10n * DEFAULT_GAS_BUDGET
-/** In wei: on Base about two thousand relays of contract wallets. */
+/** In wei: on Base enough for about two thousand relays of contract wallets. */
 const DEFAULT_CONTRACT_BUDGET = 5_000_000_000_000_000n
 
 /** This process's environment with `more`, for a program that this process starts. */
@@ -34,7 +34,7 @@ export const environmentWith = (more: Record<string, string>): Record<string, st
 
 /**
  * Reads the settings from the environment. Throws a {@link SettingsError} that lists every fault. In the sandbox the
- * networks' and the issuer's values are placeholders: its chain and its identity provider are local, and their
+ * networks' and the issuer's values are placeholders: the sandbox's chain and identity provider are local, and their
  * addresses are known only once they run.
  */
 export function readSettings(env?: Record<string, string | undefined>): Settings {
@@ -241,7 +241,7 @@ function faultsTogether(settings: Settings, { env, faults }: SettingReader): str
   const keySetting = (wallet: "PAYOUT" | "RELAY") =>
     [`${wallet}_SIGNER`, `${wallet}_KEYSTORE`].find(name => env[name]) ?? `${wallet}_PRIVATE_KEY`
   const keySettings = { payout: keySetting("PAYOUT"), relay: keySetting("RELAY") }
-  // Live mode's own rules include this one.
+  // Live mode's own rules include this rule.
   if (mode !== "live")
     return payoutWallet !== undefined && payoutWallet === relayWallet
       ? [`${keySettings.relay} must differ from ${keySettings.payout}: each wallet needs its own nonces`]

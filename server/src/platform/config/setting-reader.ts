@@ -14,9 +14,9 @@ export interface SettingReader {
   env: Record<string, string | undefined>
   /** The faults so far; each starts with the name of a setting. */
   faults: string[]
-  /** A setting's value, or its default. If it is invalid, it records a fault and returns undefined. */
+  /** A setting's value, or its default. If the value is invalid, the reader records a fault and returns undefined. */
   read: <N extends Name>(name: N) => ValueOf<N>
-  /** Parses `value`. If `parse` throws, it records a fault and returns undefined. */
+  /** Parses `value`. If `parse` throws, the reader records a fault and returns undefined. */
   attempt: <T>(name: string, value: string, parse: (text: string) => T) => T | undefined
   /** Records that a setting is missing. */
   required: (name: string) => undefined

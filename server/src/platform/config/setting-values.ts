@@ -37,8 +37,8 @@ export function originUrl(value: string): string {
 }
 
 /**
- * The http(s) URL of an API that gets credentials in headers. The URL itself is logged, so it must contain none.
- * Normalized as `URL` does.
+ * The http(s) URL of an API that gets credentials in headers. The URL itself is logged, so it must contain no
+ * credentials. It is normalized as `URL` does.
  */
 export function apiUrl(value: string): string {
   httpUrl(value)
@@ -53,14 +53,14 @@ export function issuerUrl(value: string): string {
   return value
 }
 
-/** The address of one Postgres server. The fault never repeats it, because it may contain a password. */
+/** The address of one Postgres server. The fault never repeats the address, because it may contain a password. */
 export function replicaUrl(value: string): string {
   if (!/^postgres(ql)?:\/\/./.test(value) || !URL.canParse(value) || new URL(value).host.includes(","))
     throw new Error("must be the postgres:// address of one host")
   return value
 }
 
-/** The address of Redis. The fault never repeats it, because it may contain a password. */
+/** The address of Redis. The fault never repeats the address, because it may contain a password. */
 export function redisUrl(value: string): string {
   parseRedisAddress(value)
   return value
@@ -116,7 +116,7 @@ export function durationWithin(minS: number, maxS: number) {
   }
 }
 
-/** The same, or undefined for `off`. */
+/** A duration as in {@link durationWithin}, or undefined for `off`. */
 export const offOrDuration = (minS: number, maxS: number) => {
   const parse = durationWithin(minS, maxS)
   return (value: string): number | undefined => (value === "off" ? undefined : parse(value))

@@ -3,11 +3,11 @@
 /** The documentation of a setting. */
 export interface Meaning {
   meaning: string
-  /** The text used if the variable is not set. Without it, the setting is then undefined. */
+  /** The text used if the variable is not set. Without a fallback, the setting is then undefined. */
   fallback?: string
   /** The default in words, if it depends on other settings. */
   otherwise?: string
-  /** What live mode requires of it, for the documentation. */
+  /** What live mode requires of the setting, for the documentation. */
   live?: string
 }
 

@@ -1,6 +1,6 @@
 /**
  * Declares every setting once: its meaning, its parser, its default. The settings, `--help`, the startup errors and
- * `docs/operators/settings.md` are generated from it.
+ * `docs/operators/settings.md` are generated from this table.
  */
 import { networkNames } from "../chain/network-facts.ts"
 import { parseRemoteWallet } from "../chain/signers/remote-key.ts"

@@ -44,14 +44,17 @@ export interface Settings {
   backupMaxAgeMs: number
   /** Whether live mode also accepts the embedded database. */
   allowEmbeddedDb: boolean
-  /** A replica of `databaseUrl`, and how long a read waits until it has replayed everything; undefined: none. */
+  /**
+   * A replica of `databaseUrl`, and how long a read waits for the replica to replay everything; undefined if there is
+   * none.
+   */
   replica: { url: string; maxLagMs: number } | undefined
   /** Undefined if requests are counted in each process's memory. */
   redisUrl: string | undefined
   sandboxPublic: boolean
   /**
-   * The keys of secrets at rest: SECRET_KEY, and SECRET_KEY_OTHER if it is set. In the sandbox empty until it has
-   * created its own.
+   * The keys of secrets at rest: SECRET_KEY, and SECRET_KEY_OTHER if it is set. In the sandbox, they are empty until it
+   * has created its own.
    */
   secretKeys: SecretKeys
   oidcIssuer: string
@@ -116,7 +119,7 @@ export interface Settings {
   tracing: TracingSettings | undefined
   rpcPort: number
   webhooks: WebhookSettings
-  /** How long the origin of a bundle may take until its answer starts, and between two parts of it. */
+  /** How long a bundle's origin may take to start its answer, and between two parts of the answer. */
   originTimeoutMs: number
   receipts: ReceiptSettings
   /** How long before its period an invoice is created. */
@@ -128,7 +131,10 @@ export interface SecretFile {
   /** The setting that names it. */
   setting: string
   path: string
-  /** Whether its group may read it: tools that pass secrets to containers and units use the group for that. */
+  /**
+   * Whether the file's group may read it, because tools that pass secrets to containers and units use the group for
+   * that.
+   */
   isOfGroup?: boolean
 }
 
@@ -148,15 +154,15 @@ export interface ZerogSettings {
   /** Its contract. */
   flow: Address
   indexer: string
-  /** The most that the fee of one file may be, in wei of its chain. */
+  /** The maximum fee of one file, in wei of 0G's chain. */
   maxFee: bigint
 }
 
 /** How receipts are kept. */
 interface ReceiptSettings {
-  /** 0G, where files are stored too; undefined: they are in `dataDir` alone. */
+  /** 0G, where files are stored too; if undefined, they are stored only in `dataDir`. */
   zerog?: ZerogSettings | undefined
-  /** How long an event waits for the transaction that stores its receipt there. */
+  /** How long an event waits for the transaction that stores its receipt on 0G. */
   waitMs?: number
   /** How long receipts are gathered for one file. */
   batchMs: number
@@ -168,7 +174,7 @@ interface ReceiptSettings {
 export interface WebhookSettings {
   /** The deadline of a whole exchange, including the answer's body. */
   timeoutMs: number
-  /** The same for the request that tests a URL when it is registered. */
+  /** The deadline of the request that tests a URL when it is registered. */
   probeTimeoutMs: number
   /** Concurrent requests of each process to one endpoint, and to all. */
   concurrencyPerEndpoint: number
@@ -179,7 +185,7 @@ export interface WebhookSettings {
   retentionMs: number
 }
 
-/** A problem with the settings; `faults` has one line for each. */
+/** A problem with the settings; `faults` has one line for each fault. */
 export class SettingsError extends Error {
   readonly faults: string[]
   constructor(faults: string[]) {

@@ -1,7 +1,10 @@
 /** Parses the values of OpenTelemetry's settings. Each parser throws a fault that repeats no secret. */
 import { httpUrl } from "./setting-values.ts"
 
-/** An {@link httpUrl} without credentials, query or fragment: they would be lost. The fault repeats none. */
+/**
+ * An {@link httpUrl} without credentials, query or fragment, because these would be lost. The fault repeats none of
+ * them.
+ */
 export function collectorUrl(value: string): string {
   const url = httpUrl(value)
   const { username, password, search, hash } = new URL(url)

@@ -66,7 +66,7 @@ export function walletSettings({ env, read, faults }: SettingReader, mode: Mode)
   return { payoutSigner, payoutWallet, relaySigner, relayWallet, storageSigner, serviceWallets, secretFiles }
 }
 
-/** Faults of two remote keys together. */
+/** Faults that two remote keys have only together. */
 function keysTogether(
   payout: RemoteKey | undefined,
   relay: RemoteKey | undefined,

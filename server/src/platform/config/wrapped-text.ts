@@ -1,8 +1,8 @@
 /** Breaks text into lines, for `--help` and for the doctor's findings. Pure. */
 
 /**
- * The lines of a text, of at most `width` characters, broken at spaces. A word longer than a line stays whole, because addresses
- * and commands must be copied.
+ * The lines of a text, of at most `width` characters, broken at spaces. A word that is longer than a line stays whole,
+ * so that addresses and commands can be copied.
  */
 export function wrapped(text: string, width: number): string[] {
   const lines: string[] = []

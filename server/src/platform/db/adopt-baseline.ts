@@ -1,6 +1,6 @@
 /**
- * Marks a database made by the migrations from before the first release as one of the baseline, which has the same
- * schema. It can be removed with the first release.
+ * Marks a database made by the migrations before the first release as one made by the baseline, which has the same
+ * schema. This file can be removed with the first release.
  */
 import { describeSchema } from "./describe-schema.ts"
 
@@ -29,8 +29,9 @@ export function assertLastBefore(applied: ReadonlyMap<string, unknown>): void {
 }
 
 /**
- * Replaces the rows of `migrations` with the baseline's one. Throws the sentence for the operator if the schema is not
- * the baseline's. The baseline is built in a separate schema, because the text of a catalogue depends on the server.
+ * Replaces the rows of `migrations` with the row of the baseline. Throws the sentence for the operator if the schema is
+ * not the baseline's. The baseline is built in a separate schema, because the text of a catalogue depends on the
+ * server.
  */
 export async function adoptBaseline(
   session: Session,

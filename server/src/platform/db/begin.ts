@@ -24,17 +24,17 @@ type Statement = Omit<pg.QueryConfig, "name"> & {
   name: string | undefined
   query_timeout: number
   /**
-   * Nobody reads its result. In a transaction it waits for the next statement, or is sent with the commit if that comes
-   * next.
+   * Whether nobody reads the statement's result. In a transaction, such a statement waits for the next one, or is sent
+   * with the commit if that comes next.
    */
   isDeferred: boolean
 }
 
 /**
  * Runs the statements of one user of a connection. A statement of a transaction must never run outside it, where it
- * would be committed alone. So none runs in parallel with the first one, or after that failed. None runs after the
- * transaction's end either, when Kysely still sends what it had queued. `end`: the connection now belongs to another
- * user.
+ * would be committed alone. So none runs in parallel with the first one, or after the first one failed. None runs after
+ * the transaction's end either, when Kysely still sends what it had queued. `end`: the connection now belongs to
+ * another user.
  */
 export function transactional(client: pg.ClientBase, answerMs: number) {
   const transaction = openTransaction(client, answerMs)

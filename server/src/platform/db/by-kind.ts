@@ -9,7 +9,7 @@ const rows = (): [string, PayoutKind][] => Object.entries(payoutKinds)
 
 /**
  * SQL: the kinds that meet a condition, as a list after `kind in`. They are literals in the order of the table, because
- * partial indexes have the same lists. One piece of text: Kysely takes a microsecond for each part.
+ * partial indexes have the same lists. The list is one piece of text, because Kysely takes a microsecond for each part.
  */
 export const kindsThat = (is: (kind: PayoutKind) => boolean | undefined): RawBuilder<unknown> =>
   sql.raw(
@@ -18,7 +18,7 @@ export const kindsThat = (is: (kind: PayoutKind) => boolean | undefined): RawBui
       .join(", ")})`,
   )
 
-/** SQL: a number by the kind of a row `i`; null for a kind that has none. */
+/** SQL: a number by the kind of a row `i`; null for a kind without a number. */
 export function numberByKind(numberOf: (kind: PayoutKind) => bigint | undefined): RawBuilder<bigint> {
   const cases = rows().flatMap(([name, kind]) => {
     const number = numberOf(kind)

@@ -1,12 +1,12 @@
 /** SQL: the filters of catalog lists. */
 import { type RawBuilder, sql } from "kysely"
 
-/** A pattern of `like` for texts that start with a text, in lower case. */
+/** A `like` pattern, in lower case, for texts that start with this text. */
 export const beginning = (text: string): string => `${text.toLowerCase().replaceAll(/[\\%_]/g, "\\$&")}%`
 
 /**
- * SQL: whether a row is switched on as asked, and has this id, slug or start of its name. `name` is its column with the
- * name, which is indexed in lower case.
+ * SQL: whether a row is active or not, as asked, and has this id, this slug or a name that starts like this. `name` is
+ * the column with the name, which is indexed in lower case.
  */
 export function catalogConditions(
   merchantId: string,

@@ -1,7 +1,7 @@
 /** Checks whether a link can still be used. */
 import type { TxContext } from "../context.ts"
 
-/** Whether other payers took all uses of the link: more money would only become open payments. */
+/** Whether other payers have taken all uses of the link, so that more money would only become open payments. */
 export async function isLinkUsedUp(ctx: TxContext, linkId: string | null): Promise<boolean> {
   if (linkId === null) return false
   const link = await ctx.db.selectFrom("payment_links").selectAll().where("id", "=", linkId).executeTakeFirst()

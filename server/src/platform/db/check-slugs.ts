@@ -20,7 +20,8 @@ export async function orSlugTaken<T>(work: Promise<T>): Promise<T> {
 }
 
 /**
- * Returns pairs that shared a slug before slugs had to be unique, for the operator: their merchants should rename one.
+ * Returns, for the operator, pairs that shared a slug before slugs had to be unique. Their merchants should rename one
+ * of each pair.
  */
 export const sharedSlugs = (db: Db): Promise<{ slug: string; paywallId: string; linkId: string }[]> =>
   db

@@ -6,9 +6,9 @@ import type { Db } from "./open.ts"
 
 /**
  * Claims an empty database for this mode and these chains. Returns the installation's id, which is created once. The id
- * names its data in a shared place, such as a database of Redis. Throws if it belongs to another mode, or if a
- * network's chain or its token's decimals differ from the recorded ones. A chain differs if a sandbox lost it, or an
- * endpoint serves another network.
+ * identifies the installation's data in a shared place, such as a Redis database. Throws if the database belongs to
+ * another mode, or if a network's chain or its token's decimals differ from the recorded ones. A chain differs if a
+ * sandbox lost it, or an endpoint serves another network.
  */
 export async function claimInstallation(db: Db, mode: Mode, networks: readonly Network[]): Promise<string> {
   await remember(db, "mode", mode)

@@ -1,8 +1,8 @@
 /**
  * Records which keys the secrets in a database are encrypted with, so that a process with another SECRET_KEY refuses to
  * start. The table `installation` keeps a constant for each of these keys, encrypted with it: one, and two while the
- * key is changed. It tells an attacker no more than any encrypted secret in the same database, which also shows whether
- * a guessed key is right.
+ * key is changed. The constant tells an attacker no more than any encrypted secret in the same database, which also
+ * shows whether a guessed key is right.
  */
 import { type RawBuilder, sql } from "kysely"
 import { isSealedWith, type Purpose, type SecretKeys, seal, unseal } from "../secrets.ts"
@@ -165,6 +165,16 @@ async function tryKeys(db: Db, keys: SecretKeys): Promise<{ used: Uint8Array[]; 
   return { used: [...used], unreadable }
 }
 
+/**
+ * What to do if the key is right and the previous one was lost. With new signing keys, merchants only have to sign in
+ * again.
+ */
+function afterLoss(unreadable: readonly Tried[]): string {
+  const dead = unreadable.filter(each => each.readable === 0 || each.table === SIGNING)
+  const tables = (dead.length > 0 ? dead : unreadable).map(({ table }) => table)
+  return `If the previous key was lost and this is the new one, delete the rows of ${tables.join(", ")}.`
+}
+
 const countOf = ({ table, readable, unreadable }: Tried) => `${table}: ${readable} of ${readable + unreadable} can be`
 
 /** Records the first key, and no other, as the installation's. */
@@ -186,9 +196,9 @@ export interface Reencrypted {
 const BATCH = 500
 
 /**
- * Encrypts everything with the first key, in transactions of 500 rows. It skips rows that have it already, so the next
- * run continues an interrupted one. Ends with a pass that finds nothing more, and records only the first key. Throws a
- * sentence if that pass finds something: a process still encrypts with the other key.
+ * Encrypts everything with the first key, in transactions of 500 rows. Skips rows that are already encrypted with it,
+ * so the next run continues an interrupted one. Ends with a pass that finds nothing more, and records only the first
+ * key. Throws a sentence if that pass finds something: a process still encrypts with the other key.
  */
 export async function reencrypt(db: Db, keys: SecretKeys, batch = BATCH): Promise<Reencrypted> {
   const [first] = keys

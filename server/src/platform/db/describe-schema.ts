@@ -46,7 +46,7 @@ export async function describeSchema(query: Query, { comments = true } = {}): Pr
         `table ${owner}`,
         `${head}create table ${owner} (\n${lines.join(",\n")}\n${text};\n${statements.join("")}`,
       ]
-    // Its columns with their types, as a comment, because the view's text does not show the types.
+    // The view's columns with their types, as a comment, because the view's text does not show the types.
     if (kind === "view")
       return [
         `view ${owner}`,
@@ -71,7 +71,7 @@ const commentLines = (comment: string | null, indent = ""): string =>
 const lowered = (text: string): string =>
   text.replace(/'(?:[^']|'')*'|[^']+/g, part => (part.startsWith("'") ? part : part.toLowerCase()))
 
-/** The text of a function names its schema, whatever the search path is. */
+/** The text of a function contains the name of its schema, whatever the search path is. */
 function functionText(text: string, schema: string): string {
   const at = text.search(/^\s*(AS \$|RETURN |BEGIN ATOMIC)/m)
   const head = lowered(text.slice(0, at).replace(`${schema}.`, "").replace(`'${schema}'`, "'public'"))

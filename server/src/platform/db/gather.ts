@@ -12,8 +12,8 @@ const MAX_WAIT_MS = 10
 const MAX_KEYS = 1_000
 
 /**
- * Returns a function that reads one key by `load`; undefined if `load` has nothing for it. It rejects if the `load`
- * with its key does. If no read is in progress, it loads immediately.
+ * Returns a function that reads one key by `load`; undefined if `load` has nothing for it. The read rejects if the
+ * `load` with its key rejects. If no read is in progress, it loads immediately.
  */
 export function gather<K, R>(load: (keys: readonly K[]) => Promise<Map<K, R>>): (key: K) => Promise<R | undefined> {
   let last: Promise<unknown> | undefined
@@ -45,8 +45,8 @@ export function gather<K, R>(load: (keys: readonly K[]) => Promise<Map<K, R>>): 
 }
 
 /**
- * The same for reads that depend on an object, such as a connection pool: each object has its own function, for as long
- * as it lives.
+ * Does the same for reads that depend on an object, such as a connection pool: each object has its own function, for as
+ * long as the object lives.
  */
 export function gatherBy<O extends object, K, R>(
   load: (owner: O, keys: readonly K[]) => Promise<Map<K, R>>,
@@ -59,7 +59,7 @@ export function gatherBy<O extends object, K, R>(
   }
 }
 
-/** The same for rows. In a transaction each read runs alone, immediately: nobody else reads there. */
+/** Does the same for rows. In a transaction, each read runs alone and immediately, because nobody else reads there. */
 export function gatherRows<K, R>(
   load: (db: Db, keys: readonly K[]) => Promise<Map<K, R>>,
 ): (db: Db, key: K) => Promise<R | undefined> {

@@ -28,7 +28,7 @@ function limited(body: Readable): Readable {
   return pipeline(body, limit, () => {})
 }
 
-/** Signs with the key of an ARN; `endpoint` replaces its region's. */
+/** Signs with the key of an ARN; `endpoint` replaces the endpoint of the key's region. */
 export function awsKms(arn: string, endpoint?: string): Sign {
   const region = arn.split(":")[3] ?? ""
   const open = async () => {

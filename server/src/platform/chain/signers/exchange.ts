@@ -7,7 +7,7 @@ import { SignerError } from "../signer.ts"
 export const MAX_BYTES = 1024 * 1024
 
 /**
- * Returns the text of an answer with status 200; throws a {@link SignerError} for any other. Redirects are not
+ * Returns the text of an answer with status 200; throws a {@link SignerError} for any other answer. Redirects are not
  * followed.
  */
 export async function exchange(
@@ -42,7 +42,7 @@ function causeOf(error: unknown): string {
   return oneLine(code ?? message)
 }
 
-/** Removes these values from a text, and also the words in them. */
+/** Removes these values, and the words in them, from a text. */
 export const withoutSecrets = (text: string, secrets: readonly string[]): string =>
   secrets
     .flatMap(secret => [secret, ...secret.split(" ")])

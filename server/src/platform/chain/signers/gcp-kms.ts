@@ -13,7 +13,7 @@ import type { Sign } from "./sign.ts"
 const API = "https://cloudkms.googleapis.com"
 const SCOPE = "https://www.googleapis.com/auth/cloudkms"
 
-/** Signs with a key version by its name; `endpoint` replaces the public one. */
+/** Signs with the key version of this name; `endpoint` replaces the public one. */
 export function gcpKms(name: string, endpoint = API): Sign {
   const url = `${endpoint}/v1/${name}:asymmetricSign`
   const open = async () => {

@@ -1,5 +1,5 @@
 /**
- * Parses the names of keys that are kept outside the process, as settings have them. Pure, except that it checks
+ * Parses the names of keys that are kept outside the process, as settings contain them. Pure, except that it checks
  * whether a client's package is installed.
  */
 import { findPackageJSON } from "node:module"
@@ -7,7 +7,7 @@ import { type Address, parseAddress } from "../hex.ts"
 
 export type RemoteKind = "aws-kms" | "gcp-kms" | "web3signer"
 
-/** The place of a key: an ARN, the name of a key version, or the address of a Web3Signer. */
+/** The location of a key: an ARN, the name of a key version, or the address of a Web3Signer. */
 export interface RemoteKey {
   kind: RemoteKind
   name: string
@@ -17,7 +17,7 @@ export interface RemoteKey {
 interface Kind {
   pattern: RegExp
   form: string
-  /** The package of its client: the service loads only the clients that it needs. */
+  /** The package of the client for this kind of key. The service loads only the clients that it needs. */
   client?: string
 }
 

@@ -32,7 +32,10 @@ export function remoteSigner(key: RemoteKey, address: Address, options: Options 
 const kms = ({ kind, name }: RemoteKey, { endpoint }: Options): Sign =>
   kind === "aws-kms" ? awsKms(name, endpoint) : gcpKms(name, endpoint)
 
-/** Finds the wallet of a KMS key, which only gives signatures: the only wallet that can have made two of them. */
+/**
+ * Finds the wallet of a KMS key. The KMS only gives signatures, so this is the only wallet that can have made two of
+ * them.
+ */
 export async function walletOfKey(key: RemoteKey, signal: AbortSignal, options: Options = {}): Promise<Address> {
   if (key.kind === "web3signer") throw new Error("a Web3Signer lists its keys itself")
   const sign = signWith(kms(key, options), options.timeoutMs)
@@ -45,8 +48,8 @@ export async function walletOfKey(key: RemoteKey, signal: AbortSignal, options: 
 }
 
 /**
- * Has a signer sign a sentence, which is not a transaction; throws a {@link SignerError} if the signature is not its
- * wallet's.
+ * Has a signer sign a test message, which is not a transaction; throws a {@link SignerError} if the signature is not
+ * from the signer's wallet.
  */
 export async function trySigner({ address, sign }: Signer, signal: AbortSignal): Promise<void> {
   const wallets = await possibleOf(sign, 1, signal)

@@ -1,7 +1,7 @@
 /**
- * A key behind a Web3Signer, used through its API for Ethereum keys. It knows a key by its public key, takes the bytes
- * of a transaction, and hashes them itself. It has no credentials: a private network, or TLS with client certificates,
- * must protect it.
+ * A key behind a Web3Signer, used through its API for Ethereum keys. A Web3Signer identifies a key by its public key,
+ * takes the bytes of a transaction, and hashes them itself. The API has no credentials, so a private network, or TLS
+ * with client certificates, must protect it.
  */
 // I/O: asks the Web3Signer.
 import { type Hex, hexToBigInt, keccak256, slice } from "viem"
@@ -19,7 +19,7 @@ export function web3Signer(url: string, wallet: Address): Sign {
     known ??= (await listKeys(url, signal)).find(each => each.wallet === wallet)?.key
     if (!known) throw new SignerError(`has no key of the wallet ${checksummed(wallet)}`)
     const text = await exchange(`${url}/api/v1/eth1/sign/${known}`, { body: { data: bytes } }, signal).catch(error => {
-      // Its keys may have changed since.
+      // The signer's keys may have changed since then.
       known = undefined
       throw error
     })
