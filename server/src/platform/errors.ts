@@ -1,5 +1,5 @@
 /**
- * Declares every error that the API can answer, once: its code, HTTP status, message, and the `help` text for the
+ * Declares every error that the API can answer with, once: its code, HTTP status, message, and the `help` text for the
  * documentation.
  *
  * Code that throws an error names the code and, where useful, details. It never names a status.
@@ -31,7 +31,7 @@ interface ErrorWords {
 export const MAX_DETAILS = 100
 /** Longer than the path of any known field. The names of unknown fields are the caller's, and may be 256 KB long. */
 const MAX_PATH = 200
-/** Only a caller can have made up a longer name. It is shown in `path`, but not repeated in the sentence. */
+/** Only a caller can have made up a longer name. Such a name is shown in `path`, but not repeated in the sentence. */
 const LONGEST_SUBJECT = 100
 
 /** The fault as callers receive it: a whole sentence. If `message` is a clause, its subject is the field. */
@@ -356,7 +356,7 @@ export const errorTable = {
 
 export type ErrorCode = keyof typeof errorTable
 
-/** The seconds that every answer with this error asks its caller to wait; undefined if it asks for none. */
+/** How many seconds every answer with this error asks its caller to wait; undefined if it asks for no wait. */
 export const retryAfterOf = (code: ErrorCode): number | undefined => (errorTable[code] as ErrorWords).retryAfterS
 
 /**

@@ -1,6 +1,6 @@
 /**
- * Keeps what the last start of an API process found about each network, so that the next one can start while no
- * endpoint answers. It is valid only for the same settings.
+ * Stores what the last start of an API process found about each network, so that the next one can start while no
+ * endpoint answers. What is stored is valid only for the same settings.
  */
 import type { Facts } from "../chain/check-network.ts"
 import type { Network, NetworkSettings } from "../chain/networks.ts"

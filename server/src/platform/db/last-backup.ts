@@ -1,4 +1,7 @@
-/** When the last known backup started. It is in the database itself, so a copy has the previous time. */
+/**
+ * When the last known backup started. The time is in the database itself, so a copy contains the time of the backup
+ * before it.
+ */
 
 /** SQL: records a backup that started at $1, a text in ISO 8601. A time before the recorded one is ignored. */
 export const NOTE_BACKUP = `insert into installation (key, value) values ('backup', $1)

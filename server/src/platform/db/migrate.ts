@@ -1,14 +1,16 @@
 /**
- * Applies the baseline (`schema/*.sql`, together the first migration) and `migrations/*.sql` in order, each once, all in one
- * transaction. Kysely's own migrator sends a file as one prepared statement, which PGlite refuses when it holds several
- * (42601).
+ * Applies the baseline (`schema/*.sql`, together the first migration) and `migrations/*.sql` in order, each once, all
+ * in one transaction. Kysely's own migrator sends a file as one prepared statement, which PGlite refuses if the file
+ * has several statements (42601).
  */
 import { createHash } from "node:crypto"
 import { readdirSync, readFileSync } from "node:fs"
 import { setTimeout as sleep } from "node:timers/promises"
 import { adoptBaseline, assertLastBefore, isBeforeBaseline } from "./adopt-baseline.ts"
 
-/** Gets one sentence for each step: what is being applied, how long it took, or that another process is migrating. */
+/**
+ * Receives one sentence for each step: what is being applied, how long it took, or that another process is migrating.
+ */
 export type MigrationReport = (sentence: string) => void
 
 /** What both engines can do inside a transaction; `exec` takes several statements. */
@@ -50,8 +52,8 @@ export function readMigrations(): Migration[] {
 }
 
 /**
- * How long a migration waits for a table. Requests for that table wait behind it for at most five seconds, and are then
- * refused.
+ * How long a migration waits for a table. Requests for that table wait behind the migration for at most five seconds,
+ * and are then refused.
  */
 const LOCK_MS = 1_000
 /** The pause after a table was locked for the first time; each later pause is longer by the same amount. */
@@ -63,9 +65,9 @@ const IN_USE = /^(55P03|40P01)$/
 
 /**
  * Brings the database up to this version's schema. Throws if an applied file's text has changed, or if the database is
- * newer than this program. On a big database a file may take minutes, so each one is reported. It does not wait for a
- * table that a long statement of another process uses, because requests would wait behind the migration. It rolls
- * everything back and tries again.
+ * newer than this program. On a big database a file may take minutes, so each one is reported. If a long statement of
+ * another process uses a table, the migration does not wait for it, because requests would wait behind the migration.
+ * It rolls everything back and tries again.
  */
 export async function migrate(
   engine: Engine,
@@ -138,7 +140,10 @@ export function schemaState(rows: readonly Record<string, unknown>[]): number {
   return migrations.length
 }
 
-/** Returns the migrations that are missing in `applied` (checksums by name), in order; throws when it does not match them. */
+/**
+ * Returns the migrations that are missing in `applied` (checksums by name), in order; throws if `applied` does not
+ * match them.
+ */
 function missingIn(applied: ReadonlyMap<string, unknown>, known: readonly Migration[]): Migration[] {
   for (const name of applied.keys())
     if (!known.some(each => each.name === name))

@@ -1,9 +1,9 @@
 /**
- * Reads from a replica that are never older than the moment they were requested. Each read asks the primary for its
- * position in the log, with a query without a table that many reads share. It goes to the replica once that has
- * replayed as much. So callers see what they wrote, through any process, and what they were notified of. A replica that
- * needs longer than `maxLagMs`, is paused, or does not respond is taken out immediately, and the primary serves
- * (`docs/contributors/decisions/0039-replica.md`).
+ * Reads from a replica whose results are never older than the request. Each read asks the primary for its position in
+ * the log, with a query that uses no table and that many reads share. The read goes to the replica once the replica has
+ * replayed the log up to there. So callers see what they wrote, through any process, and what they were notified of. A
+ * replica that needs longer than `maxLagMs`, is paused, or does not respond is taken out immediately, and the primary
+ * serves the reads (`docs/contributors/decisions/0039-replica.md`).
  */
 import { performance } from "node:perf_hooks"
 import { setTimeout as sleep } from "node:timers/promises"
@@ -18,7 +18,10 @@ import { bounded, connect, DatabaseUnavailable, isFull, openPool, requestDeadlin
 import type { Database } from "./schema.ts"
 
 export interface Replica {
-  /** The database to read commits before this call from: the replica, or the primary if it lags. Never for writes. */
+  /**
+   * The database from which to read what was committed before this call: the replica, or the primary if the replica
+   * lags. Never write to it.
+   */
   reading(): Promise<Db>
   /** Why the replica is not used now, in words; undefined while it is used. */
   trouble(): string | undefined
@@ -31,15 +34,17 @@ const POLL_MS = 2
 const CHECK_MS = 500
 /** How many checks in a row must find the replica up to date before it is used again. */
 const GOOD_CHECKS = 3
-/** Checks read no files, so a replica with lost or damaged files passes them. It stays unused this long. */
+/**
+ * Checks read no files, so a replica with lost or damaged files passes them. Such a replica stays unused for this long.
+ */
 const DAMAGED_MS = 300_000
 /** Deadlines for the queries about the replica's own state. */
 const WATCH_DEADLINES = { connectMs: 2_000, statementMs: 1_000, lockMs: 1_000 }
 
 /**
  * SQL: the position after which a commit from now on is written, whatever `synchronous_commit` is. After a segment was
- * closed, for example by `archive_timeout`, the position is behind the header of an empty page. A replica has then
- * replayed only up to that page.
+ * closed, for example by `archive_timeout`, the position is after the header of an empty page. In that case, a replica
+ * has replayed only up to that page.
  */
 const PRIMARY = `
   select case when position % segment = 40 then position - 40 when position % block = 24 then position - 24 else position end as position,
@@ -93,7 +98,7 @@ export function openReplica(
     return new Map(row ? keys.map(key => [key, { ...row, askedAt }]) : [])
   })
 
-  /** When the last check started that found everything replayed. */
+  /** When the last check that found everything replayed started. */
   let nearAtMs = performance.now()
   const check = async (): Promise<void> => {
     const fromMs = performance.now()
@@ -188,7 +193,7 @@ function useOf(log: Logger) {
       replicaUsed.set(0)
       stopAll()
     },
-    /** A check found it up to date with the primary. */
+    /** A check found the replica up to date with the primary. */
     good: () => {
       good++
       if (good < GOOD_CHECKS || trouble === undefined || performance.now() < notBefore) return
@@ -229,7 +234,7 @@ export async function replicaFault(
   }
 }
 
-/** Returns why the replica's answer does not fit the primary's history; undefined if it may. */
+/** Returns why the replica's answer does not fit the primary's history; undefined if it may fit. */
 function faultOf(answer: Answer, now: AskedPosition): string | undefined {
   if (!answer.standby) return "it takes writes, so it is not a replica"
   if (answer.cluster !== now.cluster || answer.name !== now.name) return "it is a replica of another database"
@@ -244,7 +249,7 @@ function faultOf(answer: Answer, now: AskedPosition): string | undefined {
 
 /** Tracks how far the replica behind `watch` has replayed. */
 function follow(watch: pg.Pool) {
-  /** Its last answer, even if it may have lost part of that since then. */
+  /** The replica's last answer, even if the replica may have lost part of that since then. */
   let answer: Answer | undefined
   let isCertain = false
   const waiting = new Set<{ now: AskedPosition; done: (why: string | undefined) => void }>()
@@ -264,7 +269,7 @@ function follow(watch: pg.Pool) {
 
   const has = (now: AskedPosition) => isCertain && answer !== undefined && answer.position >= now.position
 
-  /** Waits until it has replayed up to the primary's position `now`; returns why it has not, or undefined. */
+  /** Waits until the replica has replayed up to the primary's position `now`; returns why it has not, or undefined. */
   function reaches(now: AskedPosition, patienceMs: number): Promise<string | undefined> {
     const fault = answer && faultOf(answer, now)
     if (fault !== undefined || has(now)) return Promise.resolve(fault)
@@ -330,7 +335,7 @@ const CONFLICT = "40001"
 
 /**
  * Returns the replica's connections as Kysely uses them, one statement at a time. A statement that gets no answer, or
- * whose replica is taken out meanwhile, is repeated on the primary, because it only reads.
+ * whose replica is taken out meanwhile, is repeated on the primary. That is safe, because it only reads.
  */
 function readingPool(replica: PostgresPool, primary: Db, use: Use): PostgresPool {
   const onReplica = async (text: string, values: readonly unknown[]) => {
@@ -348,7 +353,7 @@ function readingPool(replica: PostgresPool, primary: Db, use: Use): PostgresPool
     if (!/^(select|with)\b/i.test(text.trimStart()))
       throw new Error("only reads are sent to a replica, and no transactions")
     if (use.trouble() === undefined) {
-      // One promise for each statement: a reaction to a shared promise would stay in memory until that settles.
+      // One promise for each statement: a reaction to a shared promise would stay in memory until that promise settles.
       const left = Promise.withResolvers<undefined>()
       const release = use.orElse(() => left.resolve(undefined))
       const answer = onReplica(text, values).catch((error: Error) => {
@@ -377,8 +382,8 @@ function codeOf(error: unknown): string {
 }
 
 /**
- * Whether an error comes from the statement and the replica works. A statement that took too long, or found all
- * connections busy with such statements, proves nothing about the replica. It would take the primary as long.
+ * Whether an error comes from the statement, while the replica works. A statement that took too long, or found all
+ * connections busy with such statements, proves nothing about the replica. The primary would take as long.
  */
 function isAnswer(error: unknown): boolean {
   const code = codeOf(error)

@@ -48,8 +48,8 @@ interface Listener {
 }
 
 /**
- * SQL: a cell that makes its statement's commit not wait for the disk, so that a database crash may undo it. Throws
- * inside a transaction, because the crash would also undo the transaction's other writes.
+ * SQL: a column with which the statement's commit does not wait for the disk, so that a database crash may undo it.
+ * Throws inside a transaction, because the crash would also undo the transaction's other writes.
  */
 export function undurable(db: Db): RawBuilder<string> {
   if (db.isTransaction) throw new Error("a transaction's commit must wait for the disk")
@@ -101,10 +101,10 @@ async function openEmbedded(dir: string, report: MigrationReport | undefined): P
 }
 
 /**
- * Opens an embedded database. By default V8 later compiles its functions a second time, optimized. That took a second
- * of CPU at each start, and statements were no faster (0.5 ms of CPU each, both ways, after 4,000). Its shared buffers
- * occupy this process's memory immediately. With the usual 128 MB a new process took 264 MB and 0.85 s; with 16 MB it
- * took 141 MB and 0.52 s. The rest is in the machine's page cache.
+ * Opens an embedded database. By default, V8 later compiles PGlite's functions a second time, optimized. That took a
+ * second of CPU at each start, and statements were no faster (0.5 ms of CPU each, both ways, after 4,000). The
+ * database's shared buffers occupy this process's memory immediately. With the usual 128 MB a new process took 264 MB
+ * and 0.85 s; with 16 MB it took 141 MB and 0.52 s. The rest of the database is in the machine's page cache.
  */
 export async function openPGlite(options: PGliteOptions = {}): Promise<PGlite> {
   setFlagsFromString("--wasm-tiering-budget=2000000000")
@@ -186,7 +186,8 @@ export async function openPostgres(
   const line: Line = { heardAt: Number.NEGATIVE_INFINITY }
   const over = (pool: PostgresPool): Db =>
     new Kysely<Database>({ dialect: acting(new PostgresDialect({ pool }), "begin") })
-  // This also proves that connections are sessions: behind a pooler that shares them, no notification arrives.
+  // This also proves that connections are sessions of their own: behind a pooler that shares them, no notification
+  // arrives.
   const isListening = () => performance.now() - line.heardAt < MAX_SILENCE_MS
   return {
     db: over(bounded(pool, deadlines, isListening)),
@@ -200,16 +201,24 @@ export async function openPostgres(
   }
 }
 
-/** The LISTEN connection: when, by the monotonic clock, the last of its notifications to arrive was sent. */
+/**
+ * The LISTEN connection. `heardAt` is when the newest notification that arrived on it was sent, by the monotonic clock.
+ */
 interface Line {
   heardAt: number
 }
 
-/** How often another connection notifies it, because a broken connection is silent and a pooler may swallow LISTEN. */
+/**
+ * How often another connection notifies the LISTEN connection, because a broken connection is silent and a pooler may
+ * swallow LISTEN.
+ */
 const BEAT_MS = 500
 /** After this long without its own notification, other notifications may not have arrived either. */
 const MAX_SILENCE_MS = 2_000
-/** After this many beats without a notification, while the database responds elsewhere, the connection is closed. */
+/**
+ * After this many beats without a notification, while the database responds on other connections, the connection is
+ * closed.
+ */
 const MAX_SILENT_BEATS = 20
 
 const SILENT =
@@ -247,7 +256,8 @@ async function listenForever(
     end()
   }
   let silentBeats = 0
-  // Notifications are delivered in the order of their commits: with this one, every earlier commit's has arrived.
+  // Notifications are delivered in the order of their commits: when this one arrives, those of all earlier commits have
+  // arrived.
   const beat = async () => {
     const sentAt = performance.now()
     // One text for every beat and process: pg_stat_statements stores each text, which with `notify` includes its

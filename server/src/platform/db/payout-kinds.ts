@@ -5,40 +5,48 @@
  */
 
 /**
- * The queues, each with its own wallet: payouts out of deposits, calls that payers or merchants asked for, and what has 0G
- * keep receipts.
+ * The queues, each with its own wallet: payouts out of deposits, calls that payers or merchants asked for, and
+ * transactions that have 0G store receipts.
  */
 export type LaneName = "payout" | "relay" | "storage"
 
 /** A kind of payout. An omitted flag is false. */
 export interface PayoutKind {
   lane: LaneName
-  /** Whose money its call moves: a deposit's, the signing payer's, an escrow's, or a merchant's wallet's. */
+  /** Whose money the call moves: a deposit's, the signing payer's, an escrow's, or a merchant's wallet's. */
   moneyOf: "deposit" | "payer" | "escrow" | "merchant" | "nobody"
   /**
-   * Who waits for it, and so how long it is held if it can't be made now. A payer's is cancelled immediately; a
-   * merchant's is held until its deadline; a recipient's until it can be made.
+   * Who waits for the payout, and so how long it is held if it can't be made now. If a payer waits, it is cancelled
+   * immediately. If a merchant waits, it is held until its deadline; if a recipient waits, until it can be made.
    */
   waits: "payer" | "merchant" | "recipient"
   /**
-   * Its share of a merchant's gas budget. `half`: strangers cause it. `by_amount`: three quarters if it is small, all
-   * otherwise. `all`. `free`: it counts against no merchant's budget.
+   * The payout's share of a merchant's gas budget. `half`: strangers cause the payout. `by_amount`: three quarters if
+   * the amount is small, all otherwise. `all`. `free`: the payout counts against no merchant's budget.
    */
   budget: "half" | "by_amount" | "all" | "free"
-  /** How often its gas counts in the half and in the total: a reservation also counts for the call that ends it. */
+  /**
+   * How many times its gas counts in the half and in the total: a reservation also counts for the call that ends it.
+   */
   gasTimes: 1n | 2n
-  /** Whether a reservation paid for its gas in the total of all merchants: each one, or a payment's first. */
+  /**
+   * Whether a reservation paid for its gas in the total of all merchants: for each such call, or only for a payment's
+   * first.
+   */
   prepaid: "no" | "first" | "each"
   /**
-   * Its turn if more is due than fits, in the order of these names. `refund`: one of a merchant at a time. Undefined if
-   * merchants take no turns.
+   * Its turn if more payouts are due than fit, in the order of these names. `refund`: one refund of a merchant at a
+   * time. Undefined if merchants take no turns.
    */
   turn: "buyer" | "release" | "capture" | "refund" | undefined
-  /** What follows a revert. `again`: its lane makes another. `error`: it is logged. `ordinary`: as a warning. */
+  /**
+   * What follows a revert. `again`: the lane makes another payout. `error`: the revert is logged as an error.
+   * `ordinary`: it is logged as a warning.
+   */
   afterRevert: "again" | "error" | "ordinary"
   /** Its signature is public after the broadcast: anyone may submit it, immediately or later. */
   isPublic?: true
-  /** Several of one merchant share a transaction. */
+  /** Several payouts of one merchant share a transaction. */
   isBatched?: true
   /** The transaction that executes several payouts. It never counts in addition to them. */
   isBatch?: true
@@ -52,7 +60,7 @@ export interface PayoutKind {
   isReservation?: true
   /** It may take money that waits for the merchant's decision, using the approval in its calldata. */
   hasApproval?: true
-  /** Its call is paid with its wallet's ether, as much as its row says. No other kind sends any. */
+  /** Its call sends ether from its wallet, as much as its row says. No other kind sends any. */
   sendsEther?: true
   /** The gas limit of a call that a key signed; with any other limit, a contract wallet signed it. */
   gasOfKey?: bigint
@@ -104,7 +112,7 @@ export const payoutKinds = {
   /** An agent's authorization (x402). */
   settle: { ...ofPayer, afterRevert: "ordinary", isPublic: true, isBatched: true },
   batch: { ...ofPayer, turn: undefined, isBatch: true },
-  /** The escrow contract's `authorize`, a name that gasless payments use already. */
+  /** The escrow contract's `authorize`, a name that gasless payments already use. */
   reserve: { ...ofPayer, gasTimes: 2n, isReservation: true, gasOfKey: 500_000n },
   capture: { ...ofMerchant, prepaid: "first", screensBoth: true },
   /** Gives back the reserved money. */
@@ -112,7 +120,10 @@ export const payoutKinds = {
   refund: { ...ofMerchant, moneyOf: "merchant", turn: "refund" },
   /** Writes the roots of receipts, or their signing key, to the chain. Its merchant is the one with the first root. */
   anchor: { ...outOfDeposit, moneyOf: "nobody", budget: "free", afterRevert: "error" },
-  /** Has 0G keep a file of receipts. Its gas is the money of another chain, so it counts in no budget and no total. */
+  /**
+   * Has 0G store a file of receipts. Its gas is paid in another chain's currency, so it counts in no budget and no
+   * total.
+   */
   store: {
     lane: "storage",
     moneyOf: "nobody",

@@ -24,7 +24,7 @@ export interface Deadlines {
 export const requestDeadlines: Deadlines = { connectMs: 10_000, statementMs: 10_000, lockMs: 5_000 }
 /**
  * Limits for the background loops: comparing the books and deleting old rows read whole tables. A statement that is too
- * slow must still end at some point, or its connection is lost to a server that vanished.
+ * slow must still end at some point. Otherwise, its connection would wait forever for a server that has vanished.
  */
 export const backgroundDeadlines: Deadlines = {
   connectMs: 10_000,
@@ -33,14 +33,15 @@ export const backgroundDeadlines: Deadlines = {
   parallel: true,
 }
 
-/** A transaction that is idle for this long belongs to a process that hangs: its locks are released. */
+/** A transaction that is idle for this long belongs to a process that hangs, so its locks are released. */
 const IDLE_IN_TRANSACTION_MS = 60_000
 /** Added to the server's own deadline, so that the server's error arrives first while it can answer. */
 const ANSWER_MARGIN_MS = 2_000
 const POOL_SIZE = 10
 /**
- * How long an unused connection is kept. Rounds are seconds apart, and the library's ten seconds closed connections
- * between them. A new one costs Postgres a process, and it plans each named statement five times again.
+ * How long an unused connection is kept. Rounds are seconds apart, and the library's default of ten seconds closed
+ * connections between rounds. A new connection costs Postgres a process, which plans each named statement five times
+ * again.
  */
 const IDLE_MS = 60_000
 
@@ -55,7 +56,9 @@ export class DatabaseUnavailable extends Error {
   }
 }
 
-/** Whether all connections of a pool were busy for too long: its statements may be slow although the server works. */
+/**
+ * Whether all connections of a pool were busy for too long. Its statements may then be slow although the server works.
+ */
 export const isFull = (error: unknown): boolean =>
   error instanceof DatabaseUnavailable && wordsOf(error.cause) === "timeout exceeded when trying to connect"
 
@@ -75,7 +78,7 @@ export function openPool(
 ): pg.Pool {
   const { connectMs, statementMs, lockMs, parallel = false } = deadlines
   const hosts = hostsOf(url)
-  // The pool calls it with `new`, and gets the client that it returns.
+  // The pool calls this function with `new`, and gets the client that it returns.
   function HostClient(options: pg.ClientConfig): pg.Client {
     return clientOf(hosts, options)
   }
@@ -118,7 +121,10 @@ const NUMERIC = 1700
 /** PGlite's parsers for the types that a pool here returns as bigint: int8 and numeric. */
 export const bigintParsers = { [INT8]: BigInt, [NUMERIC]: BigInt }
 
-/** Returns the pool as Kysely uses it: each statement has a deadline, and a connection that missed one is closed. */
+/**
+ * Returns the pool as Kysely uses it: each statement has a deadline, and a connection that missed its deadline is
+ * closed.
+ */
 export function bounded(pool: pg.Pool, { statementMs }: Deadlines, areSessions = () => false): PostgresPool {
   return {
     connect: async () => boundedClient(await connect(pool), statementMs + ANSWER_MARGIN_MS, areSessions),
@@ -176,13 +182,13 @@ const STALE = /^(0A000|26000|42P05)$/
 
 /**
  * Matches a statement that a comment names, first or after `select`: `/* named: emit *\/`. Kysely's inserts and updates
- * have it last. A connection parses such a statement once, and mostly plans it once, which was half of the cost of
- * `emit`. Only for statements that run all the time, with one text and a list of columns. A named `select *` fails
- * after a migration that adds a column. It applies only if each connection is known to have a session of its own.
- * Behind a pooler that shares them, other sessions would not know the name.
+ * have the comment at the end. A connection parses such a statement once, and mostly plans it once, which was half of
+ * the cost of `emit`. Name only statements that run all the time, with one text and a list of columns. A named
+ * `select *` fails after a migration that adds a column. The name is used only if each connection is known to have a
+ * session of its own. Behind a pooler that shares sessions, other ones would not know the name.
  *
- * Nobody reads the result of `/* named: emit, deferred *\/`: it is sent with the commit, or before the transaction's
- * next statement.
+ * Nobody reads the result of `/* named: emit, deferred *\/`: the statement is sent with the commit, or before the
+ * transaction's next statement.
  */
 const NAMED = /^\s*(?:select )?\/\* named: (\w+)(, deferred)? \*\//
 const NAMED_LAST = /\/\* named: (\w+) \*\/$/

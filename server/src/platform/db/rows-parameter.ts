@@ -1,5 +1,5 @@
 /**
- * Passes rows as one parameter of a statement, so that its text is the same for any number of rows: a named statement
+ * Passes rows as one parameter of a statement. Its text is then the same for any number of rows, so a named statement
  * is prepared once.
  */
 import { type RawBuilder, sql } from "kysely"

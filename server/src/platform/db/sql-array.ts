@@ -2,8 +2,8 @@
 import { type RawBuilder, sql } from "kysely"
 
 /**
- * SQL: a Postgres array of these values with its type, as one parameter: a statement takes 65,535, and lists of rows
- * can be longer. Use it as `= any(${sqlArray("bigint", ids)})`.
+ * SQL: a Postgres array of these values with its type, as one parameter. A statement takes 65,535 parameters, and lists
+ * of rows can be longer. Use it as `= any(${sqlArray("bigint", ids)})`.
  */
 export function sqlArray(
   type: "bigint" | "text" | "timestamptz" | "uuid",
@@ -16,7 +16,7 @@ export function sqlArray(
 /**
  * SQL: the same values as rows of one column, for a named statement: `in (${sqlRows("bigint", ids)})`. A cached plan
  * expects ten values in an array. Postgres would then rather plan each time than read ten rows for one value. The
- * limits tell it to expect one ({@link rowsParameter}).
+ * limits tell Postgres to expect one value ({@link rowsParameter}).
  */
 export const sqlRows = (
   type: Parameters<typeof sqlArray>[0],

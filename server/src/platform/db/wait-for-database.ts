@@ -10,7 +10,7 @@ import { isUnavailable, wordsOf } from "./pool.ts"
 
 const CONNECT_MS = 5_000
 const RETRY_MS = 1_000
-/** After the first line, the log repeats this often that it waits. */
+/** After the first log line, the process logs this often that it still waits. */
 const LOGGED_MS = 600_000
 
 /** Resolves when the database at `url` answers. Rejects at the signal, and with any error that is not an outage. */

@@ -8,8 +8,8 @@ const USER_AGENT_CHARACTERS = 200
 
 /**
  * The actor of a request whose credential was verified, or of a `subject` that the request itself has proven; undefined
- * for a request without one. For a payer's wallet neither IP address nor browser is stored: the merchant, who reads the
- * log, must not see them.
+ * for a request without a credential. For a payer's wallet neither IP address nor browser is stored: the merchant, who
+ * reads the log, must not see them.
  */
 export function actorOf(request: FastifyRequest, subject: Subject | undefined = request.subject): Actor | undefined {
   const { apiKey, wallet } = request

@@ -7,7 +7,7 @@ import { pathOf } from "./path.ts"
 import { linkCaller } from "./trace-requests.ts"
 import { whenReady } from "./when-ready.ts"
 
-/** A request whose body took longer is admitted again. Transactions check the credential in any case. */
+/** If its body took longer to arrive, a request is admitted again. Transactions check the credential in any case. */
 const ADMITTED_MS = 1_000
 
 const STOPPING =
@@ -23,7 +23,7 @@ export function admitCallers(
   { admit, isRefused }: Limiter,
   isStopping: () => boolean,
 ): void {
-  // A caller may take a minute to send its body, and lose its credential meanwhile. This is the first of these hooks:
+  // A caller may take a minute to send its body, and lose its credential meanwhile. This hook comes first, because
   // later ones act on behalf of the caller.
   app.addHook("preHandler", (request, reply, done) => {
     if (reply.elapsedTime < ADMITTED_MS || !(request.subject ?? request.apiKey)) return done()
@@ -41,7 +41,8 @@ export function admitCallers(
         request.apiKey = caller.apiKey
         request.wallet = caller.wallet
         const subject = caller.subject && `${caller.subject.iss} ${caller.subject.sub}`
-        // From an address that the key does not allow, a stolen key counts by address: it can't use up the key's limit.
+        // A request from an address that the key does not allow counts by address, so a stolen key can't use up the
+        // key's limit.
         const apiKey = caller.apiKey && isFrom(caller.apiKey, request.ip) ? caller.apiKey : undefined
         return whenReady(admit(request, reply, { subject, apiKey }), isAdmitted => {
           if (!isAdmitted) return false

@@ -17,12 +17,12 @@ export async function admitMember(request: FastifyRequest, access: MerchantAcces
     return
   }
   const member = await request.server.identities.memberOf(subject, { sessionId, merchantId: namedMerchant(request) })
-  // Allowed up to the member's limit, under which the route counts.
+  // Allowed up to the member's limit, against which the route counts the decision.
   const isCounted = access.isCounted && isLimited(member.role, access.right)
   if (!isCounted) checkRight(member, access.right)
   else if (!member.moneyPerDay) checkRight(member, access.right, " until an owner sets a daily limit for you")
   const { merchantId, personId, role } = member
-  // The role is read again in each transaction of the request: it may change while the request runs.
+  // The role is read again in each transaction of the request, because it may change while the request runs.
   holdMember({ merchantId, personId, role })
   request.member = member
   request.merchantId = merchantId

@@ -22,7 +22,7 @@ export interface Member {
   personId: string
   merchantId: string
   role: Role
-  /** The most that a member with the role support may decide about in a day: whole tokens, of each token. */
+  /** The most that a member with the role support may decide about in a day: in whole tokens, for each token. */
   moneyPerDay?: number
 }
 
@@ -57,12 +57,16 @@ declare module "fastify" {
 }
 
 /**
- * `token`: a person's bearer token, or the cookie of a session. `token or key`: these, or an API key with a scope for it.
- * `wallet`: a subscriber's token. `key`: an API key. `optional key`: an API key, or none. `bearer key`: an API key as a bearer token.
+ * `token`: a person's bearer token, or the cookie of a session. `token or key`: one of these, or an API key with a
+ * scope that the route requires. `wallet`: a subscriber's token. `key`: an API key. `optional key`: an API key, or
+ * none. `bearer key`: an API key as a bearer token.
  */
 export type Credential = "token" | "token or key" | "wallet" | "key" | "optional key" | "bearer key"
 
-/** Who a path belongs to if it has no route. Strangers learn nothing there, and pages of other sites read nothing. */
+/**
+ * The credential that a path needs if it has no route. Strangers learn nothing there, and pages of other sites read
+ * nothing.
+ */
 const areas: { path: RegExp; credential: Credential }[] = [
   { path: /^\/api\/console(\/|$)/, credential: "token or key" },
   { path: /^\/api\/subscriptions(?!\/(nonce|token)$)(\/|$)/, credential: "wallet" },
@@ -92,7 +96,7 @@ export function isFrom({ allowedIps }: ApiKey, ip: string): boolean {
   return isIP(address) !== 0 && addressRange(allowedIps).check(address, isIP(address) === 4 ? "ipv4" : "ipv6")
 }
 
-/** Throws `SCOPE_REQUIRED` if a key does not open a route. */
+/** Throws `SCOPE_REQUIRED` if a key has none of the scopes that a route requires. */
 export function checkScope({ scopes }: ApiKey, access: RouteAccess | undefined): void {
   if (!access || !("scopes" in access) || access.scopes.some(scope => scopes.includes(scope))) return
   const names = access.scopes.map(scope => `\`${scope}\``).join(" or ")
@@ -146,8 +150,9 @@ export interface Identities {
     isRefused: boolean,
   ): Identified | Promise<Identified>
   /**
-   * The membership that a person's request is for; `merchantId` is the merchant that it names. A person who never was a
-   * member gets a new merchant with a token, but not with a session. Throws `MERCHANT_REQUIRED`, `SIGNUP_CLOSED`.
+   * The membership that a person's request is for; `merchantId` is the merchant that it names. A person who was never a
+   * member gets a new merchant if the request has a token, but not if it has a session. Throws `MERCHANT_REQUIRED`,
+   * `SIGNUP_CLOSED`.
    */
   memberOf(subject: Subject, by: { sessionId: string | undefined; merchantId: string | undefined }): Promise<Member>
   /** Watches the credential of an answer that stays open. */
@@ -187,7 +192,7 @@ export const walletNeeded = () =>
 export const sessionNeeded = () =>
   new ApiError("UNAUTHORIZED", undefined, "You are signed out: this session has ended. Sign in again.")
 
-/** The refusal of a request with an `Authorization`, which takes precedence, if an API key is needed. */
+/** The refusal of a request that needs an API key, but has an `Authorization` header, which takes precedence. */
 export const keyAlone = () =>
   new ApiError(
     "UNAUTHORIZED",

@@ -11,16 +11,19 @@ export const MAX_WAIT_S = 25
 
 /** How often a state that someone waits for is read without a wake-up, in milliseconds. */
 export const POLL_PAUSE_MS = 5_000
-/** More waits than the default limits let an address start. A server that asks for many payers has raised them. */
+/**
+ * More waits per address than the default limits allow. Where a server waits for many payers, the operator has raised
+ * those limits.
+ */
 const MAX_BY_ADDRESS = 100
 
-/** The waiting place of an API request. */
+/** The waiting slot of an API request. */
 export const polling = (ctx: Context, { ip }: Pick<FastifyRequest, "ip">) => ({
   places: waitsOf(ctx).polls,
   holder: { name: addressGroup(ip), most: MAX_BY_ADDRESS },
 })
 
-/** The conditions and the place of a waiting request. */
+/** The conditions and the slot of a waiting request. */
 export interface Wait<T> {
   waitS: number
   places: Slots
@@ -29,9 +32,9 @@ export interface Wait<T> {
 }
 
 /**
- * Returns a state once it `isOver`, or after `waitS` seconds. It returns sooner if no place is free, another request
- * needs the place, the caller has hung up, or the process stops. The returned state was read after the call, and after
- * a wait in vain, after the wait.
+ * Returns a state once it `isOver`, or after `waitS` seconds. It returns sooner if no slot is free, another request
+ * needs the slot, the caller has hung up, or the process stops. The returned state was read after the call or, after a
+ * wait in vain, after the wait.
  */
 export async function awaitEnd<T>(
   ctx: Pick<Context, "wakes" | "signal">,

@@ -1,6 +1,6 @@
 /**
  * The built documents (`web/dist/docs/current`), as files by their paths below `/docs`. They are looked up again when
- * the build has changed: `script/server` builds them while the service already listens.
+ * the build has changed, because `script/server` builds them while the service already listens.
  */
 // I/O: lists the build's files once, and reads a file at each request, because all of them take about 10 MB.
 import { hash } from "node:crypto"
@@ -10,11 +10,14 @@ import { extname, join } from "node:path"
 /** A file of the site, with its headers. */
 export interface SiteFile {
   headers: Record<string, string>
-  /** Reads it, compressed if the caller accepts Brotli and the build has such a copy. */
+  /** Reads the file, compressed if the caller accepts Brotli and the build has such a copy. */
   read(takesBrotli: boolean): Promise<{ body: Buffer; encoding?: "br" }>
 }
 
-/** Returns the file at a path of the site such as `/docs/merchants/escrow/`; undefined for no file or no build. */
+/**
+ * Returns the file at a path of the site such as `/docs/merchants/escrow/`; undefined if there is no such file, or no
+ * build.
+ */
 export type ReadSite = (path: string) => Promise<SiteFile | undefined>
 
 const BUILD = new URL("../../../../web/dist/docs/current", import.meta.url).pathname
@@ -31,11 +34,14 @@ const types: Record<string, string> = {
   ".xml": "application/atom+xml; charset=utf-8",
   ".svg": "image/svg+xml",
 }
-/** Nothing inline and nothing from other origins. The search is WebAssembly, which needs a keyword of its own. */
+/**
+ * Allows nothing inline and nothing from other origins. The site's search is WebAssembly, which needs a keyword of its
+ * own.
+ */
 const POLICY =
   "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; worker-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-/** Opens the builds at a folder, which is a link, or in a package the build itself. */
+/** Opens the site in a folder: a link to the current build or, in a package, the build itself. */
 export function openSite(folder = BUILD): ReadSite {
   let known: { path: string; names: Promise<ReadonlySet<string>> } | undefined
   return async path => {
@@ -57,7 +63,7 @@ async function namesIn(build: string): Promise<ReadonlySet<string>> {
   )
 }
 
-/** The name of the file at a path: the index of a folder. */
+/** The name of the file at a path; for a folder, the name of its index. */
 function nameOf(path: string): string {
   const name = path.replace(/^\/docs\/?/, "")
   return name === "" || name.endsWith("/") ? `${name}index.html` : name

@@ -10,7 +10,10 @@ const words: Record<string, string> = {
   CONNECT: "This server is not a proxy and opens no tunnel.",
 }
 
-/** Answers in the form of every error, and closes the connection, because the bytes that follow can't be parsed. */
+/**
+ * Answers in the same form as every other error, and closes the connection, because the bytes that follow can't be
+ * parsed.
+ */
 export function refuseBroken(error: Error & { code?: string }, socket: Socket): void {
   if (error.code === "ECONNRESET" || !socket.writable) {
     socket.destroy()

@@ -87,7 +87,7 @@ export interface Connections {
   /**
    * Calls `end` when it is its turn: after the answers to the complete requests. `end` answers bytes that are not HTTP,
    * or a late request, and closes the connection. Until then nothing is read. If the bytes belong to a request whose
-   * answer has started or was sent, the connection is closed immediately: no request gets two answers.
+   * answer has started or was sent, the connection is closed immediately, because no request gets two answers.
    */
   endInTurn(socket: Socket, end: () => void): void
   /** Gives open connections `closingMs` to finish, then closes them. Call it when the server starts to close. */
@@ -109,7 +109,8 @@ export function boundedConnections(dropped: Dropped, bounds: Bounds = defaultBou
     open: (listener, options) => {
       const inTurn = oneAtATime(listener, held, bounds)
       const server = createServer(
-        // Node would answer a request without a Host itself, uncounted. So the listener refuses it instead.
+        // Node itself would answer a request without a Host header, and nothing would count it. So the listener refuses
+        // it instead.
         { ...options, requireHostHeader: false, IncomingMessage: JoinedRequest },
         inTurn,
       )
@@ -145,13 +146,15 @@ export function boundedConnections(dropped: Dropped, bounds: Bounds = defaultBou
 }
 
 /**
- * Calls `end` after the requests that are complete now, and pauses the socket until then. Otherwise Node would keep reading and refusing bytes for as long as they arrive. It also resumes the socket for a body that is being read, so it is called again.
+ * Calls `end` after the requests that are complete now, and pauses the socket until then. Otherwise Node would keep
+ * reading and refusing bytes for as long as they arrive. `endAfter` also resumes the socket for a body that is being
+ * read, so it is called again later.
  */
 function endAfter(connection: Connection, socket: Socket, end: () => void): void {
   connection.waiting = connection.waiting.filter(([request]) => request.complete)
   connection.end ??= () => {
     end()
-    // The close of the caller's side is read like other bytes. Any other bytes end the connection.
+    // The end of what the caller sends is read like other bytes. Any other bytes end the connection.
     socket.resume()
   }
   socket.pause()
@@ -159,8 +162,8 @@ function endAfter(connection: Connection, socket: Socket, end: () => void): void
 
 /**
  * Refuses a CONNECT like bytes that are not HTTP, after the answers before it. Without a listener Node destroys the
- * socket, and those answers with it. With one it detaches the socket and parses nothing more. The answers that are
- * still being sent then get neither its drain nor its timeout.
+ * socket, and those answers with it. With one, Node detaches the socket and parses nothing more. The answers that are
+ * still being sent then get neither the socket's drain nor its timeout.
  */
 function refuseConnect(server: Server, held: HeldConnections, socket: Socket, timedOut: (socket: Socket) => void) {
   socket.on("drain", () => held.of(socket)?.running?.emit("drain"))
@@ -171,8 +174,8 @@ function refuseConnect(server: Server, held: HeldConnections, socket: Socket, ti
 }
 
 /**
- * A request whose body has few parts, however it was sent. Anyone may send 64 KB in chunks of one byte. That held 8 MB,
- * and 500 such connections ended a process of 256 MB.
+ * A request whose body has few parts, however it was sent. Anyone may send 64 KB in chunks of one byte. Such a body
+ * held 8 MB, and 500 such connections ended a process of 256 MB.
  */
 class JoinedRequest extends IncomingMessage {
   private parts = joinedParts(SMALL_PART_BYTES)
@@ -185,7 +188,9 @@ class JoinedRequest extends IncomingMessage {
     return this.joinSoon() && more
   }
 
-  /** Passes the parts on after everything that has arrived is parsed. With `nextTick` it would run after each part. */
+  /**
+   * Passes the parts on after everything that has arrived is parsed. With `nextTick`, this would run after each part.
+   */
   private joinSoon(): true {
     if (!this.isScheduled)
       setImmediate(() => {
@@ -213,7 +218,7 @@ function oneAtATime(listener: RequestListener, held: HeldConnections, bounds: Bo
     response.once("close", () => {
       connection.running = undefined
       if (!request.complete) connection.unfinished = request
-      // Closed, or its last answer said `Connection: close`.
+      // The connection was closed, or its last answer said `Connection: close`.
       if (!held.of(socket) || !socket.writable) return
       held.finished(socket)
       const next = connection.waiting.shift()
@@ -246,7 +251,7 @@ function oneAtATime(listener: RequestListener, held: HeldConnections, bounds: Bo
   }
 }
 
-/** The announced size of the whole body, so that a slow sender is counted before it has sent it. */
+/** The announced size of the whole body, so that a slow sender is counted before it has sent everything. */
 function announcedBytes({ headers }: IncomingMessage): number {
   return headers["transfer-encoding"] === undefined ? Number(headers["content-length"] ?? 0) : CHUNKED_BYTES
 }

@@ -1,6 +1,6 @@
 /**
- * The pages under /docs: the documents' site, once it is built, and for this version's API a page to try it, its
- * document and its errors. The latter are rendered once, at their first request, and then served from memory.
+ * The pages under /docs: the documents' site, once it is built, and three pages about this version's API: one to try
+ * it, its document, and its errors. These three are rendered once, at their first request, and then served from memory.
  */
 import { hash } from "node:crypto"
 import { readdirSync } from "node:fs"
@@ -24,16 +24,16 @@ const POLICY =
 const NOT_MODIFIED = 304
 /** The page that tries the API. */
 const TRY = "/docs/try"
-/** The errors on the site. An error links to `/docs/errors#CODE`, and browsers keep the code over a redirect. */
+/** The errors on the site. An error links to `/docs/errors#CODE`, and browsers keep the code across a redirect. */
 const ERRORS = "/docs/developers/errors/"
-/** An empty icon. The plugin's own is its maker's logo, and without one browsers ask for `/favicon.ico`. */
+/** An empty icon. The plugin's own icon is its maker's logo, and without an icon browsers ask for `/favicon.ico`. */
 const NO_ICON = '<link rel="icon" href="data:,">'
 
 /**
  * Adds `/docs`: the site, or the page to try the API while there is no site. Adds that page as `/docs/try`, the
  * document as `/docs/json` and `/docs/yaml`, and the list of errors as `/docs/errors`. `documentOf` is called once, and
  * again if the rendering failed. All answers share one copy of each page: about 3 MB in all. Each is rendered when
- * first requested: the YAML takes two thirds of the time, and few ask for it.
+ * first requested, because the YAML takes two thirds of the time, and few ask for it.
  */
 export function docsPages(app: Server, documentOf: () => object, readSite: ReadSite = openSite()): void {
   let opened: Promise<Renderer> | undefined

@@ -4,7 +4,7 @@ import type { ServerResponse } from "node:http"
 /**
  * Returns a signal that aborts when the caller's connection is closed, or immediately if it is closed already. If a
  * caller disconnects while something else is awaited, "close" is emitted before anybody listens. Code that only listens
- * misses it: such calls held an origin's connections until it answered.
+ * misses the event. Such calls held an origin's connections until the origin answered.
  */
 export function goneSignal(raw: ServerResponse): AbortSignal {
   const gone = new AbortController()

@@ -3,7 +3,8 @@
  *
  * A process is ready while the database answers it, its machine's clock is right and it is not stopping. With the
  * database it can serve status, access and pages. A stopped worker, missing endpoints and a full disk affect every
- * process. If they made processes unready, a load balancer would remove them all, with all that they still serve.
+ * process. If they made processes unready, a load balancer would take all of them out of rotation, with everything that
+ * they still serve.
  */
 import { createHash, timingSafeEqual } from "node:crypto"
 import { sql } from "kysely"
@@ -16,9 +17,9 @@ import type { Server } from "./server.ts"
 
 /** How long all callers share one answer of the database. */
 const SHARED_MS = 1_000
-/** The deadline of both questions to the database, which run together: probes give up after a few seconds. */
+/** The deadline of both queries to the database, which run together: probes give up after a few seconds. */
 const DEADLINE_MS = 1_000
-/** The time between two test writes after a failed one, and the time after which one counts as late. */
+/** The time between two test writes after a failed one, and the time after which a test write counts as late. */
 const WRITTEN_MS = 10_000
 const UNWRITTEN_MS = 1_000
 const WRITE_DEADLINE_MS = 5_000
@@ -26,8 +27,8 @@ const WRITE_DEADLINE_MS = 5_000
 const UNREAD = "the database did not say in time what else needs attention"
 
 /**
- * Adds the routes. `alarmsNow` returns what needs a person. Once `draining` is aborted, `/readyz` reports that the
- * process is stopping.
+ * Adds the routes. `alarmsNow` returns what needs a person's attention. Once `draining` is aborted, `/readyz` reports
+ * that the process is stopping.
  */
 export function healthRoutes(
   app: Server,
@@ -99,7 +100,7 @@ export function healthRoutes(
 interface State {
   /** Why this process should get no requests, as a clause. */
   fault?: string
-  /** What needs a person, as sentences. */
+  /** What needs a person's attention, as sentences. */
   alarms: string[]
 }
 
@@ -160,8 +161,8 @@ function writeReader(ctx: Context): () => Promise<string | undefined> {
 }
 
 /**
- * Anyone may ask, without a limit. So all who ask within a second share one question to the database. No new question
- * starts while one is open.
+ * Anyone may ask, without a limit. So all who ask within a second share one query to the database. No new query starts
+ * while one is open.
  */
 function shared<T>(ctx: Context, ask: () => Promise<T>): () => Promise<T> {
   let asked: { at: number; isOpen: boolean; answer: Promise<T> } | undefined

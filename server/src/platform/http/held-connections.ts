@@ -1,23 +1,30 @@
 /**
- * The open connections and what each holds in memory. Above a limit one connection is closed. For requests it is the
- * one that holds most. For answers it is the one whose caller has read nothing for longest. For connections it is the
- * one that has been idle for longest.
+ * The open connections and what each holds in memory. Above each limit, one connection is closed. For requests it is
+ * the one that holds most. For answers it is the one whose caller has read nothing for longest. For connections it is
+ * the one that has been idle for longest.
  */
 import type { IncomingMessage, ServerResponse } from "node:http"
 import type { Socket } from "node:net"
 
 export interface Bounds {
-  /** The most open connections. One more closes the connection that has been idle for longest. */
+  /** The maximum number of open connections. A further one closes the connection that has been idle for longest. */
   connections: number
-  /** The most requests of one connection that wait for the answer before them. One more closes the connection. */
+  /**
+   * The maximum number of requests of one connection that wait for the answer before them. A further one closes the
+   * connection.
+   */
   pipelined: number
-  /** The most bytes of all answers. More closes the connection that has read nothing for longest. */
+  /**
+   * The maximum number of bytes of all answers. If there are more, the connection that has read nothing for longest is
+   * closed.
+   */
   answerBytes: number
   /**
-   * The most bytes of all requests: those that wait, and bodies still being received. More closes the largest holder.
+   * The maximum number of bytes of all requests: those that wait, and bodies still being received. If there are more,
+   * the connection that holds most is closed.
    */
   requestBytes: number
-  /** The most bytes of one body. */
+  /** The maximum number of bytes of one body. */
   bodyBytes: number
   /**
    * How long, in milliseconds, a caller may read nothing of its answer, or send nothing, before its connection is
@@ -52,11 +59,11 @@ export interface HeldConnections {
   opened(socket: Socket): void
   /** Marks the connection as answering a request. */
   began(socket: Socket): void
-  /** Marks its answer as complete: it is idle, and holds nothing. */
+  /** Marks the connection's answer as complete: the connection is idle, and holds nothing. */
   finished(socket: Socket): void
   /** Counts bytes of an answer. */
   holdAnswer(socket: Socket, bytes: number): void
-  /** Counts bytes of requests; negative ones are given back. */
+  /** Counts bytes of requests; a negative number gives bytes back. */
   holdRequest(socket: Socket, bytes: number): void
   /** Closes a connection and forgets what it held. */
   drop(socket: Socket, reason: DropReason): void
@@ -74,7 +81,10 @@ const paid = new WeakSet<Socket>()
 /** Keeps a connection from being closed for a new one until its answer is complete. */
 export const keepOpen = (socket: Socket): void => void paid.add(socket)
 
-/** The first that may be closed. Connections are free to open: many of them must not end what was paid for. */
+/**
+ * The first connection that may be closed. Opening connections costs nothing, so many of them must not end an answer
+ * that was paid for.
+ */
 const firstUnpaid = (sockets: Iterable<Socket>): Socket | undefined => {
   for (const socket of sockets) if (!paid.has(socket)) return socket
   return undefined
@@ -98,7 +108,8 @@ export function heldConnections(bounds: Bounds, dropped: Dropped): HeldConnectio
     socket.on("drain", () => answers.moveToEnd(socket))
     if (connections.size <= bounds.connections) return
     const [longestIdle] = idle
-    // The longest running request is a waiting page or long-poll. Its client reconnects: 1,400 kept others out.
+    // The longest-running request is that of a waiting page or a long-poll, whose client reconnects. 1,400 of them kept
+    // others out.
     const busy = () => firstUnpaid(answers.sockets()) ?? requests.largest() ?? firstUnpaid(running)
     drop((longestIdle === socket ? busy() : longestIdle) ?? socket, "too_many")
   }
@@ -151,10 +162,10 @@ export function heldConnections(bounds: Bounds, dropped: Dropped): HeldConnectio
 }
 
 /**
- * Stops the parsing of bytes that have arrived. Node destroys a socket but parses on: 64 KB that it had read are about
- * 1,200 requests. It keeps them until the event loop closes the socket: 100 such connections held 250 MB and ended a
- * process. Returning 2, as for a protocol upgrade, makes llhttp stop after the headers. Node has no public way to do
- * this; without `onIncoming` only the memory differs.
+ * Stops the parsing of bytes that have arrived. Node destroys a socket but goes on parsing: 64 KB that it had read are
+ * about 1,200 requests. Node keeps these requests until the event loop closes the socket: 100 such connections held 250
+ * MB and ended a process. Returning 2, as for a protocol upgrade, makes llhttp stop after the headers. Node has no
+ * public way to do this; without `onIncoming` only the memory differs.
  */
 function stopParsing(socket: Socket): void {
   const { parser } = socket as Socket & { parser?: { onIncoming?: unknown } | null }

@@ -1,10 +1,10 @@
 /**
  * Parses JSON bodies once and strictly. Numbers keep their text, and values that a database, a double or a prototype
- * can't hold are refused. Free JSON is stored, served and signed, and nobody would notice that its digits changed.
+ * can't hold are refused. Free JSON is stored, served and signed, and nobody would notice if its digits changed.
  */
 import { invalid } from "../errors.ts"
 
-/** The texts of numbers, by the object that contains them: a double can't represent "33.333333" exactly. */
+/** The texts of numbers, by the object that contains them, because a double can't represent "33.333333" exactly. */
 const written = new WeakMap<object, Record<string, string>>()
 
 /**
@@ -29,7 +29,7 @@ export const isStorable = (text: string): boolean => !text.includes("\0") && tex
 /** The fault of such text, as a clause about its field. */
 export const NOT_STORABLE = "contains a NUL character or an unpaired surrogate; remove it"
 
-/** The most characters of a number without an exponent that a double always keeps exactly. */
+/** The maximum number of characters of a number without an exponent that a double always keeps exactly. */
 const SAFE_CHARACTERS = 15
 /** A double's own exponent has at most three digits. */
 const NUMBER = /^-?(\d+)(?:\.(\d+))?(?:e([+-]?\d{1,5}))?$/i
