@@ -72,7 +72,7 @@ interface EndpointLane {
 }
 
 /** Opens one process's deliverer; `cut` aborts the deliveries being sent. */
-// long: claiming, starting and finishing share the lanes and the places, and every step frees room for another
+// long: claiming, starting and finishing share the lanes and the slots, and every step frees room for another
 export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): Deliverer {
   const { concurrency, concurrencyPerEndpoint } = ctx.settings.webhooks
   /** More rows of a lane are claimed when this many prefetched ones are left. */

@@ -90,7 +90,7 @@ export function parseJson(text: string): unknown {
         if (depth > MAX_DEPTH) throw tooDeep()
         depths.set(this, Math.max(depth, depths.get(this) ?? 0))
       }
-      // `JSON.stringify` would turn it into null.
+      // `JSON.stringify` would turn infinity into null.
       if (value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY)
         fault ??= { holder: this, key, message: "is too large for a JSON number: send it as a string in quotes" }
       if (typeof value === "number" && context?.source) {
@@ -101,7 +101,8 @@ export function parseJson(text: string): unknown {
       }
       return value
     } as (key: string, value: unknown) => unknown)
-    // A parser keeps the last of them, but a program that checks the request before us may read the first.
+    // Of several such fields, a parser keeps the last, but a program that checks the request before us may read the
+    // first.
     if (countNames(text) !== names) throw invalid("", "must not have the same field twice in one object")
     if (fault) throw invalid([...(pathTo(body, fault.holder) ?? []), fault.key].join("."), fault.message)
     return body

@@ -25,7 +25,7 @@ export interface Limiter {
 
 /** Rate limiting as a step of a request. `errorPage` creates the page that a browser gets instead of JSON. */
 export function limiter({ settings, limits }: Pick<Context, "settings" | "limits">, errorPage?: ErrorPage): Limiter {
-  /** By address: until when it is refused, by the monotonic clock. */
+  /** Until when each address is refused, by the monotonic clock. */
   const refused = new Map<string, number>()
   const isRefused = ({ ip }: FastifyRequest) => (refused.get(addressGroup(ip)) ?? 0) > performance.now()
   const admit: Limiter["admit"] = (request, reply, caller) => {
@@ -35,7 +35,8 @@ export function limiter({ settings, limits }: Pick<Context, "settings" | "limits
   const answer = (request: FastifyRequest, reply: FastifyReply, caller: Credentials, verdict: Verdict): boolean => {
     reply.header("x-ratelimit-limit", verdict.limit)
     reply.header("x-ratelimit-remaining", verdict.remaining)
-    // By this machine's wall clock, whichever clock the store uses, because the caller compares it with wall time.
+    // By this machine's wall clock, whichever clock the store uses, because the caller compares the value with wall
+    // time.
     reply.header("x-ratelimit-reset", Math.ceil((Date.now() + verdict.resetMs) / 1_000))
     if (verdict.admitted) return true
     if (caller.subject === undefined && caller.apiKey === undefined) {

@@ -20,7 +20,7 @@ interface List<F extends TProperties, P extends TProperties, T extends TSchema, 
   /** The query's parameters in addition to those of every page. */
   filter?: F
   answer: TObject<{ data: TArray<T> }>
-  /** Checks the filter and throws if it is wrong; with a valid one, it returns the matching rows. */
+  /** Checks the filter, and throws if it is wrong; otherwise, returns the matching rows. */
   source(
     read: TxContext,
     merchantId: string,

@@ -1,4 +1,4 @@
-/** The shared reads and places of a process's waiting requests. */
+/** The shared reads and slots of a process's waiting requests. */
 import type { Context } from "../context.ts"
 import type { Wakes } from "../jobs/wake.ts"
 import { defaultBounds } from "./connections.ts"
@@ -6,8 +6,8 @@ import { openSharedReads, type SharedReads } from "./shared-reads.ts"
 import { openSlots, type Slots } from "./waiter-slots.ts"
 
 /**
- * Each kind has places of its own, so that none takes another kind's places. Together they leave a tenth of the
- * connections to requests that don't wait.
+ * Each kind has slots of its own, so that no kind takes another's slots. Together they leave a tenth of the connections
+ * to requests that don't wait.
  */
 interface Waits extends SharedReads {
   /** Live pages, and pages whose proxy buffers streams. */

@@ -25,7 +25,7 @@ export interface Document {
   components?: { schemas?: Json; parameters?: Json }
 }
 
-/** The document with other operations, including those of its webhooks. */
+/** The document with changed operations, including those of its webhooks. */
 export function withOperations<T extends Document>(document: T, change: (operation: Operation) => Operation): T {
   const changed = (all: Operations = {}): Operations =>
     Object.fromEntries(

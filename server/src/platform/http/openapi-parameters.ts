@@ -1,7 +1,10 @@
 /** Stores parameters that repeat in the OpenAPI document once. */
 import { type Document, operationsOf, type Parameter, withOperations } from "./openapi-document.ts"
 
-/** A copy of the document that stores a parameter once if three operations have it. Path parameters stay in place. */
+/**
+ * A copy of the document that stores a parameter once if at least three operations have it. Path parameters stay in
+ * place.
+ */
 export function withSharedParameters<T extends Document>(document: T): T {
   const all = [...operationsOf(document).values()].flatMap(({ parameters = [] }) => parameters)
   const byName = Object.groupBy(
@@ -25,7 +28,7 @@ export function withSharedParameters<T extends Document>(document: T): T {
   })
 }
 
-/** The form that most parameters of one name have, if three have it. */
+/** The form that most parameters of one name have, if at least three have it. */
 function mostFrequent(same: Parameter[]): Parameter[] {
   const forms = Object.values(Object.groupBy(same, each => JSON.stringify(each)))
   const [most = []] = forms.toSorted((a = [], b = []) => b.length - a.length)

@@ -1,7 +1,8 @@
 /**
- * The names of the document's schemas, each with one place of the schema. A place is an operation's answer, its `body`
- * or another status, or an event's body; then fields. `[]` is the item of a list, `{}` the value of a map, a digit one
- * of several alternatives, `?name` a parameter. Every equal schema gets the name. A new route adds its names.
+ * The names of the document's schemas, each with one place where the schema occurs. A place starts with an operation's
+ * answer, with its `body` or another status, or with an event's body. Fields follow: `[]` is the item of a list, `{}`
+ * the value of a map, a digit one of several alternatives, `?name` a parameter. Every equal schema gets the same name.
+ * A new route adds its names here.
  */
 export const places: Record<string, string> = {
   // Values

@@ -1,6 +1,6 @@
 /**
- * Adds the parts of the document that follow by rule for every route: its errors, the headers of its answers, and how
- * to retry.
+ * Adds the parts of the document that follow from rules for every route: its errors, the headers of its answers, and
+ * how to retry.
  */
 import { STATUS_CODES } from "node:http"
 import { type ErrorCode, errorTable, retryAfterOf } from "../errors.ts"
@@ -13,9 +13,9 @@ declare module "fastify" {
   interface FastifyContextConfig {
     /** The errors of this route that no rule of {@link errorsOf} adds. */
     errors?: ErrorCode[]
-    /** Whether it takes an `Idempotency-Key`. */
+    /** Whether the route accepts an `Idempotency-Key`. */
     idempotencyKey?: boolean
-    /** Whether it needs the payout wallet's signature while the merchant's wallet lock is on. */
+    /** Whether the route needs the payout wallet's signature while the merchant's wallet lock is on. */
     walletLock?: boolean
     /** Whether a request may have no body, although a body can have fields. */
     optionalBody?: boolean
@@ -41,7 +41,7 @@ export const facts = (route: RouteFacts): Record<string, RouteFacts> => ({ [FACT
 /** `/readyz` describes its own failure for this. */
 const withoutDatabase = ["/healthz", "/readyz", "/metrics"]
 
-/** Every error that a route can answer, in the order of the table. */
+/** Every error that a route can answer with, in the order of the table. */
 export function errorsOf({ method, url, errors, idempotencyKey, walletLock }: RouteFacts): ErrorCode[] {
   const access = accessOf(method, url)
   const credential = credentialOf(access, url)
@@ -109,7 +109,7 @@ const headerNames = {
 }
 const limitHeaders = ["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"] as const
 
-/** Adds to each operation what follows by rule. */
+/** Adds to each operation what follows from the rules. */
 export function completed<T extends object>(found: T): T {
   const document = structuredClone(found) as T & Document
   const responses: Record<string, object> = {}

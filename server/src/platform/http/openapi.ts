@@ -1,6 +1,6 @@
 /**
  * The OpenAPI document and its page at /docs. Routes declare their input and answers in their schemas, and their own
- * errors in their `config`; `openapi-responses.ts` adds what follows by rule.
+ * errors in their `config`; `openapi-responses.ts` adds what follows from rules.
  */
 import swagger from "@fastify/swagger"
 import type { FastifyContextConfig } from "fastify"

@@ -3,7 +3,7 @@
 /** The pattern of the matching route; otherwise the path, decoded as the router does: `/p%61y` is `/pay`. */
 export function pathOf(request: { url: string; routeOptions?: { url?: string | undefined } }): string {
   const route = request.routeOptions?.url
-  // The route for every path answers preflights.
+  // The route that matches every path answers preflights.
   if (route !== undefined && !route.includes("*")) return route
   const path = request.url.split("?", 1)[0] ?? ""
   try {

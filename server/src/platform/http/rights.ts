@@ -57,8 +57,9 @@ export const hasRight = (role: Role, right: Right): boolean =>
   (rightTable[right].roles as readonly Role[]).includes(role)
 
 /**
- * Whether a role has a right only up to its member's daily limit (`members.money_per_day`): support, for the routes of
- * `money` that count it. Such a role does not have the right, so its member can't create a key that counts for itself.
+ * Whether a role has a right only up to its member's daily limit (`members.money_per_day`): support does, on the routes
+ * of `money` that count decisions. Such a role does not have the right itself, so its member can't create a key, which
+ * would be counted separately.
  */
 export const isLimited = (role: Role, right: Right): boolean => role === "support" && right === "money"
 
@@ -75,8 +76,9 @@ export function checkRight({ role }: { role: Role }, right: Right, unless = ""):
 }
 
 /**
- * What an API key opens, in words. `read` opens the GETs of all scopes but `settings:read`, and not the audit and
- * request logs. `console` opens every route under `/api/console` that any other scope except `settings:read` opens.
+ * What each scope lets an API key do, in words. `read` allows the GETs of all scopes except `settings:read`, but not
+ * those of the audit log and the request log. `console` allows every route under `/api/console` that any other scope
+ * except `settings:read` allows.
  */
 export const scopeTable = {
   checkouts: "the routes of a merchant's server: checkouts, the calls of paywalls, and the facilitator",
@@ -91,5 +93,5 @@ export type Scope = keyof typeof scopeTable
 
 export const SCOPES = Object.keys(scopeTable) as Scope[]
 
-/** Scopes that move money: giving one needs a signature while the wallet lock is on. */
+/** Scopes that move money: giving one to a key needs a signature while the wallet lock is on. */
 export const MONEY_SCOPES: readonly Scope[] = ["money", "console"]

@@ -9,7 +9,7 @@ type Method = "GET" | "POST" | "PUT" | "DELETE" | "OPTIONS"
 /** A method and the pattern of a route, as they are registered. `ANY` means every method without a row of its own. */
 type RouteName = `${Method | "ANY"} ${"/" | "*"}${string}`
 
-/** The right that a member's role needs, and the scope for such routes. Without a scope no key opens the route. */
+/** The right that a member's role needs, and the scope for such routes. Without a scope, no key can use the route. */
 interface Needs {
   right: Right
   scope: Scope | undefined
@@ -19,16 +19,18 @@ interface Needs {
  * `public`: no credential is needed. `operator`: METRICS_TOKEN. `wallet`: the token of a payer's wallet. `person`:
  * anyone signed in, for their own data and for no merchant. `member`: a person of the merchant, or an API key if the
  * route has a scope. `key`: an API key. `optional key`: an API key, or none. `bearer key`: any API key as a bearer
- * token, as MCP clients send it. The routes that its tools call have rows of their own.
+ * token, as MCP clients send it. The routes that MCP's tools call have rows of their own.
  */
 export type RouteAccess = { by: "public" | "operator" | "wallet" | "person" | "bearer key" } | MerchantAccess
 
 export interface MerchantAccess extends Needs {
   by: "member" | "key" | "optional key"
   name: RouteName
-  /** The scopes that open the route to a key, limited to those that a key can have. */
+  /** The scopes of which a key needs one to use the route, limited to those that a key can have. */
   scopes: readonly Scope[]
-  /** Whether it counts its decisions under a member's limit, if the member has the right only up to a limit. */
+  /**
+   * Whether the route counts its decisions against a member's limit, if the member has the right only up to a limit.
+   */
   isCounted: boolean
 }
 
@@ -46,7 +48,7 @@ const publicRoutes: RouteName[] = [
   "POST /api/device/token",
   "GET /api/console/config",
   "POST /api/console/session",
-  // Ends the session of a cookie. It reads the cookie itself, because it also removes an invalid one.
+  // Ends the session of a cookie. The route reads the cookie itself, because it also removes an invalid cookie.
   "DELETE /api/console/session",
   "GET /console",
   "GET /console/*",
@@ -117,12 +119,12 @@ const publicRoutes: RouteName[] = [
   "POST /sandbox/mine",
   "POST /sandbox/reorg",
   "ANY /sandbox/oidc/*",
-  // It answers that there is no stream to open and no session to end.
+  // These routes answer that there is no stream to open and no session to end.
   "GET /mcp",
   "DELETE /mcp",
 ]
 
-/** Payers' wallets, which have a token for their signature. */
+/** Payers' wallets, which got a token for their signature. */
 const walletRoutes: RouteName[] = [
   "GET /api/subscriptions",
   "GET /api/subscriptions/:id/invoices",
@@ -168,7 +170,7 @@ const merchantRoutes: Record<RouteName, readonly [Right, Scope?]> = {
   "GET /api/console/payment-links/:id": ["read", "catalog"],
   "PUT /api/console/payment-links/:id": ["catalog", "catalog"],
   "DELETE /api/console/payment-links/:id": ["catalog", "catalog"],
-  // A bundle is made with its `originUrl`, which `catalog` must not set.
+  // A new bundle includes its `originUrl`, which the scope `catalog` must not set.
   "POST /api/console/bundles": ["catalog", "console"],
   "GET /api/console/bundles": ["read", "catalog"],
   "GET /api/console/bundles/:id": ["read", "catalog"],
@@ -219,7 +221,7 @@ const merchantRoutes: Record<RouteName, readonly [Right, Scope?]> = {
   "GET /api/console/reports/balance.csv": ["read", "read"],
   "GET /api/console/reports/tax.csv": ["read", "read"],
   "GET /api/console/receipts": ["read", "read"],
-  // Its lines contain the keys of receipts. Anyone with the file can read what payers entered.
+  // The lines of this file contain the keys of receipts. Anyone with the file can read what payers entered.
   "GET /api/console/receipts.ndjson": ["money", "console"],
   "GET /api/console/deposits": ["read", "read"],
   "GET /api/console/deposits.csv": ["read", "read"],
@@ -253,7 +255,7 @@ const merchantRoutes: Record<RouteName, readonly [Right, Scope?]> = {
   "POST /api/console/listeners": ["webhooks", "webhooks"],
   "GET /api/console/listeners": ["read", "webhooks"],
   "DELETE /api/console/listeners/:id": ["webhooks", "webhooks"],
-  // It takes deliveries, which a key that only reads must not do.
+  // This GET claims deliveries, which a key that only reads must not do.
   "GET /api/console/listeners/:id/deliveries": ["webhooks", "webhooks"],
   "POST /api/console/listeners/:id/results": ["webhooks", "webhooks"],
   "GET /api/console/deliveries": ["read", "webhooks"],
@@ -292,7 +294,7 @@ const merchantRoutes: Record<RouteName, readonly [Right, Scope?]> = {
   "GET /api/console/audit.csv": ["audit", "console"],
 }
 
-/** These call `countSpend` in the transaction that decides (`account/identity/count-key-spends.ts`). */
+/** These routes call `countSpend` in the transaction that decides (`account/identity/count-key-spends.ts`). */
 const counted: ReadonlySet<RouteName> = new Set([
   "POST /api/console/payments/:id/accept",
   "POST /api/console/payments/:id/return",
@@ -304,7 +306,10 @@ const counted: ReadonlySet<RouteName> = new Set([
 
 const isRead = (name: string): boolean => name.startsWith("GET ")
 
-/** The scopes that open a route to a key, limited to those that a key can have; none if it is only for persons. */
+/**
+ * The scopes of which a key needs one to use a route, limited to those that a key can have; none if the route is only
+ * for persons.
+ */
 function scopesOf(name: RouteName, by: RouteAccess["by"], { right, scope }: Needs): Scope[] {
   if (scope === undefined) return []
   const isWide = scope !== "settings:read"
@@ -360,12 +365,14 @@ export function registeredAccess(
   return first
 }
 
-/** Throws `ROLE_REQUIRED` if a role lacks a right that a scope opens: a key must not do what its maker may not. */
+/**
+ * Throws `ROLE_REQUIRED` if a role lacks a right that a scope grants: a key must not do what its creator may not do.
+ */
 export function checkGivable(role: Role, scope: Scope): void {
   for (const right of rightsOf(scope)) checkRight({ role }, right)
 }
 
-/** Whether a role has all the rights that these scopes open. */
+/** Whether a role has all the rights that these scopes grant. */
 export const mayGive = (role: Role, scopes: readonly Scope[]): boolean =>
   scopes.every(scope => rightsOf(scope).every(right => hasRight(role, right)))
 

@@ -1,16 +1,16 @@
 /**
  * Idempotency keys: a repeated request is executed once, and gets the first answer again.
  *
- * Three steps. The reservation commits before the work, so that a second request sees that the first is still running.
- * The answer commits with the work, in one transaction, so that neither exists without the other. An error releases the
- * reservation, so that the caller may correct the request and use the same key.
+ * A request takes three steps. The reservation commits before the work, so that a second request sees that the first is
+ * still running. The answer commits with the work, in one transaction, so that neither exists without the other. An
+ * error releases the reservation, so that the caller may correct the request and use the same key.
  *
- * Work that is one statement has one step: if the key is free, its statement stores the answer too ({@link
+ * Work that is one statement takes one step: if the key is free, its statement stores the answer too ({@link
  * KeptAnswer}).
  *
- * For routes that create or move money. A route whose answer contains a secret uses {@link idempotentlySealed}: it
- * keeps the answer encrypted, for an hour, for its caller only. Other routes ignore the header instead of refusing it,
- * because many clients send one with every POST.
+ * This is for routes that create something or move money. A route whose answer contains a secret uses
+ * {@link idempotentlySealed}: it keeps the answer encrypted, for an hour, for its caller only. Other routes ignore the
+ * header instead of refusing it, because many clients send one with every POST.
  */
 import { createHash, randomUUID } from "node:crypto"
 import type { FastifyRequest } from "fastify"
@@ -89,13 +89,13 @@ export const idempotently = <T>(
 ): Promise<T> => idempotentlyPrepared(ctx, request, reply, merchantId, { prepare: async () => undefined, work })
 
 /**
- * The same for work that needs a step outside the transaction first: `prepare` asks nodes, or for a wallet's signature,
- * and `work` gets its result. A request that gets the first answer again does not call `prepare`.
+ * Does the same for work that needs a step outside the transaction first: `prepare` asks nodes, or for a wallet's
+ * signature, and `work` gets its result. A request that gets the first answer again does not call `prepare`.
  *
  * Work for which `isOneStatement` holds has no transaction around it, because its statement is one. With a key it gets
  * `keptOf`, and must write that row in the same statement. If the key is in the table, it must write nothing and throw.
  * Whatever it throws, the request then runs in three steps, and gets its answer or error there. `prepare` may only
- * read: it may run twice, also for an answer that is given again.
+ * read, because it may run twice, even for an answer that is given again.
  */
 export const idempotentlyPrepared = <C extends Context, P, T>(
   ctx: C,
@@ -132,15 +132,16 @@ async function runAtOnce<C extends Context, P, T>(
     const prepared = await prepare()
     return isOneStatement?.(prepared) ? { body: await work(ctx, prepared, keptOf) } : undefined
   } catch (error) {
-    // Nobody knows whether it was written. The caller must ask again with its key.
+    // Nobody knows whether the answer was written, so the caller must repeat the request with its key.
     if (error instanceof DatabaseUnavailable) throw error
     return undefined
   }
 }
 
 /**
- * The same for an answer that contains a secret. It is kept encrypted under SECRET_KEY for one hour, and given again
- * only to the same person or API key. The audit log then gets an entry about the answer's `id`, or the merchant's.
+ * Does the same for an answer that contains a secret. It is kept encrypted under SECRET_KEY for one hour, and given
+ * again only to the same person or API key. The audit log then gets an entry about the answer's `id`, or about the
+ * merchant's.
  */
 export async function idempotentlySealed<C extends Context, P, T>(
   ctx: C,
@@ -210,7 +211,7 @@ async function runKept<C extends Context, P, T>(
 
 /**
  * Runs one part of a request that commits its parts one by one. The part runs once for the request's key and `part`,
- * its name among the parts. Its result must be plain JSON. Without a key it simply runs.
+ * the name of the part. Its result must be plain JSON. Without a key it simply runs.
  */
 export async function idempotentlyInPart<C extends Context, P, T>(
   ctx: C,
@@ -277,7 +278,7 @@ async function runOnce<C extends Context, P, T>(
   }
 }
 
-/** Includes the path's parameters: the same key for another payment is a mistake, not a repeat. */
+/** Includes the path's parameters, because the same key for another payment is a mistake, not a repeat. */
 const hashOf = ({ params, body }: Pick<Request, "params" | "body">): string =>
   createHash("sha256")
     .update(canonical([params, body]))
@@ -358,7 +359,8 @@ const TAKEN = "reservation taken"
 
 /**
  * Stores the answer, inside the transaction of the work and as its last statement, so that it is sent with the commit.
- * If another request has taken the key since, the database itself refuses it, by a cast that fails ({@link isTaken}).
+ * If another request has taken the key since, the database itself refuses the answer, with a cast that fails ({@link
+ * isTaken}).
  */
 async function keep(ctx: TxContext, reservation: Reservation, { status, text }: Answer): Promise<void> {
   await sql`/* named: keep_answer, deferred */ with kept as (update idempotency_keys
@@ -366,7 +368,7 @@ async function keep(ctx: TxContext, reservation: Reservation, { status, text }: 
     select (select case count(*) when 0 then ${TAKEN}::text else '1' end from kept)::integer`.execute(ctx.db)
 }
 
-/** Postgres: a text that is not a number. Its message, including the quotes, is in the server's language. */
+/** Postgres: a text that is not a number. The error's message, including the quotes, is in the server's language. */
 const NO_NUMBER = "22P02"
 const isTaken = (error: unknown): boolean =>
   (error as { code?: unknown }).code === NO_NUMBER && `${(error as Error).message}`.includes(TAKEN)

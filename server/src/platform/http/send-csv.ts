@@ -42,7 +42,8 @@ export async function* csv<R, C extends string>(
 }
 
 /**
- * Text from outside as a cell: in quotes, and after an apostrophe if a spreadsheet would take it for a formula.
+ * Text from outside as a cell: in quotes, and with an apostrophe before it if a spreadsheet would take it for a
+ * formula.
  *
  * @example quoted("=1+1") // "\"'=1+1\""
  */

@@ -12,7 +12,7 @@ import { waitsOf } from "./open-waits.ts"
 import type { Follower, Seen, Shared } from "./shared-reads.ts"
 import type { Holder } from "./waiter-slots.ts"
 
-/** An address may be an office: several people with two pages each. */
+/** One address may belong to an office: several people with two pages each. */
 const MAX_BY_ADDRESS = 20
 /**
  * A page waits three times this long before it considers the network dead (`web/src/pay/live.ts`); proxies close

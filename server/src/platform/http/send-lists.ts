@@ -1,6 +1,7 @@
 /**
- * Lists: newest first, ties by id, always with the total, as far as it is counted. Each page names the next one. A long
- * page is sent in parts, and is never in memory as a whole (`docs/contributors/decisions/0042-long-lists.md`).
+ * Lists: newest first, with ties ordered by id, and always with the total, as far as it is counted. Each page names the
+ * next one. A long page is sent in parts, and is never in memory as a whole
+ * (`docs/contributors/decisions/0042-long-lists.md`).
  */
 import { type RawBuilder, type SelectQueryBuilder, sql } from "kysely"
 import type { TxContext } from "../context.ts"
@@ -20,7 +21,7 @@ const MAX_COUNTED = 1_500
 
 /** The source of a list. */
 export interface ListSource<R> {
-  /** The prefix of the names of its usual statements, which connections keep prepared (`db/pool.ts`). */
+  /** The prefix of the names of the list's usual statements, which connections keep prepared (`db/pool.ts`). */
   named?: string | undefined
   /** A query of all rows, in any order and without a limit, for counting. */
   all: RawBuilder<unknown>
@@ -39,8 +40,8 @@ export const byCreation = { at: "created_at", id: "id" }
 
 /**
  * Orders the rows of a query, newest first by a time and an id. The next rows are found from the last one, so that a
- * row added meanwhile shifts none. `named` is for a query that is expensive to plan, always has the same text, and
- * lists its columns itself.
+ * row that is added meanwhile shifts no other row. `named` is for a query that is expensive to plan, always has the
+ * same text, and lists its columns itself.
  */
 export function newestFirst<T extends keyof Database, O>(
   query: SelectQueryBuilder<Database, T, O>,
@@ -108,8 +109,8 @@ export const inData = <T>(data: T[], total: number): { data: T[]; total: number 
 
 /**
  * Sends one page of a list: each part's rows as `format` returns them, in the envelope that `wrap` creates. The
- * envelope of an empty list must contain one `[]`, the list's place. More than 50 rows are sent in parts that the
- * route's own schema serializes.
+ * envelope of an empty list must contain one `[]`, which marks the list's place. More than 50 rows are sent in parts
+ * that the route's own schema serializes.
  */
 export async function sendList<R, T, E extends object>(
   ctx: Pick<TxContext, "db" | "log" | "settings">,

@@ -26,8 +26,9 @@ const MIN_BYTES = 65_536
 const WINDOW_MS = 30_000
 
 /**
- * Takes one of the credential's places, or throws `RATE_LIMITED` if none is left. Returns the function that frees it,
- * once. Each credential has its own places, so the holder of a stolen key does not use up the merchant's others.
+ * Takes one of the credential's slots, or throws `RATE_LIMITED` if none is left. Returns the function that frees the
+ * slot, once. Each credential has its own slots, so the holder of a stolen key does not use up those of the merchant's
+ * other credentials.
  */
 function takePlace(credential: string, most: number): () => void {
   const taken = underWay.get(credential) ?? 0
@@ -91,7 +92,7 @@ export async function sendParts(
     unwatch()
     leave()
   }
-  // Closed after the last part, or earlier by the caller, a limit or us.
+  // The answer is closed after its last part, or earlier by the caller, by a limit or by us.
   reply.raw.once("close", giveBack)
   if (reply.raw.destroyed) giveBack()
   const first = await parts.next().catch(error => {

@@ -55,7 +55,7 @@ const HELD_PER_STREAM = 1024 * 1024
 
 declare module "fastify" {
   interface FastifyContextConfig {
-    /** Bytes that an answer of this route holds while it streams, if not as many as a long list. */
+    /** Bytes that an answer of this route holds while it streams, if not as many as for a long list. */
     streamBytes?: number
   }
 }
@@ -139,7 +139,7 @@ export function openServer(
       checkStorable(request.params as object)
     }),
   )
-  // The last hook before a route's handler: a context set by an earlier hook is lost while the body is read.
+  // The last hook before a route's handler, because a context set by an earlier hook is lost while the body is read.
   app.addHook("preHandler", (request, _reply, done) => withActor(actorOf(request), done))
   // Runs on behalf of the actor, because a person's first request creates a merchant.
   app.addHook("preHandler", (request, _reply, done) => {
@@ -197,7 +197,7 @@ function serverOptions(
 
 function readJsonAlone(app: Server): void {
   app.removeAllContentTypeParsers()
-  // It drops a byte-order mark, which some editors and languages put first (RFC 8259, 8.1).
+  // The decoder drops a byte-order mark, which some editors and languages put first (RFC 8259, 8.1).
   const utf8 = new TextDecoder("utf-8", { fatal: true })
   app.addContentTypeParser(
     "application/json",
@@ -211,7 +211,10 @@ function readJsonAlone(app: Server): void {
   )
 }
 
-/** The text of these bytes. Bytes that are not UTF-8 would be read as other text, the same for different bytes. */
+/**
+ * The text of these bytes. Bytes that are not UTF-8 are refused. Otherwise, different bytes could be read as the same
+ * text.
+ */
 function decoded(decoder: TextDecoder, bytes: Buffer): string {
   try {
     return decoder.decode(bytes)
@@ -321,7 +324,7 @@ export function sendError(
 ): void {
   const known = toApiError(error)
   // `NOT_READY` answers a probe, or a request during a stop; the reason is logged where it is noticed. A merchant is
-  // responsible for an origin, and its callers for the number of waiting calls.
+  // responsible for an origin, and an origin's callers for the number of waiting calls.
   const isElsewhere = known && ["NOT_READY", "ORIGIN_FAILED", "ORIGIN_BUSY"].includes(known.code)
   if (!known || (errorTable[known.code].status >= 500 && !isElsewhere))
     ctx.log.error(

@@ -3,9 +3,9 @@
  * it. The periodic reads of all states start together, so that their statements are combined (`db/gather.ts`). Without
  * sharing, a thousand live pages of one checkout cost 2,058 transactions a second.
  *
- * A wake-up that names a state, or names nothing, has it read immediately. If one arrives during a read, the state is
- * read once more after it. Without a wake-up a state is read after its pause, so a lost wake-up costs only that pause.
- * Reads of one state never overlap, so nobody sees an older state after a newer one.
+ * A wake-up that names a state, or names nothing, causes an immediate read of it. If a wake-up arrives during a read,
+ * the state is read once more afterwards. Without a wake-up, a state is read after its pause, so a lost wake-up costs
+ * only that pause. Reads of one state never overlap, so nobody sees an older state after a newer one.
  */
 import { AsyncLocalStorage } from "node:async_hooks"
 import { setImmediate as nextTurn } from "node:timers/promises"
@@ -17,14 +17,18 @@ import type { Names } from "../jobs/wake-payload.ts"
  * are.
  */
 export const TICK_MS = 500
-/** How many states with a new waiter are read immediately; one more each second. The others wait for the tick. */
+/**
+ * How many states with a new waiter are read immediately; each second allows one more. The others wait for the tick.
+ */
 const MAX_EAGER = 10
 const EAGER_AFTER_MS = 1_000
 /** How many states are read at the same time: a wake-up that names nothing must not block the process for longer. */
 const MAX_AT_ONCE = 400
-/** Wake-ups that name nothing have all states read at most this often. They are rare (`jobs/wake-payload.ts`). */
+/**
+ * If wake-ups name nothing, all states are read at most this often. Such wake-ups are rare (`jobs/wake-payload.ts`).
+ */
 const ALL_PAUSE_MS = 2_000
-/** How many waiters of one state are notified in one turn of the event loop: each writes to its connection. */
+/** How many waiters of one state are notified in one turn of the event loop, because each writes to its connection. */
 const NOTIFIED_AT_ONCE = 100
 /** How often `tend` is called, in milliseconds. */
 const TEND_MS = 600_000
@@ -37,7 +41,7 @@ const SPREAD = 0.2
 export interface Shared<T> {
   /** The kind, and everything that the state depends on: the same key gets the same state. */
   key: readonly unknown[]
-  /** The names that wake-ups use for it (`jobs/wake-payload.ts`). */
+  /** The names that wake-ups use for the state (`jobs/wake-payload.ts`). */
   names: readonly string[]
   read: () => Promise<T>
   /** Milliseconds until the state is read again without a wake-up. */
@@ -61,16 +65,16 @@ export interface Seen<T> {
 
 /** Someone who waits. Close it at the end. */
 export interface Follower<T> {
-  /** The state from a read that starts after this call. Rejects if that fails. */
+  /** The state from a read that starts after this call. Rejects if that read fails. */
   fresh(): Promise<Seen<T>>
   /**
    * The next news after `seen`. Undefined after `ms`, or once the follower has ended. Rejects if a read fails. Nobody
    * is notified while the state stays the same: a thousand promises for each read were most of a process's allocations.
    */
   next(seen: Seen<T>, ms: number): Promise<Seen<T> | undefined>
-  /** Ends what {@link next} waits for, now and later. */
+  /** Ends all waits of {@link next}, present and future ones. */
   end(): void
-  /** Whether it was ended, or the process is stopping. */
+  /** Whether the follower was ended, or the process is stopping. */
   isEnded(): boolean
   close(): void
 }
@@ -80,9 +84,9 @@ export interface SharedReads {
 }
 
 interface WaitingReader {
-  /** It waits for a read with a greater number. */
+  /** The waiter needs a read with a greater number. */
   after: number
-  /** Whether it waits for any read instead of news. */
+  /** Whether the waiter needs any read instead of news. */
   isFresh: boolean
   done: (seen: Seen<unknown> | undefined) => void
   fail: (error: unknown) => void
@@ -270,7 +274,7 @@ function openQueue(apart: ReturnType<typeof AsyncLocalStorage.snapshot>, forget:
     for (const reader of waiting) {
       if (underWay >= MAX_AT_ONCE) return
       waiting.delete(reader)
-      // Nobody waits for it any more.
+      // Nobody waits for this state any more.
       if (reader.followers.size === 0) continue
       underWay++
       void apart(readOnce, reader).then(() => {
@@ -301,7 +305,7 @@ async function readOnce(reader: Reader): Promise<void> {
       reader.tendAt = performance.now() + TEND_MS
     }
     note(reader, n, state)
-    // States that one wake-up had read together do not stay together forever.
+    // Pauses differ at random, so states that one wake-up caused to be read together do not stay together forever.
     reader.dueAt = performance.now() + shared.pauseMs(state) * (1 - SPREAD * Math.random())
   } catch (error) {
     reader.dueAt = performance.now() + AFTER_FAILURE_MS

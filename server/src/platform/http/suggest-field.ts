@@ -9,7 +9,7 @@
 export function nearest(typed: string, known: readonly string[]): string | undefined {
   const near = known
     .map(name => ({ name, limit: Math.floor(Math.max(name.length, 3) / 3) }))
-    // Compares lengths first: a caller may send a name of 256 KB.
+    // Compares lengths first, because a caller may send a name of 256 KB.
     .filter(({ name, limit }) => Math.abs(letters(typed).length - letters(name).length) <= limit)
     .map(each => ({ ...each, far: distance(letters(typed), letters(each.name)) }))
     .filter(({ far, limit }) => far <= limit)

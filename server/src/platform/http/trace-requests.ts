@@ -1,7 +1,7 @@
 /**
- * A span for each request, by which the payment that it creates is traced. The caller's own trace is never continued.
- * Otherwise anybody who sends a `traceparent` could have everything recorded, or add spans to another person's trace. A
- * merchant's trace is linked.
+ * A span for each request, so that the payment that the request creates is traced. The caller's own trace is never
+ * continued. Otherwise anybody who sends a `traceparent` could have everything recorded, or add spans to another
+ * person's trace. A trace that a merchant names is only linked.
  */
 import type { FastifyInstance, FastifyRequest } from "fastify"
 import { parseTraceparent } from "../tracing/trace.ts"
@@ -23,7 +23,8 @@ export function traceRequests(app: Pick<FastifyInstance, "addHook">, tracing: Tr
     const { method, routeOptions } = request
     const route = request.is404 ? undefined : routeOptions.url
     if (route === undefined || probes.includes(route)) return done()
-    // Without the path: it contains ids that open a checkout, and requests that callers of a proxied API send.
+    // The path is left out, because it contains ids that open a checkout, and requests that callers of a proxied API
+    // send.
     const attributes = { "http.request.method": method, "http.route": route, "sluice.request.id": request.id }
     const span = tracing.start(`${method} ${route}`, { kind: "server", parent: null, attributes })
     request.span = span
@@ -43,8 +44,8 @@ const within = (tracing: Tracing, { span }: FastifyRequest, done: () => void): v
   span ? tracing.within(span, done) : done()
 
 /**
- * Ends the span once. A request refused by a limit never ends its span, so it appears in no trace: a flood would fill
- * them.
+ * Ends the span once. A request refused by a limit never ends its span, so it appears in no trace. Otherwise, a flood
+ * would fill the traces.
  */
 function end(request: FastifyRequest, status: number | undefined): void {
   const { span } = request
@@ -56,7 +57,7 @@ function end(request: FastifyRequest, status: number | undefined): void {
   span.end()
 }
 
-/** Links the trace that an authenticated caller names. Its `tracestate` is not read. */
+/** Links the trace that an authenticated caller names. The caller's `tracestate` is not read. */
 export function linkCaller({ span, headers }: FastifyRequest): void {
   const caller = span && parseTraceparent(headers.traceparent)
   if (caller) span.link(caller)

@@ -1,28 +1,28 @@
 /**
- * Places for requests that wait. Each holds a connection, so their number is bounded, and the bound is shared. Pure.
+ * Slots for requests that wait. Each holds a connection, so their number is bounded, and the bound is shared. Pure.
  *
- * The rule: a name (an address, the /64 of an IPv6 address, a merchant) holds at most its own quota. While places are
- * free, any name within its quota gets one. When none is free, a newcomer may take the oldest place of the largest name
+ * The rule: a name (an address, the /64 of an IPv6 address, a merchant) holds at most its own quota. While slots are
+ * free, any name within its quota gets one. When none is free, a newcomer may take the oldest slot of the largest name
  * in the largest network (/24, or /48 of IPv6). It does so only if both sides become closer to equal. Addresses within
- * one network are free, so many of them count as one. Otherwise, for example if everybody holds one place, the newcomer
- * gets none and nobody is sent away: they would only take turns in reconnecting. A request that gets no place, or loses
- * one, is answered with the current state, and may ask again.
+ * one network cost nothing, so many of them count as one. Otherwise, for example if everybody holds one slot, the
+ * newcomer gets none and nobody is sent away, because callers would only take turns in reconnecting. A request that
+ * gets no slot, or loses one, is answered with the current state, and may ask again.
  *
  * Sessions have no quota, because anyone can open any number of checkouts. Waiters of one session cost the least,
- * because they share its reads (`shared-reads.ts`).
+ * because they share the session's reads (`shared-reads.ts`).
  */
 
-/** The holder of a place. */
+/** The holder of a slot. */
 export interface Holder {
   name: string
-  /** The most places of this name. */
+  /** The maximum number of slots of this name. */
   most: number
 }
 
 export interface Slots {
   /**
-   * Takes a place. Returns the function that frees it, or undefined if the holder gets none. `leave` is called if
-   * another holder gets the place.
+   * Takes a slot. Returns the function that frees the slot, or undefined if the holder gets none. `leave` is called if
+   * another holder gets the slot.
    */
   take(holder: Holder, leave: () => void): (() => void) | undefined
 }
@@ -31,10 +31,10 @@ interface Slot {
   leave: () => void
 }
 
-/** The oldest place comes first. */
+/** The oldest slot comes first. */
 type Names = Map<string, Set<Slot>>
 
-/** Creates places, all of them free. */
+/** Creates slots, all of them free. */
 export function openSlots(most: number): Slots {
   const networks = new Map<string, Names>()
   let total = 0
@@ -54,11 +54,11 @@ export function openSlots(most: number): Slots {
     if (names?.size === 0) networks.delete(network)
   }
 
-  /** Makes room for one more place of a name; false if nobody holds enough more than it. */
+  /** Makes room for one more slot of a name; false if no other name holds enough more slots. */
   function makeRoom(network: string, name: string): boolean {
     const own = sizeOf(networks.get(network))
     const [largest, size] = largestOf(networks, sizeOf)
-    // Within its own network, a name takes from the places of that network.
+    // Within its own network, a name takes a slot from another name of that network.
     const from = own + 1 < size ? largest : network
     const [longest, held] = largestOf(networks.get(from) ?? new Map<string, Set<Slot>>(), places => places.size)
     if (from === network && (networks.get(network)?.get(name)?.size ?? 0) + 1 >= held) return false
@@ -84,7 +84,7 @@ export function openSlots(most: number): Slots {
   }
 }
 
-/** The first entry with the greatest size. It checks all entries: a few microseconds, and only if no place is free. */
+/** The first entry with the greatest size. It checks all entries: a few microseconds, and only if no slot is free. */
 function largestOf<V>(entries: ReadonlyMap<string, V>, sizeOf: (value: V) => number): [name: string, size: number] {
   let largest: [string, number] = ["", 0]
   for (const [name, value] of entries) {
@@ -95,7 +95,7 @@ function largestOf<V>(entries: ReadonlyMap<string, V>, sizeOf: (value: V) => num
 }
 
 /**
- * The network of a name, as `addressGroup` writes it: the /24 of an IPv4 address, the /48 of the /64 of an IPv6 one. A
- * name that is not an address has a network of its own.
+ * The network of a name, as `addressGroup` writes it: the /24 of an IPv4 address, the /48 that contains an IPv6
+ * address's /64. A name that is not an address has a network of its own.
  */
 const networkOf = (name: string): string => name.replace(/[.:][0-9a-f]+$/, "")

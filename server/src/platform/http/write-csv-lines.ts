@@ -22,7 +22,7 @@ const ROWS_PER_READ = 2_000
 const LINES_PER_TEXT = 100
 
 /**
- * SQL that returns text, or null for an empty cell. It is not quoted here: text from outside goes through
+ * SQL that returns text, or null for an empty cell. The text is not quoted here: text from outside goes through
  * {@link quotedCell}.
  */
 type Cell = RawBuilder<unknown>
@@ -40,7 +40,7 @@ interface Lines<C extends string, K extends string> {
   rows(last: Last<K> | undefined, limit: number): RawBuilder<unknown>
   /** Whether to include rows of a network that this service does not serve, instead of throwing. */
   ofAnyNetwork?: true
-  /** Completes the text of some lines; by default, it gives each lower-case address in it its checksum. */
+  /** Completes the text of some lines; by default, each lower-case address in the text gets its checksum. */
   finish?: (text: string) => string | Buffer
 }
 
@@ -56,7 +56,8 @@ interface Part {
 
 /**
  * Yields a line of names, then one line for each row. It reads the next part while the previous one is sent, and holds
- * no connection between parts. Throws if a row is of a network that this service does not serve, unless `ofAnyNetwork`.
+ * no connection between parts. Throws if a row belongs to a network that this service does not serve, unless
+ * `ofAnyNetwork` is set.
  */
 export async function* linesOf<C extends string, K extends string>(
   { db, chain }: Pick<TxContext, "db" | "chain">,
@@ -89,7 +90,7 @@ export async function* linesOf<C extends string, K extends string>(
   while (reading) {
     const { texts, next } = (await reading) as Awaited<ReturnType<typeof read>>
     reading = next && read(next)
-    // A reader that stops early does not wait for it.
+    // A reader that stops early does not wait for this read.
     reading?.catch(() => {})
     // The next part's statement is sent before this part is processed, so that both sides work in parallel.
     await turn()
@@ -127,7 +128,7 @@ function withChecksums(text: string): Buffer {
 
 /**
  * Writes the checksum at `at`. An address that recurs, such as a factory's, is copied from an earlier place that has
- * its checksum. `seen` has the last place for each three first digits.
+ * its checksum. `seen` has the last such place for each combination of the first three digits.
  */
 function checksumOnce(bytes: Buffer, at: number, seen: Int32Array): void {
   const digit = (i: number) => (bytes[at + 2 + i] ?? 0) & 15
@@ -173,7 +174,7 @@ export const amountCell = (amount: Cell): Cell =>
 export const timeCell = (at: Cell): Cell => sql`to_char(${at} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
 
 /**
- * SQL: text from outside, as `quoted` of `http/send-csv.ts` writes it: in quotes, and after an apostrophe if a
+ * SQL: text from outside, as `quoted` of `http/send-csv.ts` writes it: in quotes, and with an apostrophe before it if a
  * spreadsheet would take it for a formula.
  */
 export const quotedCell = (text: Cell): Cell =>

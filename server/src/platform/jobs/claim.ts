@@ -43,8 +43,8 @@ const RELEASE_RETRY_MS = 500
 const MAX_SKEW_MS = 600_000
 
 /**
- * Whether a job that runs every `periodMs` is due at `at`. It is also due if `at` is more than a period ahead. A clock
- * that was ahead set that time, and the job would not run until the right time reached it.
+ * Whether a job that runs every `periodMs` is due at `at`. It is also due if `at` is more than a period ahead. Such a
+ * time was set by a clock that was ahead. The job would otherwise not run until the right time reaches it.
  */
 export const isDue = (at: Date, now: Date, periodMs: number): boolean =>
   at <= now || at.getTime() > now.getTime() + periodMs + MAX_SKEW_MS
@@ -69,8 +69,8 @@ export async function freeLeases(db: Db): Promise<void> {
 
 /**
  * Claims up to `limit` due rows without a lease, earliest first, for `leaseMs`. `only` names one row. A row that is due
- * well after `nextRunAt` was claimed by a process whose clock was ahead, so it is due now. `FOR NO KEY UPDATE SKIP
- * LOCKED`: rivals neither wait for each other nor claim the same row.
+ * well after `nextRunAt` was claimed by a process whose clock was ahead, so it is due now.
+ * `FOR NO KEY UPDATE SKIP LOCKED`: concurrent workers neither wait for each other nor claim the same row.
  */
 export async function claimDue<T extends JobTable>(
   db: Db,

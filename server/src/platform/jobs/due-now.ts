@@ -2,8 +2,8 @@
 import { sql } from "kysely"
 
 /**
- * SQL: now, or the database's time if this process's clock is ahead of it. With its own time a new row would wait until
- * the clocks of other processes reach it, and their recent rows would look old.
+ * SQL: now, or the database's time if this process's clock is ahead of it. With the process's own time, a new row would
+ * wait until the clocks of other processes reach it, and their recent rows would look old.
  *
  * @example run_at: dueNow(ctx.now())
  */

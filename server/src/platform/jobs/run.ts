@@ -10,7 +10,7 @@ export interface Loop<C extends Context = Context> {
   round: (ctx: C) => Promise<number>
   wokenBy: WakeChannel
   /**
-   * The least time between the starts of two rounds, so that a flood of wake-ups causes only one; read after each
+   * The minimum time between the starts of two rounds, so that a flood of wake-ups causes only one; read after each
    * round.
    */
   gapMs: number | (() => number)
@@ -22,8 +22,8 @@ const AFTER_FAILURE_MS = 5_000
 const CLOCK_WRONG_MS = 1_000
 
 /**
- * Runs a loop until `ctx.signal`. A round that throws is logged, counted and repeated. None starts while this machine's
- * clock is wrong.
+ * Runs a loop until `ctx.signal`. A round that throws is logged, counted and repeated. No round starts while this
+ * machine's clock is wrong.
  */
 export async function runLoop<C extends Context>(ctx: C, loop: Loop<C>): Promise<void> {
   const { signal } = ctx

@@ -8,8 +8,8 @@ const channels = ["verify", "payments", "payouts", "deliveries", "housekeeping"]
 export type WakeChannel = (typeof channels)[number]
 
 /**
- * The subjects of a wake-up; undefined for anything. A name is the id of an item for sale, a settlement or a payout, or
- * `PAYWALL/ADDRESS` for one payer at a paywall. An empty list wakes the loops but no request.
+ * The subjects of a wake-up; undefined if it may be about anything. A name is the id of an item for sale, a settlement
+ * or a payout, or `PAYWALL/ADDRESS` for one payer at a paywall. An empty list wakes the loops but no request.
  */
 export type Names = readonly string[] | undefined
 
@@ -20,7 +20,10 @@ export const payerName = (paywallId: string, payer: string | undefined): string 
 /** Postgres takes payloads of less than 8,000 bytes. Names are ASCII, and short. */
 const MAX_BYTES = 7_999
 const NAME = /^[\w/-]{1,200}$/
-/** Several thousand names. A larger wake-up names nothing, so that waiters do not depend on the number. */
+/**
+ * Enough for several thousand names. A larger wake-up names nothing, so that it reaches every waiter, whatever the
+ * number of names.
+ */
 const MAX_PAYLOADS = 8
 
 /** The payloads of a wake-up. */
