@@ -54,10 +54,13 @@ import { advanceSubscriptions } from "./products/subscriptions/advance-subscript
 import { findCarriedOut } from "./products/x402/find-carried-out.ts"
 
 const HOUSEKEEPING_MS = 60_000
-/** The longest sleep: a lost wake-up costs at most this much. */
+/** The longest sleep: a lost wake-up delays work by at most this long. */
 const MAX_SLEEP_MS = 5_000
 const WAKE_GAP_MS = 5_000
-/** A timer may fire a millisecond early: the scan would not be due, and would wait for its gap again. */
+/**
+ * A timer may fire a millisecond early. Without this margin, the scan would not be due yet, and would wait for its gap
+ * again.
+ */
 const MARGIN_MS = 10
 /** Shares are mined by the dozen, so payments that wait for them are checked at most once a second. */
 const NOTIFY_GAP_MS = 1_000
@@ -156,7 +159,7 @@ const receiptLoop = ({ settings: { receipts } }: Context, network: Network): Loo
   round: ctx => receiptRound(ctx, network),
 })
 
-/** With RECEIPT_STORE=0g: the wallet that pays there, and what uploads. */
+/** The loops with RECEIPT_STORE=0g: those of the wallet that pays there, and the one that uploads. */
 function storageLoops({ settings }: Context): Loop<SellingContext>[] {
   const { storageSigner, receipts } = settings
   if (!receipts.zerog || !storageSigner) return []
@@ -170,7 +173,7 @@ function storageLoops({ settings }: Context): Loop<SellingContext>[] {
       gapMs: receipts.batchMs,
       round: ctx => storeCallsRound(ctx, storage, storageSigner.address),
     },
-    // Separate from the calls: nodes that do not answer must not delay what is to be paid.
+    // Separate from the wallet's calls, because nodes that do not answer must not delay what is to be paid.
     {
       name: "uploads",
       wokenBy: "payments",

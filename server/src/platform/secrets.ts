@@ -4,7 +4,7 @@
  */
 import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from "node:crypto"
 
-/** The purpose of a secret: each has its own key, so that one kind can't be used as another. */
+/** The purpose of a secret: each purpose has its own key, so that one kind can't be used as another. */
 export type Purpose =
   | "webhook-secret"
   | "signing-key"
@@ -23,9 +23,9 @@ const NONCE_BYTES = 12
 const TAG_BYTES = 16
 
 /**
- * Encrypts a secret of `owner` (the row it is stored in) with AES-256-GCM. It decrypts only for the same purpose and
- * owner, so that a row copied over another is noticed. A random 96-bit nonce is safe for 2³² secrets under one key
- * (NIST SP 800-38D, 8.3).
+ * Encrypts a secret of `owner` (the row it is stored in) with AES-256-GCM. The secret can be decrypted only for the
+ * same purpose and owner, so that a row copied over another is noticed. A random 96-bit nonce is safe for 2³² secrets
+ * under one key (NIST SP 800-38D, 8.3).
  *
  * @example unseal(keys, "webhook-secret", "wh_1", seal(keys, "webhook-secret", "wh_1", "whsec_…")) // "whsec_…"
  */
@@ -72,7 +72,7 @@ function unsealWith(secretKey: Uint8Array, purpose: Purpose, owner: string, seal
   return Buffer.concat([decipher.update(text), decipher.final()]).toString("utf8")
 }
 
-/** The MACs of a text by each key, the first key's first; the purpose separates them from those of other uses. */
+/** The MACs of a text with each key, in the order of the keys; the purpose separates them from those of other uses. */
 export function macsOf(keys: SecretKeys, purpose: "x402-retry", text: string): [Buffer, ...Buffer[]] {
   const [first, ...others] = keys.map(key => createHmac("sha256", derive(key, purpose)).update(text).digest())
   if (!first) throw new Error(NOT_SET)

@@ -38,7 +38,7 @@ const FACTS = "x-facts"
 /** The facts of a route as a part of its schema, from which the document is generated. */
 export const facts = (route: RouteFacts): Record<string, RouteFacts> => ({ [FACTS]: route })
 
-/** `/readyz` describes its own failure for this. */
+/** Routes that don't answer with DATABASE_UNAVAILABLE; `/readyz` describes that failure itself. */
 const withoutDatabase = ["/healthz", "/readyz", "/metrics"]
 
 /** Every error that a route can answer with, in the order of the table. */

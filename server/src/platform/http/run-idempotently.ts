@@ -73,12 +73,13 @@ interface Answer {
 
 /**
  * Runs `work` in one database transaction and returns its result, with the status that `reply` has by then. With an
- * `Idempotency-Key` it runs once in 24 hours for this merchant and route. Later requests with the same body and path
- * get the first answer again. Throws `VALIDATION_ERROR` for an invalid key, `IDEMPOTENCY_MISMATCH`,
+ * `Idempotency-Key`, `work` runs once in 24 hours for this merchant and route. Later requests with the same body and
+ * path get the first answer again. Throws `VALIDATION_ERROR` for an invalid key, `IDEMPOTENCY_MISMATCH`,
  * `IDEMPOTENCY_IN_PROGRESS`.
  *
- * @example reply.code(201) return await idempotently(ctx, request, reply, merchantId, ctx => createThing(ctx,
- * request.body))
+ * @example
+ * reply.code(201)
+ * return await idempotently(ctx, request, reply, merchantId, ctx => createThing(ctx, request.body))
  */
 export const idempotently = <T>(
   ctx: Context,

@@ -1,7 +1,8 @@
 /**
  * Notifications between processes on one database. Wake-ups: a transaction that inserts due rows wakes the loops and
- * waiting requests of every process. They may name what changed, so that nobody reads anything else. A lost one costs
- * at most the sleep of a waiter. Changes: a trigger reports a change to a row that processes keep a copy of.
+ * waiting requests of every process. A wake-up may name what changed, so that nobody reads anything else. A lost
+ * wake-up costs at most the sleep of a waiter. Changes: a trigger reports a change to a row of which processes keep a
+ * copy.
  */
 import { EventEmitter } from "node:events"
 import { gather } from "../db/gather.ts"
@@ -9,8 +10,9 @@ import { notify, type OpenDatabase } from "../db/open.ts"
 import { joinNames, type Names, payloadsOf, readPayload, type WakeChannel } from "./wake-payload.ts"
 
 /**
- * access: the access of an address changed, as `PAYWALL ADDRESS`, or of all addresses of a paywall, as `PAYWALL`.
- * credential: an API key ended or changed, as its id; or a membership did, as `MERCHANT PERSON`.
+ * The topics of changes. access: the access of one address to a paywall changed (`PAYWALL ADDRESS`), or that of all
+ * addresses (`PAYWALL`). credential: an API key or a session ended or changed (its id), or a membership did (`MERCHANT
+ * PERSON`).
  */
 type ChangeTopic = "access" | "credential"
 
@@ -24,9 +26,9 @@ export interface ChangeListener {
 /**
  * Limits thousands of wake-ups. NOTIFY takes a lock that every commit waits for (17,000 commits a second became 5,700,
  * measured). So a process that has just notified rests for four times as long as a NOTIFY takes, and a busy database
- * gets fewer of them. The median of the last eight counts. With only the last one, deliveries would wait for 24 ms
- * after one slow commit of 6 ms (most of their p99, measured). With the quickest of the eight, a busy database got too
- * many, and delivered a ninth to a quarter fewer messages.
+ * gets fewer notifications. The median time of the last eight counts. With only the last time, deliveries would wait
+ * for 24 ms after one slow commit of 6 ms (most of their p99, measured). With the quickest of the eight, a busy
+ * database got too many notifications, and delivered a ninth to a quarter fewer messages.
  */
 const REST_SHARE = 4
 const LAST_TIMES = 8
@@ -37,12 +39,12 @@ const SPARING_REST_MS = 100
 export interface Wakes {
   /**
    * Wakes all processes. Call it after the commit, so that they find the row. `names` says what changed; without it,
-   * anything may have.
+   * anything may have changed.
    */
   wake(channel: WakeChannel, names?: Names): Promise<void>
   /**
-   * Wakes this process immediately, and notifies the others without waiting. It spends at most a fifth of the time
-   * notifying, however often it is called.
+   * Wakes this process immediately, and notifies the others without waiting. The process spends at most a fifth of the
+   * time on notifications, however often it is called.
    */
   wakeSoon(channel: WakeChannel): void
   /** Wakes all processes, including this one, at most ten times a second: for news that is not urgent. */
@@ -53,8 +55,8 @@ export interface Wakes {
   /** Calls the listener at each wake-up, with what changed. */
   onWake(channel: WakeChannel, listener: (names: Names) => void): void
   /**
-   * Calls the listener at each change that a process commits. It gets this process's changes immediately, through
-   * {@link changedHere}.
+   * Calls the listener at each change that a process commits. The listener gets this process's changes immediately,
+   * through {@link changedHere}.
    */
   onChange(topic: ChangeTopic, listener: ChangeListener): void
   /** Calls this process's listeners with its own change. Call it after the commit. */

@@ -47,7 +47,7 @@ export const limitRows: readonly LimitRow[] = [
   { bucket: "linkStart", path: "/p/:slug/start", credential: "none" },
   { bucket: "linkStart", method: "POST", path: "/api/paywalls/:id/subscribe", credential: "none" },
   { bucket: "linkStart", path: "/paywall/:id/subscribe", credential: "none" },
-  // They store rows and ask the identity provider.
+  // These pages store rows and ask the identity provider.
   { bucket: "public", path: "/console/sign-in", credential: "none" },
   { bucket: "public", path: "/console/callback", credential: "none" },
   { bucket: "public", method: "POST", path: "/console/device", credential: "none" },
@@ -83,8 +83,8 @@ export const isUnlimited = (path: string): boolean =>
 export const WINDOW_MS = 60_000
 
 /**
- * How many API keys a merchant may have at a time. Together they are admitted this many times the limit of one, even if
- * they are revoked and created again.
+ * How many API keys a merchant may have at a time. Together, they are admitted at most this many times the limit of one
+ * key, even if they are revoked and created again.
  */
 export const KEYS_PER_MERCHANT = 20
 
@@ -100,9 +100,10 @@ export interface Caller {
 
 /**
  * The counters of a request; empty if it is not limited. With a credential that the route accepts, only the credential
- * counts. A subject is hashed: it may be long, may contain a brace, and may identify a person. Without a credential the
- * IP counts, against its route and against all requests of the IP. A visit of a page counts only against its own
- * bucket. Payers who reload a page, open it twice, or share an address in one room must still be able to pay.
+ * counts. A subject is hashed, because it may be long, may contain a brace, and may identify a person. Without a
+ * credential, the request counts by its IP, for its route and for all requests of the IP. A visit of a page counts only
+ * against its own bucket. Payers who reload a page, open it twice, or share an address in one room must still be able
+ * to pay.
  */
 export function countsOf(limits: Settings["limits"], method: string, path: string, caller: Caller): Count[] {
   // A HEAD runs the route of its GET.
@@ -165,8 +166,8 @@ function parsed(ip: string): ipaddr.IPv4 | ipaddr.IPv6 | undefined {
  * address counts as its /64, because one customer has all of it. A port added by a proxy is ignored. Texts that are not
  * addresses share a group.
  *
- * @example addressGroup("::ffff:192.0.2.7") // "192.0.2.7" @example addressGroup("2001:db8:1:2:3:4:5:6") //
- * "2001:db8:1:2"
+ * @example addressGroup("::ffff:192.0.2.7") // "192.0.2.7"
+ * @example addressGroup("2001:db8:1:2:3:4:5:6") // "2001:db8:1:2"
  */
 export function addressGroup(ip: string | undefined): string {
   if (ip === undefined || isIPv4(ip)) return ip ?? "nowhere"

@@ -22,7 +22,7 @@ export interface Limits {
   close(): Promise<void>
 }
 
-/** 15 MB if each key was admitted once, 36 MB if 30 times (measured). */
+/** The maximum number of keys: 15 MB if each was admitted once, 36 MB if each was admitted 30 times (measured). */
 const MAX_KEYS = 100_000
 /** The longest time that a start waits for Redis. */
 const START_MS = 2_000
@@ -40,9 +40,9 @@ export function processLimits(log: MemoryLog = memoryLog({ windowMs: WINDOW_MS, 
 }
 
 /**
- * Opens the limits by the settings. `installation` is the id of the installation that they belong to: several may use
- * one database of Redis. An unreachable Redis delays the start by at most two seconds. An answer that takes longer than
- * `patienceMs` counts as no answer.
+ * Opens the limits that the settings ask for. `installation` is the id of the installation that they belong to, because
+ * several installations may use one Redis database. An unreachable Redis delays the start by at most two seconds. An
+ * answer that takes longer than `patienceMs` counts as no answer.
  */
 export async function openLimits(
   { redisUrl, installation }: { redisUrl: string | undefined; installation: string },
@@ -64,7 +64,7 @@ export async function openLimits(
   redis.on("ready", () => {
     refusal = undefined
   })
-  // If no sentinel answers, it keeps trying until one does.
+  // If no sentinel answers, the client keeps trying until one does.
   await within(START_MS, connected(redis)).catch(() => undefined)
   const fault = await within(START_MS, databaseFault(redis, redisUrl)).catch(() => undefined)
   if (fault !== undefined) {
@@ -100,8 +100,8 @@ async function limitsOver({ redis, prefix }: Shared, log: Logger, inTime: InTime
   return {
     admit: async counts => {
       if (!alone) {
-        // Recorded at the time before Redis was asked, and read at the time after it. So this log never refuses what
-        // Redis correctly admits.
+        // The admission is recorded at the time before Redis was asked, and the log is read at the time after that. So
+        // this log never refuses what Redis correctly admits.
         const askedMs = monotonicMs()
         const verdict = await inTime(shared.admit(counts)).catch(goAlone)
         if (verdict) {
@@ -124,7 +124,7 @@ async function limitsOver({ redis, prefix }: Shared, log: Logger, inTime: InTime
     if (alone || closed) return
     alone = true
     limitsAlone.set(1)
-    // If Redis refused the connection (a wrong password), a call on it only reports that it can't write.
+    // If Redis refused the connection (a wrong password), a call only reports that the connection can't be written to.
     log.warn(
       { err: cause() ?? error, instances: member.instances() },
       "Redis fails: each instance enforces its share of the limits on its own",

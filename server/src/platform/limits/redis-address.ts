@@ -18,7 +18,7 @@ export interface RedisAddress {
   nodes: [RedisNode, ...RedisNode[]]
   /** Always 0 on a cluster. */
   database: number
-  /** The primary's name at the sentinels; otherwise empty. */
+  /** The primary's name at the sentinels; empty without sentinels. */
   primaryName: string
   /** The login at the sentinels. */
   sentinelLogin: RedisLogin

@@ -10,7 +10,7 @@ export interface DatabaseFault {
 }
 
 /**
- * Returns why Redis refuses the database of `url`; undefined if it accepts it. `redis` is an open connection to that
+ * Returns why Redis refuses the database of `url`; undefined if Redis accepts it. `redis` is an open connection to that
  * address. Rejects if Redis does not answer.
  */
 export async function databaseFault(redis: RedisClient, url: string): Promise<DatabaseFault | undefined> {

@@ -1,7 +1,7 @@
 /**
  * The sliding log for many processes: the same steps as in `sliding-log.ts`, in Lua on lists in Redis, newest first.
- * Redis' own clock counts. For a list it is never taken as earlier than the newest entry, unless that entry is more
- * than a window ahead.
+ * Redis' own clock counts. For a list, its time is never taken to be earlier than the newest entry, unless that entry
+ * is more than a window ahead.
  */
 import { hash } from "node:crypto"
 import { createRequire } from "node:module"
@@ -17,7 +17,8 @@ declare module "ioredis" {
 }
 
 /**
- * How much longer a list lives than needed. It then gets a new expiry once in this time instead of at each admission.
+ * How much longer a list lives than needed. The list then gets a new expiry only once in this time, instead of at each
+ * admission.
  */
 const SLACK_MS = WINDOW_MS / 4
 
@@ -134,7 +135,7 @@ const CONNECT_TIMEOUT_MS = 2_000
 const MAX_RETRY_MS = 1_000
 /** A connection that answers nothing for this long after its creation is closed. */
 const ANSWER_TIMEOUT_MS = 5_000
-/** The most requests in one call. */
+/** The maximum number of requests in one call. */
 const MAX_BATCH = 100
 /** Three numbers of eight bytes. */
 const ANSWER_BYTES = 24
@@ -166,8 +167,8 @@ export function redisConnection(url: string, answerMs = ANSWER_TIMEOUT_MS): Redi
 }
 
 /**
- * A server that accepts connections while it hangs (stopped, or behind a proxy) may never answer on this one, but
- * answer later on new ones.
+ * Ends a connection on which no answer arrives. A server that accepts connections while it hangs (stopped, or behind a
+ * proxy) may never answer on this one, but may answer on later ones.
  */
 function endUnanswered(redis: Redis, answerMs: number): void {
   redis.on("connect", () => {
@@ -245,7 +246,7 @@ interface WaitingCount {
 
 /**
  * The log in Redis, over one connection. One call runs at a time, and requests that arrive meanwhile share the next
- * one. So a single request does not wait, and a hundred cost little more than one. On a cluster each request is a call
+ * call. So a single request does not wait, and a hundred cost little more than one. On a cluster each request is a call
  * of its own. Each key starts with `prefix`. `clock` replaces Redis' own.
  */
 export function sharedLog(redis: RedisClient, prefix: string, clock?: () => number): SharedLog {

@@ -1,6 +1,6 @@
 /**
  * The exact sliding log. It stores the times of each key's admissions, so that no window ever contains more than the
- * limit. A fixed window admits twice the limit, GCRA up to 2N − 1.
+ * limit. A fixed window admits up to twice the limit, GCRA up to 2N − 1.
  *
  * This store is bounded, and serves one process. `shared-log.ts` makes the same decisions, step by step, for many
  * processes.
@@ -14,7 +14,7 @@ export interface Count {
 
 export interface Verdict {
   admitted: boolean
-  /** Milliseconds until the same request would be admitted; 0 if it was. */
+  /** Milliseconds until the same request would be admitted; 0 if it was admitted. */
   waitMs: number
   /** The limit of the bucket that is closest to its limit. */
   limit: number

@@ -38,7 +38,8 @@ export function parseAmount(text: string, decimals: number): bigint {
 /**
  * Formats base units as a decimal text, with at least two and at most `decimals` decimals, nothing rounded.
  *
- * @example formatAmount(5_000_000n, 6) // "5.00" @example formatAmount(1_000n, 6) // "0.001"
+ * @example formatAmount(5_000_000n, 6) // "5.00"
+ * @example formatAmount(1_000n, 6) // "0.001"
  */
 export function formatAmount(amount: bigint, decimals: number): string {
   const sign = amount < 0n ? "-" : ""
@@ -55,8 +56,9 @@ export interface AmountToken {
 }
 
 /**
- * Reads the amount written at `path`, in base units. Returns a fault if it is not a valid amount. It also does if the
- * amount is below `least` whole tokens for each of the `recipients` that share it, because each gets its own transfer.
+ * Reads the amount written at `path`, in base units. Returns a fault if it is not a valid amount. Also returns a fault
+ * if the amount is below `least` whole tokens for each of the `recipients` that share it, because each gets its own
+ * transfer.
  */
 export function readAmount(
   path: string,

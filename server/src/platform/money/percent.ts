@@ -1,7 +1,7 @@
 /** Percentages, which are kept in ten-thousandths. */
 
 /**
- * A percentage as JSON shows it: the nearest double, which prints as it was written.
+ * A percentage as JSON shows it: the nearest double, which prints as the percentage was written.
  *
  * @example percentOf(333_333) // 33.3333
  */

@@ -18,8 +18,8 @@ export interface BoundedBytes {
 }
 
 /**
- * Collects parts up to `maxBytes`, copying them together as they arrive: stored separately, a million parts of one
- * byte held 185 MB.
+ * Collects parts up to `maxBytes`, copying them together as they arrive, because a million parts of one byte that were
+ * stored separately held 185 MB.
  */
 export function boundedBytes(maxBytes: number): BoundedBytes {
   let all = Buffer.allocUnsafe(Math.min(maxBytes, FIRST_BYTES))
@@ -41,7 +41,7 @@ export function boundedBytes(maxBytes: number): BoundedBytes {
 }
 
 /**
- * Reads the text of an answer of at most `maxBytes`. Beyond that it closes the connection and throws
+ * Reads the text of an answer of at most `maxBytes`. If the answer is larger, it closes the connection and throws
  * {@link AnswerTooLarge}.
  */
 export async function boundedText(response: Response, maxBytes: number): Promise<string> {

@@ -20,8 +20,8 @@ const WEBHOOK_ANSWER_BYTES = 512 * 1024
 
 /**
  * Resolves names by c-ares. `dns.lookup` occupies one of the process's four threads until it ends, so four endpoints
- * with slow name servers would delay all others. c-ares does not use the hosts file and the system's search domains.
- * They are used only if the operator has allowed private ranges.
+ * with slow name servers would delay all others. c-ares does not use the hosts file or the system's search domains.
+ * These are used only if the operator has allowed private ranges.
  */
 export function openResolver({ systemToo, servers }: { systemToo: boolean; servers?: string[] }): Resolve {
   const resolver = new dns.Resolver({ timeout: DNS_TIMEOUT_MS, tries: DNS_TRIES })
@@ -60,7 +60,7 @@ function boundAnswers(socket: Socket, maxBytes: number): void {
   let sent = socket.bytesWritten
   let read = 0
   let readBefore = 0
-  // Added next to the listener that reads; it consumes no bytes.
+  // This listener is added next to the one that reads, and consumes no bytes.
   socket.on("readable", () => {
     if (socket.bytesWritten !== sent) {
       sent = socket.bytesWritten
@@ -82,7 +82,7 @@ export function guardedConnector(options: {
   timeoutMs: number
   ca?: string | undefined
   connected?: (host: string, address: string) => void
-  /** The most bytes received after the last byte that was sent; 512 KB by default. */
+  /** The maximum number of bytes received after the last byte that was sent; 512 KB by default. */
   answerBytes?: number
 }): buildConnector.connector {
   const { allows, resolve, timeoutMs, ca, connected, answerBytes = WEBHOOK_ANSWER_BYTES } = options

@@ -8,7 +8,7 @@ import type { ReadableSpan, SpanProcessor } from "@opentelemetry/sdk-trace"
 import { Agent } from "undici"
 import { spanResults } from "../metrics.ts"
 
-/** How many spans may wait. More are dropped, so that a hanging collector costs only a few megabytes. */
+/** How many spans may wait. Further ones are dropped, so that a hanging collector costs only a few megabytes. */
 const MAX_QUEUED = 4_096
 const BATCH = 512
 /** How long a span waits for more spans before it is sent. */
@@ -175,8 +175,8 @@ async function firstBytes(body: AsyncIterable<Buffer>): Promise<Buffer> {
 }
 
 /**
- * How many spans an answer reports as rejected. 0 if it can't be read: the spans were accepted, and nothing else is
- * known.
+ * How many spans an answer reports as rejected. 0 if the answer can't be read, because the spans were accepted and
+ * nothing else is known.
  */
 function rejectedIn(serializer: Collector["serializer"], answer: Buffer): number {
   if (answer.length === 0 || answer.length > ANSWER_BYTES) return 0

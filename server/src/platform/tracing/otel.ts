@@ -87,7 +87,7 @@ function wrap(span: OtelSpan): Span {
     link: traceparent => void span.addLinks(linkTo(traceparent)),
     fail: code => {
       if (code !== undefined) span.setAttribute("error.type", code)
-      // Without a message, because messages of the database and of nodes repeat their input.
+      // The message is left out, because messages of the database and of nodes repeat their input.
       span.setStatus({ code: SpanStatusCode.ERROR })
     },
     end: (atMs = unixMs()) => span.end(atMs),
@@ -116,7 +116,7 @@ function linkTo(traceparent: string): Link[] {
 
 /**
  * A trace is recorded completely or not at all, because each later step follows the first. A step that serves several
- * payments has its own trace, which is recorded if one of theirs is.
+ * payments has its own trace, which is recorded if the trace of one of these payments is.
  */
 function samplerOf(ratio: number): Sampler {
   const byRatio = new TraceIdRatioBasedSampler(ratio)

@@ -31,8 +31,8 @@ export function joinTraces(ctx: Traceable, name: string, all: readonly (string |
 }
 
 /**
- * Starts a trace and returns the text that a row stores of it; null without tracing. Its span ends at the time of this
- * call, and is exported once the transaction commits.
+ * Starts a trace and returns the text that a row stores to continue it; null without tracing. Its span ends at the time
+ * of this call, and is exported once the transaction commits.
  */
 export function beginTrace(ctx: Traceable, name: string, options: Omit<SpanOptions, "parent">): string | null {
   const span = ctx.tracing?.start(name, { ...options, parent: null })
@@ -48,7 +48,7 @@ const traceIdOf = (traceparent: string): string => traceparent.slice(3, 35)
 export const unixMs = (): number => performance.timeOrigin + performance.now()
 
 /**
- * Runs `work` in a span. It only runs `work` if there is no tracing, or neither a parent nor an active span. A span
+ * Runs `work` in a span. Without tracing, or with neither a parent nor an active span, it only runs `work`. A span
  * inside a transaction ends with its commit: work that was rolled back is not in the trace.
  */
 export function traced<T>(

@@ -1,6 +1,6 @@
 /** The tracing of a process, whatever exports it. */
 
-/** Facts about a span. Never a secret, an email, a token, calldata, or an address with its query. */
+/** Facts about a span. They never contain a secret, an email, a token, calldata, or an address with its query. */
 export type Attributes = Record<string, string | number | boolean | undefined>
 
 /** One step of a trace. It is exported only after it has ended. */
@@ -15,7 +15,7 @@ export interface Span {
    * value.
    */
   fail(code?: string): void
-  /** Ends it now, or at this Unix time in milliseconds. */
+  /** Ends the span now, or at this Unix time in milliseconds. */
   end(atMs?: number): void
 }
 
@@ -23,7 +23,9 @@ export interface SpanOptions {
   /** Whether the span is an outgoing call (`client`) or an incoming one (`server`); neither by default. */
   kind?: "server" | "client"
   attributes?: Attributes
-  /** The `traceparent` of a row, which the span continues. Null for a new trace; undefined for the active span's. */
+  /**
+   * The `traceparent` of a row, which the span continues. Null for a new trace; undefined for that of the active span.
+   */
   parent?: string | null | undefined
   /** The `traceparent` of other traces. With links, a new trace is recorded exactly when one of these is. */
   links?: readonly string[]
