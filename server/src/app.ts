@@ -70,9 +70,9 @@ import { agentRoutes } from "./products/x402/routes.ts"
 import { callPayments } from "./products/x402/take-call-payment.ts"
 
 /**
- * Opens the API, ready to listen; `sender` tests the URLs of webhooks. Once `draining` is aborted, it asks its callers
- * to reconnect, so that a load balancer sends them to another process. `standing` returns the alarms of this process's
- * own checks.
+ * Opens the API, ready to listen; `sender` tests the URLs of webhooks. Once `draining` is aborted, the API asks its
+ * callers to reconnect, so that a load balancer sends them to another process. `standing` returns the alarms of this
+ * process's own checks.
  */
 export function openApp(
   ctx: SellingContext,

@@ -5,7 +5,7 @@ import type { Lane } from "./ledger/txmanager/lane.ts"
 import type { Network } from "./platform/chain/networks.ts"
 import type { Settings } from "./platform/config/settings.ts"
 
-/** Returns the lanes of a network that have a key. A lane without one signs nothing. */
+/** Returns the lanes of a network that have a key. A lane without a key signs nothing. */
 export const lanesOf = (
   { payoutSigner, relaySigner }: Pick<Settings, "payoutSigner" | "relaySigner">,
   network: Network,

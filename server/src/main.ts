@@ -72,7 +72,7 @@ const FLUSH_MS = 2_000
 type Cleanup = () => Promise<unknown> | unknown
 
 async function main(args: string[]): Promise<string | undefined> {
-  // Only its own user may read files that this process writes (keys, logs, its socket), even in an existing folder.
+  // Only the process's own user may read the files that it writes (keys, logs, its socket), even in an existing folder.
   process.umask(0o077)
   const { values: flags } = parseCommandLine(args, {
     options: { role: { type: "string", default: "all" }, reset: { type: "boolean" } },

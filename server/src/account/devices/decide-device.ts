@@ -35,8 +35,8 @@ export interface Waiting {
 export type Outcome = { waiting: Waiting } | { decided: "approved" | "denied" } | { refusal: string }
 
 /**
- * Finds the device that waits with this code, and approves or denies it if `decision` is given. Wrong codes are counted
- * in both steps.
+ * Finds the device that is waiting with this code, and approves or denies it if `decision` is given. Wrong codes are
+ * counted in both steps.
  */
 export async function decideDevice(
   ctx: Context,

@@ -11,7 +11,7 @@ export const INTERVAL_S = 5
 export const TOLERANCE_MS = 1_000
 /** How long a device's key lasts. */
 export const DEVICE_KEY_MS = 90 * 86_400_000
-/** How many wrong codes are allowed per session, and per person in an hour. */
+/** How many wrong codes are allowed per session, and per person within an hour. */
 export const GUESSES_PER_SESSION = 5
 export const GUESSES_PER_HOUR = 20
 /** A wrong code is remembered for as long as a session can last. */

@@ -27,8 +27,8 @@ export const lockByUserCode = (ctx: TxContext, hash: string): Promise<Row<"devic
     .executeTakeFirst()
 
 /**
- * Which limit of wrong codes is reached, if any. Locks the person until the transaction ends, so that two concurrent
- * codes both count.
+ * Which limit on wrong codes has been reached, if any. Locks the person until the transaction ends, so that two
+ * concurrent codes both count.
  */
 export async function reachedLimit(
   ctx: TxContext,

@@ -49,7 +49,7 @@ export function deviceRoutes(app: Server, ctx: Context): void {
         return made === 1n
       }
       let userCode = newUserCode()
-      // Another device may have the code, with a chance of one in 25 billion per waiting device.
+      // Another waiting device may already have this code; the chance is one in 25 billion for each.
       while (!(await begin(userCode))) userCode = newUserCode()
       void reply.header("cache-control", "no-store")
       return {

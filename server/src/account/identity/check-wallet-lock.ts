@@ -1,5 +1,5 @@
 /**
- * The wallet lock. While it is on, a change of who gets the merchant's money needs the payout wallet's signature, so a
+ * The wallet lock. While it is on, a change to who gets the merchant's money needs the payout wallet's signature, so a
  * stolen console token is not enough. A request without the signature is refused with the EIP-712 data to sign. The
  * same request with the header `Wallet-Signature: <nonce> <signature>` succeeds. Switching the lock on needs a
  * signature from every payout address, which proves that the merchant controls all of them.
@@ -75,8 +75,8 @@ export const isLocked = async (ctx: TxContext, merchantId: string): Promise<bool
 /**
  * Checks that the payout wallet approves the change that `read` returns, and uses up the signature. The signature is
  * needed while the lock is on, or if `always` is set. Throws `WALLET_SIGNATURE_REQUIRED` with the data to sign,
- * `PAYOUT_ADDRESS_REQUIRED` without a wallet, or `CHAIN_UNAVAILABLE`. It asks nodes about contract wallets, so call it
- * outside transactions and after all other checks. Call `hold` inside the transaction.
+ * `PAYOUT_ADDRESS_REQUIRED` without a wallet, or `CHAIN_UNAVAILABLE`. It queries nodes about contract wallets, so call
+ * it outside transactions and after all other checks. Call `hold` inside the transaction.
  */
 export async function approvedByWallet(
   ctx: Context,
@@ -154,7 +154,7 @@ async function signersOf(
       return `must have at most one signature for each of ${wallets.length} wallets`
     const digestOf = (wallet: Wallet) => hashTypedData(typedOf(wallet, nonce, expiresAt)) as Hash
     const { keys, missing, faults } = await checkSignatures(ctx, wallets, signatures, digestOf)
-    // With several wallets and signatures, it is unknown which signature belongs to which wallet.
+    // With several wallets and signatures, nobody can tell which signature belongs to which wallet.
     if (wallets.length === 1 && faults[0]) return faults[0]
     if (missing.length > 0) return `is not the signature of ${missing.map(nameOf).join(" and ")} for this change`
     if (!(await takeNonce(ctx, nonce, use))) return "was already used"

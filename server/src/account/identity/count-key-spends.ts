@@ -57,9 +57,7 @@ interface Sent {
   decimals: number | null
 }
 
-/**
- * Locks the merchant's row, under whose lock the caps are counted. Call it before any other lock of the transaction.
- */
+/** Locks the merchant's row; the caps are counted under this lock. Call it before any other lock of the transaction. */
 export async function lockCaps(ctx: TxContext, { apiKey, member }: Decider): Promise<void> {
   const capped = apiKey ?? limitedMember(member)
   if (capped) await lockMerchant(ctx.db, capped.merchantId)

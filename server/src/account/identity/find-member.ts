@@ -1,6 +1,6 @@
 /**
- * People, known by the issuer and subject of their tokens, and the merchants they are members of. Memberships and roles
- * are read at each request and never cached.
+ * People, identified by the issuer and subject of their tokens, and the merchants they are members of. Memberships and
+ * roles are read at each request and never cached.
  */
 import { sql } from "kysely"
 import type { TxContext } from "../../platform/context.ts"

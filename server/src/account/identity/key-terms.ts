@@ -1,4 +1,4 @@
-/** What an API key may do, until when and from where: in requests, in rows and in words. */
+/** What an API key may do, until when and from where, as requests, rows and words express it. */
 import { isDeepStrictEqual } from "node:util"
 import { cidr } from "../../platform/config/setting-values.ts"
 import type { Row } from "../../platform/db/schema.ts"

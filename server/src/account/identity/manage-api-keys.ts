@@ -1,4 +1,4 @@
-/** API keys identify a merchant's server. Only their hashes are stored, and every request looks its key up. */
+/** API keys identify a merchant's server. Only their hashes are stored, and every request looks up its key. */
 import { createHash, timingSafeEqual } from "node:crypto"
 import { sql } from "kysely"
 import type { Mode } from "../../platform/chain/network-facts.ts"

@@ -27,7 +27,7 @@ export interface Door extends NonceUse {
   address?: Address
 }
 
-/** The path that a wallet's sign-in is sent to, which the message's URI names. */
+/** The path to which a wallet's sign-in is sent. The message's URI names this path. */
 export const SIGN_IN_PATH = "/api/auth/verify"
 
 /**
@@ -104,8 +104,9 @@ const resourceOf = ({ purpose, resource }: NonceUse): string =>
 
 /**
  * Verifies that a wallet signed this message for this purpose, and returns the wallet. Throws `VALIDATION_ERROR` for
- * text that is no such message, `SIGNATURE_REFUSED` with each fault, and `CHAIN_UNAVAILABLE` if a contract wallet can't
- * be asked. The nonce stays valid until {@link useProof}, so a network error or missing access costs no signature.
+ * text that is not such a message, `SIGNATURE_REFUSED` with each fault, and `CHAIN_UNAVAILABLE` if a contract wallet
+ * can't be queried. The nonce stays valid until {@link useProof}, so a network error or missing access wastes no
+ * signature.
  */
 export async function proveWallet(ctx: Context, door: Door, { message, signature }: Signed): Promise<Proof> {
   const parsed = parseSiwe(message)

@@ -2,7 +2,7 @@
  * Bearer tokens of the OIDC issuer. Discovery finds the keys, which are cached and fetched again when a token names an
  * unknown key.
  */
-// I/O: fetches the issuer's keys. It is created once at start and holds the keys.
+// I/O: fetches the issuer's keys. The issuer is opened once, at the start, and holds the keys.
 import { setTimeout as sleep } from "node:timers/promises"
 import {
   createLocalJWKSet,
@@ -25,7 +25,8 @@ import { boundedText } from "../../platform/net/bounded-body.ts"
 export interface TokenIssuer {
   /**
    * Returns the token's subject, or undefined for an invalid token. Throws `IDENTITY_UNAVAILABLE` if the keys can't be
-   * fetched. If the caller `isRefused` anyway, nothing is fetched while the issuer does not answer.
+   * fetched. If `isRefused` says that the caller is over its limit, nothing is fetched while the issuer does not
+   * answer.
    */
   verify(token: string, isRefused?: boolean): Promise<Subject | undefined>
   /** Asks the issuer for its keys once and updates `troubles`. Never rejects. */

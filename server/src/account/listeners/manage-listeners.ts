@@ -137,6 +137,6 @@ async function end(ctx: TxContext, { merchantId, id }: { merchantId: string; id:
   await sql`update deliveries set status = 'skipped', claim_id = null, lease_until = null, updated_at = ${now}
     where id in (select id from deliveries where lane = ${id} and status = 'pending' limit ${ROWS_PER_STATEMENT}
       for no key update)`.execute(ctx.db)
-  // Wakes the requests that wait for its deliveries, so that they end.
+  // Wakes the requests that wait for the listener's deliveries, so that they end.
   ctx.onCommit(() => ctx.wakes.wakeSoon("deliveries"))
 }

@@ -5,7 +5,7 @@ import { Described, ListEnd, Matching, Nullable, Strict, Timestamp } from "../..
 import { idPattern } from "../../platform/ids.ts"
 import { subscribable } from "../webhooks/webhook.ts"
 
-/** The most results in one request. */
+/** The maximum number of results in one request. */
 const MAX_RESULTS = 100
 /** How much of a receiver's answer is kept, in characters. */
 const MAX_ANSWER = 4_096

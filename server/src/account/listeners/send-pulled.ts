@@ -10,9 +10,9 @@ import type { Pulled } from "./schema.ts"
 
 /** The maximum number of streams and waits per merchant and process: three listeners with a few pullers each. */
 const MAX_BY_MERCHANT = 12
-/** How often due deliveries are looked for without a wake-up. Retries become due without one. */
+/** How often to look for due deliveries without a wake-up, because retries become due without one. */
 const POLL_MS = 5_000
-/** The shortest pause between two looks, because a busy service wakes a thousand times a second. */
+/** The shortest pause between two looks, because a busy service is woken a thousand times a second. */
 const MIN_PAUSE_MS = 50
 const HEARTBEAT_MS = 10_000
 /** A caller that reads nothing for this long is disconnected. */
@@ -89,7 +89,7 @@ export async function streamPulled(
       "Too many of your programs already pull deliveries. Stop some of them.",
     )
   try {
-    // An error of the first claim, such as a 404, is answered like any request's.
+    // An error of the first claim, such as a 404, is answered like that of any other request.
     const first = await claimPulled(ctx, from.merchantId, from.id)
     reply.hijack()
     raw.writeHead(200, {

@@ -1,6 +1,6 @@
 /**
  * Writes the request log after each answer. Only routes of a merchant's members and API keys have these hooks, so a
- * payer's request runs none.
+ * payer's request runs none of them.
  */
 import type { FastifyReply, FastifyRequest, RouteOptions } from "fastify"
 import type { Context } from "../../platform/context.ts"

@@ -24,7 +24,7 @@ export interface Entry {
   refusal: string | null
   durationMs: number
   keyId: string | null
-  /** The merchant, if answering the request found it. */
+  /** The merchant, if it was found while the request was answered. */
   merchantId: string | null
   /** The person, and the merchant that the request named, which may not be the person's. */
   iss: string | null

@@ -19,9 +19,9 @@ import { hashOf } from "./session.ts"
 const SUBJECT_CHARACTERS = 255
 
 /**
- * Starts the session of the person whom the provider names, for this browser's sign-in. Returns its secret and the path
- * to continue at. Throws `UNAUTHORIZED` with a sentence for the person, or `IDENTITY_UNAVAILABLE`. Each sign-in can be
- * used once, whatever its result.
+ * Starts the session of the person whom the provider names, for this browser's sign-in. Returns the session's secret
+ * and the path to continue at. Throws `UNAUTHORIZED` with a sentence for the person, or `IDENTITY_UNAVAILABLE`. Each
+ * sign-in can be used once, whatever its result.
  */
 export async function finishSignIn(
   ctx: Context,

@@ -66,9 +66,9 @@ interface ClaimJob {
  * plain `order by run_at` would read all of them whenever that lane is full. The earlier delivery is found with
  * `limit 1`, because `not exists` would become a join over the whole lane (66 ms instead of 3 at 100,000 rows). A
  * listener's lane is skipped, because its deliveries are pulled. Only the lease is written, which keeps other workers
- * away. `run_at` is not, because it is indexed: an update that changes no indexed column costs a third (measured). The
- * claim returns everything that sending needs, because each further read would add a round trip. Data that rows share
- * is returned once.
+ * away. `run_at` is not written, because it is indexed: an update that changes no indexed column costs only a third
+ * (measured). The claim returns everything that sending needs, because each further read would add a round trip. Data
+ * that rows share is returned once.
  *
  * The claim's commit does not wait for the disk. A database crash can only lose the lease, and the delivery is then due
  * again. Each connection caches the plan, possibly one from a time when nearly empty tables made a full scan cheapest.

@@ -226,8 +226,8 @@ const copiesOf = (orderKey: string) => sql`
 /**
  * Returns the lane of each endpoint's unconditional events, keyed by endpoint id. New endpoints of one origin share a
  * lane, so 100 of them at a stranger's address get one request at a time. The first endpoint of an origin, and any
- * older than a day, has its own lane. Otherwise an attacker with a stolen token could add endpoints that hang, and
- * delay the merchant's notice for days.
+ * endpoint older than a day, has its own lane. Otherwise an attacker with a stolen token could add endpoints that hang,
+ * and delay the merchant's notice for days.
  */
 async function noticeLanes(
   ctx: TxContext,
@@ -256,8 +256,8 @@ async function noticeLanes(
     known.add(shared)
     lanes[id] = lane
   }
-  // Deliveries that still wait in the shared lane move along, because one key's events stay in order only within a
-  // lane. A delivery that is being recorded right now was already sent.
+  // Deliveries that still wait in the shared lane move to the endpoint's own lane, because one key's events stay in
+  // order only within a lane. A delivery that is being recorded right now was already sent.
   await sql`with waiting as (select d.id, o.lane from deliveries d
       join (${rowsParameter(own, "id text, shared text, lane text")}) o on d.lane = o.shared and d.webhook_id = o.id
       where d.status = 'pending' for no key update of d skip locked)

@@ -246,7 +246,7 @@ export async function sendTest(
 /**
  * Resends a delivery now, even to a paused webhook. The resend replaces a planned retry and counts its own attempts. If
  * the delivery is being sent right now, its count restarts. Throws `NOT_FOUND` for another merchant's delivery, or if
- * its webhook was deleted.
+ * the delivery's webhook was deleted.
  */
 export async function resend(ctx: TxContext, merchantId: string, deliveryId: string): Promise<void> {
   const { numUpdatedRows } = await ctx.db

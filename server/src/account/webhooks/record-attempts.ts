@@ -127,8 +127,8 @@ async function failed(ctx: TxContext, endpoint: SentTo): Promise<void> {
 }
 
 /**
- * Whether an endpoint received anything since a time. With several concurrent deliveries, a success may be recorded by
- * a process that had not seen the earlier failure. That success then did not end the series of failures.
+ * Whether an endpoint has received anything since a given time. With several concurrent deliveries, a success may be
+ * recorded by a process that had not seen the earlier failure. That success then did not end the series of failures.
  */
 async function hasSucceeded(ctx: TxContext, { id, url }: SentTo, since: Date): Promise<boolean> {
   const found = await ctx.db

@@ -8,7 +8,7 @@ import { memoize } from "../../platform/net/memoize.ts"
 import { addressRule, isPublicAddress } from "../../platform/net/public-address.ts"
 import { faultOf, type Outcome, retryAfterOf, signatureHeaders } from "./webhook.ts"
 
-/** How many bytes of an answer are stored, and the most that are read. */
+/** How many bytes of an answer are stored, and how many are read at most. */
 const KEPT_BYTES = 4 * 1024
 const READ_BYTES = 64 * 1024
 /** How long a connection may be idle between two deliveries, in milliseconds. */
@@ -155,7 +155,7 @@ function exchange(
 const lateness = (status: number | null, timeoutMs: number): string =>
   `${status === null ? "no answer" : `answered ${status}, but did not finish its answer`} within ${timeoutMs / 1_000} s`
 
-/** Cached, because most deliveries go where earlier ones just went. */
+/** Cached, because most deliveries go to a URL that was just used. */
 const addressOf = memoize(url => {
   const { origin, pathname, search } = new URL(url)
   return { origin, path: pathname + search }

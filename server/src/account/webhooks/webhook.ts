@@ -5,7 +5,10 @@ import type { Settings } from "../../platform/config/settings.ts"
 import type { DeliveryStatus } from "../../platform/db/schema.ts"
 import { addressRule, notPublic } from "../../platform/net/public-address.ts"
 
-/** The most deliveries that an endpoint's statistics count, newest first. Reading them takes a third of a second. */
+/**
+ * The maximum number of deliveries that an endpoint's statistics count, newest first. Reading them takes a third of a
+ * second.
+ */
 export const STATS_AT_MOST = 20_000
 
 /** The events that `*` covers, in addition to reversals of events that were sent. */

@@ -35,6 +35,6 @@ export function callsIn(data: Hex): { token: Address; calls: readonly Hex[] } | 
   }
 }
 
-/** Returns whether each call succeeded; throws if the answer is not from this contract, or missing. */
+/** Returns whether each call succeeded; throws if the answer is missing, or not from this contract. */
 export const successesIn = (value: unknown): readonly boolean[] =>
   decodeFunctionResult({ abi, functionName: "carryOut", data: value as Hex })

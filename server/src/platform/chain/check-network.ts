@@ -1,4 +1,7 @@
-/** Checks a network before it is served: each endpoint must be on the chain that the settings name, with that token. */
+/**
+ * Checks a network before it is served: each endpoint must be on the chain that the settings name, and have the token
+ * that they name.
+ */
 import {
   type AbiFunction,
   decodeFunctionResult,
