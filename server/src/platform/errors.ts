@@ -17,8 +17,8 @@ export interface ErrorDetail {
 }
 
 /**
- * The text about an error in the documentation and in answers. Every answer has `retryAfterS`, if given, as its
- * `Retry-After` in seconds.
+ * The text about an error in the documentation and in answers. If `retryAfterS` is given, every answer has it as its
+ * `Retry-After`, in seconds.
  */
 interface ErrorWords {
   status: number
@@ -29,7 +29,9 @@ interface ErrorWords {
 
 /** Enough to correct any request. Without a limit, 256 KB of unknown fields would be answered with 5 MB. */
 export const MAX_DETAILS = 100
-/** Longer than the path of any known field. The names of unknown fields are the caller's, and may be 256 KB long. */
+/**
+ * Longer than the path of any known field. The names of unknown fields come from the caller, and may be 256 KB long.
+ */
 const MAX_PATH = 200
 /** Only a caller can have made up a longer name. Such a name is shown in `path`, but not repeated in the sentence. */
 const LONGEST_SUBJECT = 100

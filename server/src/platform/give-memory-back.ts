@@ -8,7 +8,7 @@ import { getHeapStatistics, setFlagsFromString } from "node:v8"
 import { runInNewContext } from "node:vm"
 
 const LOOK_MS = 10_000
-/** A collection blocks everything for about 50 ms, so the process must be busy for less than this share. */
+/** A collection blocks everything for about 50 ms, so the process must be busy for less than this share of the time. */
 const IDLE = 0.1
 /** In bytes. A heap that has grown by less is left alone. */
 const WORTH_BYTES = 16 * 1024 * 1024

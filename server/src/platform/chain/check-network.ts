@@ -37,8 +37,8 @@ export type Facts = Pick<Network, "token" | "genesisHash">
 /**
  * Asks the chain for what the settings assume: the chain id, the token with its EIP-712 domain, and the sanctions
  * oracle (`checkFactory` checks the deposit factory). Throws a {@link NetworkMismatch} if the chain differs, and an
- * RpcError if the chain can't be asked. All endpoints are asked: if one could report the decimals alone, everything
- * could be sold for nothing.
+ * RpcError if the chain can't be queried. All endpoints are asked, because if one could report the decimals alone,
+ * everything could be sold for nothing.
  */
 export async function checkNetwork(settings: NetworkSettings, signal?: AbortSignal): Promise<Network> {
   const endpoints = endpointsOf(settings)
@@ -56,7 +56,10 @@ export function servedAs(settings: NetworkSettings, facts: Facts, endpoints = en
   return { ...given, endpoints, ...facts }
 }
 
-/** Returns what most endpoints report, at least two if there are three. If two differ, it returns neither report. */
+/**
+ * Returns what most endpoints report, at least two if there are three. If there are two and they differ, neither report
+ * counts.
+ */
 function factsOf({ name, rpcUrls }: NetworkSettings, reported: readonly (Facts | Error)[]): Facts {
   const answers = reported.filter(each => !(each instanceof RpcError))
   const groups = Map.groupBy(answers, each => (each instanceof Error ? each.message : JSON.stringify(each)))

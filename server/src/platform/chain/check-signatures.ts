@@ -43,8 +43,8 @@ const PARITY_BIT = 1n << 255n
 
 /**
  * Returns who made `from`'s signature of a hash, or why it is invalid, in words that follow "the signature". Throws
- * `CHAIN_UNAVAILABLE` when a contract wallet can't be asked. The result for a `transaction` is never wrapped: contracts
- * that unwrap would make any call that the wrapper names.
+ * `CHAIN_UNAVAILABLE` when a contract wallet can't be queried. The result for a `transaction` is never wrapped:
+ * contracts that unwrap would make any call that the wrapper names.
  */
 export async function readSignature(
   ctx: Pick<Context, "signal">,
@@ -67,7 +67,7 @@ export async function readSignature(
   return verdict === "accepted" ? { by: "contract", signature } : { fault: faultOf(from, signature, verdict) }
 }
 
-/** Whether the key of `from` made a signature, whatever its form. It asks no node. */
+/** Whether the key of `from` made a signature, whatever its form. It queries no node. */
 export const isSignedByKey = (given: GivenSignature): boolean => {
   const read = unwrapped(given.signature)
   return "signature" in read && inKeyForm(given, read.signature) !== undefined

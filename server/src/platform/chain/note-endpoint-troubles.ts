@@ -95,8 +95,8 @@ const knownTroubles = (ctx: TxContext, { chainId }: Pick<NetworkInfo, "chainId">
   ctx.db.selectFrom("endpoint_troubles").selectAll().where("chain_id", "=", chainId).execute()
 
 /**
- * Records endpoints that contradicted the others in calls about payouts, outside the scan. It ends no alarm: the scan
- * ends a contradiction that was not seen for ten minutes.
+ * Records endpoints that contradicted the others in calls about payouts, outside the scan. This ends no alarm, because
+ * the scan ends a contradiction that was not seen for ten minutes.
  */
 export async function noteDissent(ctx: Context, chain: ReachableChain, dissent: Dissent): Promise<void> {
   const seen = contradictionsIn(chain, dissent)

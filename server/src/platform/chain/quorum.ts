@@ -58,7 +58,7 @@ export interface Quorum extends QuorumView {
   scan(token: Address, addresses: readonly Address[], from: bigint): Promise<bigint>
 }
 
-/** The reports of a round's voters so far. It makes no calls. */
+/** The reports of a round's voters so far. Reading them makes no calls. */
 export interface QuorumView {
   /** The highest block that a quorum has; the only voter's head if one of two endpoints answers. */
   head: bigint
@@ -80,7 +80,7 @@ export interface QuorumView {
    * asked for it.
    */
   blockAt(height: bigint): { block: Block; votes: number } | undefined
-  /** The depth of this block according to a quorum, counting itself; 0 if it is not canonical. */
+  /** The depth of this block according to a quorum, counting the block itself; 0 if it is not canonical. */
   depthOf(height: bigint, hash: Hash): bigint
   /**
    * The receipt that a quorum has, in a block that a quorum reports; null if a quorum has none; undefined if this is

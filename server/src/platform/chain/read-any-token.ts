@@ -1,7 +1,7 @@
 /**
  * Reads the Transfer logs of every token to some addresses from one endpoint, in a number of calls that is fixed in
- * advance. Anyone can emit such logs for free. So when an answer is refused or too large, its range is halved only
- * while calls are left.
+ * advance. Anyone can emit such logs for free. So if a request is refused, or its answer is too large, its range is
+ * halved only while calls are left.
  */
 import type { Endpoint } from "./endpoints.ts"
 import type { Address } from "./hex.ts"
@@ -29,7 +29,7 @@ export interface Allowance {
 
 /**
  * Returns the transfers, each once. `too much`: they can't be read in the calls that are left. `silent`: the endpoint
- * can't be asked, or does not show the block. A single address in a single block that is still refused is left out.
+ * can't be queried, or does not show the block. A single address in a single block that is still refused is left out.
  */
 export async function readAnyToken(
   endpoint: Endpoint,

@@ -121,8 +121,8 @@ interface ParitySignature {
 const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n
 
 /**
- * A signature in the form that nodes accept, with the lower s, once for each of the two bits. Each bit recovers another
- * wallet from it.
+ * A signature in the form that nodes accept, with the lower s, once for each of the two bits. Each bit recovers a
+ * different wallet from it.
  */
 function* recoveries(hash: Hex, given: SignatureNumbers): Generator<{ signature: ParitySignature; wallet: Address }> {
   if (![given.r, given.s].every(number => number > 0n && number < ORDER)) return

@@ -84,7 +84,10 @@ function tolerant<T>(result: RpcResult | undefined, read: (value: unknown) => T)
 
 const blockOf = (result: RpcResult | undefined): Block | undefined => tolerant(result, readBlock)
 
-/** Asks a voter for blocks and receipts that it has not reported yet; returns what adds them to its reports. */
+/**
+ * Asks a voter for blocks and receipts that it has not reported yet; returns a function that adds them to the voter's
+ * reports.
+ */
 export async function learnFrom(
   voter: Voter,
   heights: readonly bigint[],

@@ -33,8 +33,8 @@ export interface WalletState {
   market: Market | undefined
   /**
    * A generous estimate, in wei, of the fee for a typical transaction's data on top of its gas; for larger transactions
-   * see {@link dataParts}. Rollups of the OP stack charge it to the sender when the transaction is mined, and no limit
-   * in the transaction bounds it. Zero if there is no such fee, or no endpoint reports it.
+   * see {@link dataParts}. Rollups of the OP stack charge this fee to the sender when the transaction is mined, and no
+   * limit in the transaction bounds it. Zero if there is no such fee, or no endpoint reports it.
    */
   dataFee: bigint
   /** What each responding endpoint reports, by its position. */
@@ -71,7 +71,7 @@ const dataFeeCall = {
  */
 export const dataParts = (data: Hex): bigint => BigInt(Math.ceil((size(data) + ENVELOPE_BYTES) / TRANSACTION_BYTES))
 
-/** SQL: the same for a payout `i`. */
+/** SQL: {@link dataParts} of a payout `i`. */
 export const dataPartsOf = sql`ceil((length(i.data) / 2 - 1 + ${ENVELOPE_BYTES}::int) / ${TRANSACTION_BYTES}::numeric)`
 
 /** How many endpoints must confirm before money is paid again or a wallet is halted: two, or the only one. */

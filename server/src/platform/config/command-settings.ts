@@ -1,4 +1,4 @@
-/** The settings of commands that need only a few, and that run where the others are not set. */
+/** The settings of commands that need only a few settings, and that run where the others are not set. */
 import type { Address } from "../chain/hex.ts"
 import { type NetworkName, networkSetting } from "../chain/network-facts.ts"
 import { examineSettings, nameIn } from "./read-settings.ts"

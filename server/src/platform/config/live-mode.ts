@@ -151,8 +151,8 @@ function publicAddressRules(name: string, url: string, why: string): Rule[] {
 }
 
 /**
- * Whether a key looks repeated, counted or typed. One in 10^13 random keys of 32 bytes consists only of visible
- * characters.
+ * Whether a key looks as if it was repeated, counted up or typed. One in 10^13 random keys of 32 bytes consists only of
+ * visible characters.
  */
 function isGuessable(key: Uint8Array): boolean {
   const steps = key.slice(1).map((byte, i) => byte - (key[i] ?? 0))

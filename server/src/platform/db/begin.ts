@@ -118,7 +118,7 @@ function openTransaction(client: pg.ClientBase, answerMs: number) {
     if (unbegun !== undefined) throw unbegun
     const first = opening
     opening = undefined
-    // A single statement needs no transaction around it: it is one.
+    // A single statement needs no transaction around it, because it is a transaction itself.
     if (first?.length === 1) await answerTo(client, last)
     else await queryBetween(client, first ?? [], last, [COMMIT])
     return { command: "COMMIT", rows: [] }

@@ -1,7 +1,7 @@
 /**
  * Database addresses with several hosts (`postgres://user@one,two:5433/sluice?target_session_attrs=read-write`, as in
- * libpq). One of the hosts takes writes, and if it is lost, another one takes over. `pg` only knows addresses with one
- * host.
+ * libpq). One of the hosts accepts writes, and if it is lost, another one takes over. `pg` only knows addresses with
+ * one host.
  */
 import pg from "pg"
 
@@ -14,7 +14,7 @@ export function addressesOf(url: string): [string, ...string[]] {
   if (!parts) return [url]
   const [, start = "", hosts = "", path = "", query = ""] = parts
   const others = new URLSearchParams(query)
-  // Every connection must take writes in any case.
+  // Every connection must accept writes in any case.
   others.delete("target_session_attrs")
   const rest = path + (others.size > 0 ? `?${others}` : "")
   return hosts.split(",").map(host => `${start}${host}${rest}`) as [string, ...string[]]
@@ -99,7 +99,7 @@ const STATE = `select case when not pg_is_in_recovery() then ${TIMELINE} end as 
 
 /**
  * Returns an unconnected client of the host that is tried first. With several hosts, a client fails to connect if its
- * host can't be reached or takes no writes. The next client then tries another host.
+ * host can't be reached or accepts no writes. The next client then tries another host.
  */
 export function clientOf(hosts: Hosts, options: pg.ClientConfig): pg.Client {
   const address = hosts.current()
@@ -133,7 +133,7 @@ export function clientOf(hosts: Hosts, options: pg.ClientConfig): pg.Client {
   return client
 }
 
-/** Returns a connected client of the first host that takes writes; throws the last host's error if none does. */
+/** Returns a connected client of the first host that accepts writes; throws the last host's error if none does. */
 export async function connectClient(url: string, options: pg.ClientConfig): Promise<pg.Client> {
   const hosts = hostsOf(url)
   for (let tried = 1; ; tried++) {

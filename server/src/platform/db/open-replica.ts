@@ -98,7 +98,7 @@ export function openReplica(
     return new Map(row ? keys.map(key => [key, { ...row, askedAt }]) : [])
   })
 
-  /** When the last check that found everything replayed started. */
+  /** When the last check started that found everything replayed by the replica. */
   let nearAtMs = performance.now()
   const check = async (): Promise<void> => {
     const fromMs = performance.now()
@@ -255,7 +255,7 @@ function follow(watch: pg.Pool) {
   const waiting = new Set<{ now: AskedPosition; done: (why: string | undefined) => void }>()
   let isPolling = false
 
-  /** Asks the replica; returns why it can't be asked, or undefined. */
+  /** Asks the replica; returns why that failed, or undefined. */
   async function ask(patienceMs: number): Promise<string | undefined> {
     try {
       answer = { ...(await within(patienceMs, stateOf(watch))), at: performance.now() }

@@ -26,17 +26,18 @@ export interface PayoutKind {
    */
   budget: "half" | "by_amount" | "all" | "free"
   /**
-   * How many times its gas counts in the half and in the total: a reservation also counts for the call that ends it.
+   * How many times the payout's gas counts in the half and in the total: a reservation also counts for the call that
+   * ends it.
    */
   gasTimes: 1n | 2n
   /**
-   * Whether a reservation paid for its gas in the total of all merchants: for each such call, or only for a payment's
-   * first.
+   * Whether a reservation paid for the payout's gas in the total of all merchants: for each such call, or only for a
+   * payment's first.
    */
   prepaid: "no" | "first" | "each"
   /**
-   * Its turn if more payouts are due than fit, in the order of these names. `refund`: one refund of a merchant at a
-   * time. Undefined if merchants take no turns.
+   * The payout's turn if more payouts are due than fit, in the order of these names. `refund`: one refund of a merchant
+   * at a time. Undefined if merchants take no turns.
    */
   turn: "buyer" | "release" | "capture" | "refund" | undefined
   /**
@@ -44,23 +45,23 @@ export interface PayoutKind {
    * `ordinary`: it is logged as a warning.
    */
   afterRevert: "again" | "error" | "ordinary"
-  /** Its signature is public after the broadcast: anyone may submit it, immediately or later. */
+  /** The payout's signature is public after the broadcast: anyone may submit it, immediately or later. */
   isPublic?: true
   /** Several payouts of one merchant share a transaction. */
   isBatched?: true
   /** The transaction that executes several payouts. It never counts in addition to them. */
   isBatch?: true
-  /** Its end locks the session that it pays, so the end is written in a separate transaction. */
+  /** The end of the payout locks the session that the payout pays, so the end is written in a separate transaction. */
   locksSession?: true
-  /** It moves everything that is left, which may be more than its row says. */
+  /** The payout moves everything that is left, which may be more than its row says. */
   movesRest?: true
-  /** Its recipient is screened as well as its payer, who is somebody else. */
+  /** The payout's recipient is screened as well as the payer, who is somebody else. */
   screensBoth?: true
-  /** It sells something that no deposit receives a payment for. */
+  /** The payout sells something that no deposit receives a payment for. */
   isReservation?: true
-  /** It may take money that waits for the merchant's decision, using the approval in its calldata. */
+  /** The payout may take money that waits for the merchant's decision, using the approval in its calldata. */
   hasApproval?: true
-  /** Its call sends ether from its wallet, as much as its row says. No other kind sends any. */
+  /** The payout's call sends ether from its wallet, as much as its row says. No other kind sends any. */
   sendsEther?: true
   /** The gas limit of a call that a key signed; with any other limit, a contract wallet signed it. */
   gasOfKey?: bigint
@@ -118,10 +119,13 @@ export const payoutKinds = {
   /** Gives back the reserved money. */
   void: { ...ofMerchant, budget: "free", prepaid: "each", turn: "release", movesRest: true },
   refund: { ...ofMerchant, moneyOf: "merchant", turn: "refund" },
-  /** Writes the roots of receipts, or their signing key, to the chain. Its merchant is the one with the first root. */
+  /**
+   * Writes the roots of receipts, or their signing key, to the chain. The payout's merchant is the one with the first
+   * root.
+   */
   anchor: { ...outOfDeposit, moneyOf: "nobody", budget: "free", afterRevert: "error" },
   /**
-   * Has 0G store a file of receipts. Its gas is paid in another chain's currency, so it counts in no budget and no
+   * Has 0G store a file of receipts. The gas is paid in another chain's currency, so it counts in no budget and no
    * total.
    */
   store: {

@@ -133,7 +133,7 @@ export function bounded(pool: pg.Pool, { statementMs }: Deadlines, areSessions =
   }
 }
 
-/** Returns a connection to the host that takes writes; throws {@link DatabaseUnavailable} if none is free in time. */
+/** Returns a connection to the host that accepts writes; throws {@link DatabaseUnavailable} if none is free in time. */
 export async function connect(pool: pg.Pool): Promise<pg.PoolClient> {
   const tries = hostCounts.get(pool) ?? 1
   for (let tried = 1; ; tried++)
@@ -176,16 +176,17 @@ function boundedClient(client: pg.PoolClient, answerMs: number, areSessions: () 
 
 const READ_ONLY = "25006"
 /**
- * SQLSTATE of a named statement whose result a migration changed, or whose name its session does not have or has twice.
+ * SQLSTATE of a named statement whose result a migration changed, or whose name the session does not know, or already
+ * knows.
  */
 const STALE = /^(0A000|26000|42P05)$/
 
 /**
  * Matches a statement that a comment names, first or after `select`: `/* named: emit *\/`. Kysely's inserts and updates
- * have the comment at the end. A connection parses such a statement once, and mostly plans it once, which was half of
- * the cost of `emit`. Name only statements that run all the time, with one text and a list of columns. A named
- * `select *` fails after a migration that adds a column. The name is used only if each connection is known to have a
- * session of its own. Behind a pooler that shares sessions, other ones would not know the name.
+ * have the comment at the end. A connection parses such a statement once, and mostly plans it once. Doing this each
+ * time was half of the cost of `emit`. Name only statements that run all the time, with one text and a list of columns.
+ * A named `select *` fails after a migration that adds a column. The name is used only if each connection is known to
+ * have a session of its own. Behind a pooler that shares sessions, other ones would not know the name.
  *
  * Nobody reads the result of `/* named: emit, deferred *\/`: the statement is sent with the commit, or before the
  * transaction's next statement.

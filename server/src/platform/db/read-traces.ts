@@ -1,20 +1,20 @@
-/** Finds the trace to continue. Only a process that traces calls it. */
+/** Finds the trace to continue. Only a process that traces calls this code. */
 import { sql } from "kysely"
 import type { Hash } from "../chain/hex.ts"
 import type { Db } from "./open.ts"
 import { sqlArray } from "./sql-array.ts"
 
 /**
- * SQL: the trace of the relay that made a transfer `t`. Its buyer asked for the payment, whoever made the resource. A
- * transaction may execute the relays of several buyers.
+ * SQL: the trace of the relay that made a transfer `t`. The relay's buyer asked for the payment, whoever made the
+ * resource. A transaction may execute the relays of several buyers.
  */
 const ofRelay = sql`(select i.traceparent from transaction_attempts a
   join payouts i on i.id = a.payout_id or i.batch_id = a.payout_id where a.hash = t.tx_hash and i.lane = 'relay'
   order by i.payer is not distinct from t.from_address and i.recipient = t.to_address desc, i.created_at limit 1)`
 
 /**
- * SQL: the trace of a session. An agent pays its session with a later request than the one that made it, and the
- * session continues the later trace.
+ * SQL: the trace of a session. An agent pays its session with a later request than the one that created the session,
+ * and the session continues the later trace.
  */
 const ofSession = (id: ReturnType<typeof sql>) => sql`coalesce((select i.traceparent from deposits d
     join payouts i on i.deposit_id = d.id where d.resource_id = ${id} and i.lane = 'relay' and i.traceparent is not null

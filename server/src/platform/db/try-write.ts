@@ -1,12 +1,12 @@
 /**
- * Determines whether the database takes writes. With a full disk it still answers every read and can rewrite existing
+ * Determines whether the database accepts writes. With a full disk it still answers every read and can rewrite existing
  * pages; only new pages fail. So the test writes a file of more than a megabyte, as a sort that is too large for memory
  * does. At the end, the file is deleted, and there are no dead rows.
  */
 
 /**
- * SQL: one statement that fails if the database's disk is full, or if the database takes no writes. It changes nothing:
- * the row gets the value that it has. A new database has no such table yet.
+ * SQL: one statement that fails if the database's disk is full, or if the database accepts no writes. It changes
+ * nothing: the row gets the value that it has. A new database has no such table yet.
  */
 export const TRY_WRITE = `do $$ begin
   if to_regclass('installation') is null then return; end if;
@@ -25,9 +25,9 @@ const stateOf = (error: unknown): string => {
 }
 
 /**
- * Why the database takes no writes, as the sentence of an alarm; undefined if the error does not show that. The error
- * shows it if the operating system refuses (58…, no more open files, a read-only file system: 42501). It also shows it
- * if a file is damaged (XX…), or if a statement or its lock took too long.
+ * Why the database accepts no writes, as the sentence of an alarm; undefined if the error does not show that. The error
+ * shows it if the operating system refuses (58…, no more open files, a read-only file system: 42501). A damaged file
+ * (XX…) shows it too, and so does a statement or lock that took too long.
  */
 export const whyUnwritable = (error: unknown): string | undefined => {
   const state = stateOf(error)

@@ -77,7 +77,7 @@ const areas: { path: RegExp; credential: Credential }[] = [
 
 const areaOf = memoize((path: string): Credential | undefined => areas.find(area => area.path.test(path))?.credential)
 
-/** The credential that a request needs: by its route's row, else by its path; undefined for none. */
+/** The credential that a request needs, as the row of its route says, or else its path; undefined if it needs none. */
 export function credentialOf(access: RouteAccess | undefined, path: string): Credential | undefined {
   if (access === undefined) return areaOf(path)
   if (access.by === "public" || access.by === "operator") return undefined
@@ -131,7 +131,10 @@ export interface Watched {
   sessionId: string | undefined
 }
 
-/** Watches a credential while an answer lasts: `signal` aborts when it is revoked. Close it with the answer. */
+/**
+ * Watches a credential while an answer lasts: `signal` aborts when the credential is revoked. Close the watch with the
+ * answer.
+ */
 export interface Watch {
   signal: AbortSignal
   close(): void

@@ -78,7 +78,7 @@ function fileOf(build: string, name: string, hasSmall: boolean): SiteFile {
       "x-content-type-options": "nosniff",
       "referrer-policy": "no-referrer",
       vary: "accept-encoding",
-      // A build's folder is named by the hash of its sources.
+      // A build's folder is named after the hash of its sources.
       etag: `"${hash("sha256", `${build}/${name}`, "base64url")}"`,
       "cache-control": isHashed ? "public, max-age=31536000, immutable" : "no-cache",
     },

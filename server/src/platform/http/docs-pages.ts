@@ -22,7 +22,7 @@ const TITLE = "Sluice API"
 const POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
 const NOT_MODIFIED = 304
-/** The page that tries the API. */
+/** The page for trying the API. */
 const TRY = "/docs/try"
 /** The errors on the site. An error links to `/docs/errors#CODE`, and browsers keep the code across a redirect. */
 const ERRORS = "/docs/developers/errors/"

@@ -1,5 +1,6 @@
 /**
- * Shows an error to a person. The code that opens the server passes it in, because pages are a feature of their own.
+ * Shows an error to a person. The code that opens the server passes this function in, because pages are a feature of
+ * their own.
  */
 import type { FastifyReply, FastifyRequest } from "fastify"
 import type { ErrorCode } from "../errors.ts"

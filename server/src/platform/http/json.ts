@@ -23,7 +23,7 @@ export function asWritten(holder: object, key: string): string | undefined {
  */
 const MAX_DEPTH = 100
 
-/** Whether Postgres can store a text: it rejects NUL (22021) and lone surrogates (22P05). */
+/** Whether Postgres can store a text: Postgres rejects NUL (22021) and lone surrogates (22P05). */
 export const isStorable = (text: string): boolean => !text.includes("\0") && text.isWellFormed()
 
 /** The fault of such text, as a clause about its field. */

@@ -8,12 +8,12 @@ import type { ErrorPage } from "./error-page.ts"
 import { pathOf } from "./path.ts"
 import { whenReady } from "./when-ready.ts"
 
-/** The verified identities of the caller. An undefined one was not given, or is not valid. */
+/** The verified identities of the caller. An undefined identity was not given, or is not valid. */
 export type Credentials = Omit<Caller, "ip">
 
 export const nobody: Credentials = { subject: undefined, apiKey: undefined }
 
-/** How many addresses over their limit are remembered. Beyond this number, some of them cost a query again. */
+/** How many addresses over their limit are remembered. Beyond this number, some addresses cost a query again. */
 const MAX_REFUSED = 10_000
 
 export interface Limiter {

@@ -67,7 +67,7 @@ export const isLimited = (role: Role, right: Right): boolean => role === "suppor
 const inWords = (names: readonly string[]): string =>
   [names.slice(0, -1).join(", "), ...names.slice(-1)].filter(text => text !== "").join(" or ")
 
-/** Throws `ROLE_REQUIRED`, which says who may, if the role does not have the right. */
+/** Throws `ROLE_REQUIRED` if the role does not have the right. The error says who may do it. */
 export function checkRight({ role }: { role: Role }, right: Right, unless = ""): void {
   if (hasRight(role, right)) return
   const { roles, allows } = rightTable[right]

@@ -1,6 +1,6 @@
 /**
  * The one table of routes: who may call each, and which right a member and which scope an API key needs. The server
- * refuses to register a route that is not here. The document and the refusals are generated from it.
+ * refuses to register a route that is not here. The document and the refusals are generated from this table.
  */
 import type { RouteOptions } from "fastify"
 import { checkRight, hasRight, type Right, type Role, rightTable, SCOPES, type Scope } from "./rights.ts"
@@ -288,7 +288,7 @@ const merchantRoutes: Record<RouteName, readonly [Right, Scope?]> = {
   "POST /api/console/erasures": ["erasure"],
   "GET /api/console/erasures": ["erasure"],
   "GET /api/console/audit": ["audit", "console"],
-  // Not with `read`, because the refusals of other people show what they tried.
+  // Keys with `read` can't read these, because the refusals of other people show what they tried.
   "GET /api/console/requests": ["requests", "console"],
   "GET /api/console/requests/:id": ["requests", "console"],
   "GET /api/console/audit.csv": ["audit", "console"],

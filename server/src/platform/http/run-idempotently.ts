@@ -90,13 +90,13 @@ export const idempotently = <T>(
 ): Promise<T> => idempotentlyPrepared(ctx, request, reply, merchantId, { prepare: async () => undefined, work })
 
 /**
- * Does the same for work that needs a step outside the transaction first: `prepare` asks nodes, or for a wallet's
- * signature, and `work` gets its result. A request that gets the first answer again does not call `prepare`.
+ * Does the same for work that needs a step outside the transaction first: `prepare` queries nodes or asks for a
+ * wallet's signature, and `work` gets the result. A request that gets the first answer again does not call `prepare`.
  *
  * Work for which `isOneStatement` holds has no transaction around it, because its statement is one. With a key it gets
- * `keptOf`, and must write that row in the same statement. If the key is in the table, it must write nothing and throw.
- * Whatever it throws, the request then runs in three steps, and gets its answer or error there. `prepare` may only
- * read, because it may run twice, even for an answer that is given again.
+ * `keptOf`, and must write that row in the same statement. If the key is in the table, the work must write nothing and
+ * throw. Whatever the work throws, the request then runs in three steps, and gets its answer or error there. `prepare`
+ * may only read, because it may run twice, even for an answer that is given again.
  */
 export const idempotentlyPrepared = <C extends Context, P, T>(
   ctx: C,
@@ -142,7 +142,7 @@ async function runAtOnce<C extends Context, P, T>(
 /**
  * Does the same for an answer that contains a secret. It is kept encrypted under SECRET_KEY for one hour, and given
  * again only to the same person or API key. The audit log then gets an entry about the answer's `id`, or about the
- * merchant's.
+ * merchant's id.
  */
 export async function idempotentlySealed<C extends Context, P, T>(
   ctx: C,

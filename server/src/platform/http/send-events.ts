@@ -38,7 +38,7 @@ const holderOf = ({ ip }: FastifyRequest): Holder => ({ name: addressGroup(ip), 
 
 /**
  * Sends the current state and every change, until the state is final or the caller has disconnected. An error of the
- * first read is answered like any request's; a later one ends the stream, and the page reconnects. Throws
+ * first read is answered like that of any other request; a later one ends the stream, and the page reconnects. Throws
  * `RATE_LIMITED`.
  */
 export async function sendEvents<T>(
@@ -122,8 +122,8 @@ async function sendStates<T>(
 
 /**
  * For pages behind a proxy that buffers streams: returns the state now, or with `wait` and `known` (the last answer's
- * `X-State`) once it differs. If too many requests are waiting, it answers immediately: a page without an answer would
- * ask for money that was already paid.
+ * `X-State`) once the state differs. If too many requests are waiting, it answers immediately: a page without an answer
+ * would ask for money that was already paid.
  */
 export async function sendState<T>(
   ctx: Context,

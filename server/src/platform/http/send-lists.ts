@@ -69,7 +69,9 @@ export function newestFirst<T extends keyof Database, O>(
 
 const fieldOf = (column: string): string => column.split(".").at(-1) ?? column
 
-/** Names a page's last row by its time and id, for requests for the next page. Callers need not understand it. */
+/**
+ * Names a page's last row by its time and id, for requests for the next page. Callers need not understand the cursor.
+ */
 function cursorOf<R>(row: R, { at, id }: ListSource<R>["key"]): string {
   const fields = row as Record<string, unknown>
   const time = at === undefined ? null : (fields[at] as Date).toISOString()

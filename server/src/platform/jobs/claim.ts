@@ -26,7 +26,8 @@ interface Job<T extends JobTable> {
   table: T
   now: Date
   /**
-   * When the claimed row is due again. It is written with the claim, so the row becomes due even if the worker dies.
+   * When the claimed row is due again. This time is written with the claim, so the row becomes due even if the worker
+   * dies.
    */
   nextRunAt: Date
   /** How long the lease lasts at most, in milliseconds. {@link withLease} takes and renews it in parts. */
@@ -44,7 +45,7 @@ const MAX_SKEW_MS = 600_000
 
 /**
  * Whether a job that runs every `periodMs` is due at `at`. It is also due if `at` is more than a period ahead. Such a
- * time was set by a clock that was ahead. The job would otherwise not run until the right time reaches it.
+ * time was set by a clock that was ahead. The job would otherwise not run until the correct time catches up.
  */
 export const isDue = (at: Date, now: Date, periodMs: number): boolean =>
   at <= now || at.getTime() > now.getTime() + periodMs + MAX_SKEW_MS

@@ -13,7 +13,10 @@ export interface LimitRow {
   bucket: Bucket
   /** Undefined: any method. */
   method?: string
-  /** `:name` is one part of a path, `(a|b)` one of these; a final `/*` is everything that follows, or nothing. */
+  /**
+   * `:name` is one part of a path, `(a|b)` one of the listed parts; a final `/*` is everything that follows, or
+   * nothing.
+   */
   path: string
   credential: Credential
 }

@@ -17,7 +17,7 @@ export async function databaseFault(redis: RedisClient, url: string): Promise<Da
   const { database } = parseRedisAddress(url)
   if (database === 0) return undefined
   try {
-    // An address with a database is never a Cluster's.
+    // An address that names a database is never that of a cluster.
     await (redis as Redis).select(database)
   } catch (error) {
     const { message } = error as Error

@@ -265,7 +265,7 @@ export function sharedLog(redis: RedisClient, prefix: string, clock?: () => numb
       }),
   }
 
-  /** Builds the command itself, because ioredis's other work for a script takes a tenth of a check. */
+  /** Builds the command itself, because ioredis's other work for a script takes a tenth of the time of a check. */
   function ask(batch: readonly WaitingCount[], name: "eval" | "evalsha" = "evalsha"): void {
     const command = new Command(name, argumentsOf(name === "eval" ? admitScript : admitSha, prefix, batch, clock?.()))
     command.promise

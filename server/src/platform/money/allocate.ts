@@ -1,4 +1,4 @@
-/** Divides an amount without losing or creating one base unit. */
+/** Divides an amount without losing or creating a single base unit. */
 
 /** The whole, in ten-thousandths of a percent. */
 export const WHOLE_E4 = 1_000_000

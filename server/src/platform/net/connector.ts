@@ -1,8 +1,8 @@
 /**
  * Connections to addresses that strangers choose. An address is checked at the point where it can't change any more. IP
  * literals are checked before the connection, because they are never looked up. Every address of a name is checked when
- * it is resolved for this connection, and finally the socket's own peer. Checking the name in advance would not help,
- * because it may resolve differently for the connection (DNS rebinding).
+ * it is resolved for this connection. Finally, the socket's own peer is checked. Checking the name in advance would not
+ * help, because it may resolve differently for the connection (DNS rebinding).
  */
 // I/O: resolves names and opens sockets, within the given limits.
 import { promises as dns, type LookupAddress } from "node:dns"
@@ -19,7 +19,7 @@ const DNS_TRIES = 2
 const WEBHOOK_ANSWER_BYTES = 512 * 1024
 
 /**
- * Resolves names by c-ares. `dns.lookup` occupies one of the process's four threads until it ends, so four endpoints
+ * Resolves names with c-ares. `dns.lookup` occupies one of the process's four threads until it ends, so four endpoints
  * with slow name servers would delay all others. c-ares does not use the hosts file or the system's search domains.
  * These are used only if the operator has allowed private ranges.
  */

@@ -19,7 +19,7 @@ const TIMEOUT_MS = 10_000
 const ANSWER_BYTES = 64 * 1024
 const TRIES = 5
 const FIRST_PAUSE_MS = 1_000
-/** Statuses after which a batch is sent again, as OTLP says. A broken connection is retried too. */
+/** Statuses after which a batch is sent again, as OTLP specifies. A broken connection is retried too. */
 const RETRYABLE = [429, 502, 503, 504]
 
 interface Collector {

@@ -11,7 +11,7 @@ import type { RemoteKey } from "./remote-key.ts"
 import type { Sign } from "./sign.ts"
 import { listKeys, web3Signer } from "./web3signer.ts"
 
-/** A signer that takes longer is asked again. */
+/** If a signer takes longer than this, it is asked again later. */
 const TIMEOUT_MS = 10_000
 
 interface Options {
@@ -33,7 +33,7 @@ const kms = ({ kind, name }: RemoteKey, { endpoint }: Options): Sign =>
   kind === "aws-kms" ? awsKms(name, endpoint) : gcpKms(name, endpoint)
 
 /**
- * Finds the wallet of a KMS key. The KMS only gives signatures, so this is the only wallet that can have made two of
+ * Finds the wallet of a KMS key. A KMS only returns signatures, so the wallet is the only one that can have made two of
  * them.
  */
 export async function walletOfKey(key: RemoteKey, signal: AbortSignal, options: Options = {}): Promise<Address> {
