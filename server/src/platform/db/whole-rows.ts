@@ -1,6 +1,6 @@
 /**
  * The columns of rows that named statements read whole. A named `select *` fails after a migration that adds a column
- * (`pool.ts`), and these lists do not compile while they lack one.
+ * (`pool.ts`), whereas these lists do not compile while a column is missing.
  */
 import { type RawBuilder, sql } from "kysely"
 import type { Database, Row } from "./schema.ts"
@@ -132,8 +132,8 @@ export const columnsOf = <T extends Listed>(table: T): (keyof Row<T>)[] =>
   Object.keys(tables[table]) as (keyof Row<T>)[]
 
 /**
- * SQL: all columns of a table's row with this alias. One piece of text: Kysely takes a microsecond for each part of a
- * statement.
+ * SQL: all columns of a table's row with this alias. They are one piece of text, because Kysely takes a microsecond for
+ * each part of a statement.
  */
 export const allColumns = (alias: string, table: Listed): RawBuilder<unknown> =>
   sql.raw(

@@ -140,9 +140,9 @@ async function runAtOnce<C extends Context, P, T>(
 }
 
 /**
- * Does the same for an answer that contains a secret. It is kept encrypted under SECRET_KEY for one hour, and given
- * again only to the same person or API key. The audit log then gets an entry about the answer's `id`, or about the
- * merchant's id.
+ * Does the same for an answer that contains a secret. The answer is kept encrypted under SECRET_KEY for one hour, and
+ * given again only to the same person or API key. The audit log then gets an entry about the object with the answer's
+ * `id`, or about the merchant.
  */
 export async function idempotentlySealed<C extends Context, P, T>(
   ctx: C,
