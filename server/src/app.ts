@@ -145,7 +145,7 @@ export function openApp(
 }
 
 function addHooks(app: Server, ctx: Context, draining: AbortSignal): void {
-  // The first hook is for event streams, which Fastify does not send itself. The second is for all other answers.
+  // The first hook is for event streams, which Fastify does not send itself. The second hook is for all other answers.
   // Long-polls and payments wait, and their connections would otherwise be kept until the stop breaks them.
   app.addHook("onRequest", async (_request, reply) => closeWhile(draining, reply))
   app.addHook("onSend", async (_request, reply) => closeWhile(draining, reply))
@@ -156,8 +156,8 @@ function addHooks(app: Server, ctx: Context, draining: AbortSignal): void {
 }
 
 /**
- * Refuses requests while the clock is wrong. Some still arrive, because a load balancer takes the process out of
- * rotation only after its next `/readyz` probe.
+ * Refuses requests while the clock is wrong. Some requests still arrive, because a load balancer takes the process out
+ * of rotation only after its next `/readyz` probe.
  */
 function refuseBesideTheClock({ clock }: Context, url: string): void {
   const trouble = /^\/(healthz|readyz|metrics)\b/.test(url) ? undefined : clock?.trouble()

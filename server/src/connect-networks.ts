@@ -1,7 +1,7 @@
 /**
  * Connects to the networks at startup: no network is served before its chain, token, factory and escrow were checked.
- * An API process also starts while no endpoint answers, using what the last start found. It can still serve the
- * contents of the database, so a process that is replaced during an outage comes back.
+ * An API process also starts while no endpoint answers, using what the last start found. Such a process can still serve
+ * the contents of the database, so a process that is replaced during an outage comes back.
  */
 // I/O: asks the endpoints at startup, when there is no context yet.
 import { setTimeout as sleep } from "node:timers/promises"

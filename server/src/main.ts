@@ -1,6 +1,6 @@
 /**
- * The program: settings, then the context, then the roles that `--role` names. It exits with 0 when told to stop, and
- * with 1 and a message if it can't start or continue.
+ * The program: settings, then the context, then the roles that `--role` names. The program exits with 0 when told to
+ * stop, and with 1 and a message if it can't start or continue.
  */
 import { createServer, type Server as HttpServer } from "node:http"
 import type { Logger } from "pino"

@@ -22,9 +22,14 @@ export interface Actor {
   /** Method and pattern of the route, or the command. */
   route: string
   requestId?: string
-  /** The membership that a person's request was admitted for. Each transaction of the request checks it. */
+  /**
+   * The membership that a person's request was admitted for. Each transaction of the request checks this membership.
+   */
   member?: { merchantId: string; personId: string; role: string }
-  /** The key or session that the request was admitted with. Each transaction of the request checks that it is valid. */
+  /**
+   * The key or session that the request was admitted with. Each transaction of the request checks that the key or
+   * session is valid.
+   */
   credential?: { key?: { id: string; hash: string }; sessionId?: string }
 }
 
@@ -43,7 +48,7 @@ export function holdMember(member: NonNullable<Actor["member"]>): void {
 /** The error code of a transaction whose member is gone, or has another role than the request was admitted with. */
 export const MEMBER_CHANGED = "SL001"
 
-/** The error code of a transaction whose key was revoked, or whose session was ended, after the request was admitted. */
+/** The error code of a transaction whose key was revoked, or whose session ended, after the request was admitted. */
 export const CREDENTIAL_ENDED = "SL002"
 
 /**

@@ -14,8 +14,8 @@ import type { Limits } from "./limits/limiter.ts"
 import { codeOf, type Tracing } from "./tracing/tracing.ts"
 
 /**
- * The context of work inside a transaction, and of functions that use only the database. It contains nothing that
- * reaches a network, so a transaction that waits for an RPC endpoint or for Redis does not compile. Every
+ * The context of work inside a transaction, and of functions that use only the database. This context contains nothing
+ * that reaches a network, so a transaction that waits for an RPC endpoint or for Redis does not compile. Every
  * {@link Context} is such a context; the reverse is not true.
  */
 export interface TxContext {
@@ -52,8 +52,9 @@ export interface Context extends TxContext {
 }
 
 /**
- * The context for work that only reads, such as a list, a file or a page. It sees everything that is committed by now.
- * Its database may be a replica. Data that decides about money or access is read with the original context.
+ * The context for work that only reads, such as a list, a file or a page. Such work sees everything that is committed
+ * by now. The database of this context may be a replica. Data that decides about money or access is read with the
+ * original context.
  */
 export async function reading(ctx: Context): Promise<TxContext> {
   return ctx.replica ? { ...ctx, db: await ctx.replica.reading() } : ctx

@@ -17,8 +17,8 @@ const WORTH_BYTES = 16 * 1024 * 1024
 type Collect = (options: { type: "major"; execution: "sync"; flavor: "last-resort" }) => void
 
 /**
- * Checks every ten seconds, until the signal. It collects if the process was idle since the last check and the heap
- * holds 16 MB more than after the last collection. The first collection comes after the start.
+ * Checks every ten seconds, until the signal. The check collects if the process was idle since the last check and the
+ * heap holds 16 MB more than after the last collection. The first collection comes after the start.
  */
 export function giveMemoryBack(signal: AbortSignal, everyMs = LOOK_MS): void {
   setFlagsFromString("--expose-gc")

@@ -50,7 +50,7 @@ export const payoutIdOf = (uuid: string): string => `po_${uuid.replaceAll("-", "
 export const rowIdOf = (payoutId: string): string =>
   payoutId.replace(/^po_(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5")
 
-/** A new id of a webhook. It is a CUID and has no prefix: `c` and 24 random lower-case characters. */
+/** A new id of a webhook. The id is a CUID and has no prefix: `c` and 24 random lower-case characters. */
 export const newCuid = (): string => `c${random(24)}`
 
 /** A slug for an item whose merchant gave none: 16 random lower-case letters and digits. */

@@ -35,9 +35,9 @@ export function openLog(
 }
 
 /**
- * The same log for the lines of requests. Their fields are named one by one and contain no object. Searching each line
- * for secrets took a tenth of the time of `verify` (script/bench verify), and writing each line separately a twentieth.
- * This log is at the lowest level, so check the level of the original log before each line.
+ * The same log for the lines of requests. The fields of these lines are named one by one and contain no object.
+ * Searching each line for secrets took a tenth of the time of `verify` (script/bench verify), and writing each line
+ * separately a twentieth. This log is at the lowest level, so check the level of the original log before each line.
  */
 export function requestLog(log: Logger): Logger {
   const lines = log.child({}, { level: "trace", redact: [] }) as Logger & Record<symbol, DestinationStream>

@@ -16,7 +16,10 @@ export type Purpose =
   | "confirmation"
   | "mail-link"
 
-/** The keys of a process, of 32 bytes each. The first encrypts, and each decrypts. There are two during a rotation. */
+/**
+ * The keys of a process, of 32 bytes each. The first key encrypts, and each key decrypts. There are two during a
+ * rotation.
+ */
 export type SecretKeys = readonly Uint8Array[]
 
 const NONCE_BYTES = 12

@@ -40,7 +40,7 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
           const terms = changedTerms(NEW_KEY, given, ctx.now())
           checkGivableBy(request, terms)
           const approval = await approvedByWallet(ctx, request, merchantId, async () => {
-            // A key with a scope that moves money can do so until someone revokes it.
+            // A key with such a scope can move money until someone revokes the key.
             if (!movesMoney(terms)) return undefined
             return { words: { action: "Create API key", subject: name, from: "No key", to: termsInWords(terms) } }
           })

@@ -75,8 +75,8 @@ export const isLocked = async (ctx: TxContext, merchantId: string): Promise<bool
 /**
  * Checks that the payout wallet approves the change that `read` returns, and uses up the signature. The signature is
  * needed while the lock is on, or if `always` is set. Throws `WALLET_SIGNATURE_REQUIRED` with the data to sign,
- * `PAYOUT_ADDRESS_REQUIRED` without a wallet, or `CHAIN_UNAVAILABLE`. It queries nodes about contract wallets, so call
- * it outside transactions and after all other checks. Call `hold` inside the transaction.
+ * `PAYOUT_ADDRESS_REQUIRED` without a wallet, or `CHAIN_UNAVAILABLE`. The check queries nodes about contract wallets,
+ * so call it outside transactions and after all other checks. Call `hold` inside the transaction.
  */
 export async function approvedByWallet(
   ctx: Context,

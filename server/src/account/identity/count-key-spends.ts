@@ -1,8 +1,8 @@
 /**
  * The daily caps: how much one key, or all keys of a merchant, may send back in 24 hours, and how much a support member
  * may decide about. The deciding transaction counts under a lock on the merchant's row, so concurrent requests can't
- * exceed a cap together. Decisions that failed, were withdrawn or are open again don't count. Their states are read
- * each time and never stored.
+ * exceed a cap together. Decisions that failed, were withdrawn or are open again don't count. The states of decisions
+ * are read each time and never stored.
  */
 import { randomUUID } from "node:crypto"
 import { type RawBuilder, sql } from "kysely"

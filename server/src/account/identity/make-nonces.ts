@@ -1,4 +1,6 @@
-/** Nonces of wallet signatures. Each has one purpose and resource, is valid for ten minutes and usable once. */
+/**
+ * Nonces of wallet signatures. Each nonce has one purpose and resource, is valid for ten minutes, and is usable once.
+ */
 import { type Context, type TxContext, wallTime } from "../../platform/context.ts"
 import { randomText } from "../../platform/ids.ts"
 

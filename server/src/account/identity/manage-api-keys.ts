@@ -1,4 +1,4 @@
-/** API keys identify a merchant's server. Only their hashes are stored, and every request looks up its key. */
+/** API keys identify a merchant's server. Only hashes of keys are stored, and every request looks up its key. */
 import { createHash, timingSafeEqual } from "node:crypto"
 import { sql } from "kysely"
 import type { Mode } from "../../platform/chain/network-facts.ts"
@@ -193,7 +193,7 @@ async function noteUse(ctx: Context, { id, last_used_at }: FoundKey): Promise<vo
     .updateTable("api_keys")
     .set({ last_used_at: now })
     .where("id", "=", id)
-    // Only one of many concurrent requests writes.
+    // Of many concurrent requests, only one writes the time.
     .where(eb => eb.or([eb("last_used_at", "is", null), eb("last_used_at", "<=", before)]))
     .execute()
 }

@@ -11,9 +11,9 @@ const REMEMBERED_MS = 1_000
 const MOST = 10_000
 
 /**
- * Failed lookups of the last second. The cache never refuses a valid string. Both kinds are random, and nobody knows
- * one before it is stored, so a missing string does not appear later. Only failures are cached, so a revoked key stops
- * working immediately.
+ * Failed lookups of the last second. The cache never refuses a valid string. Keys and key ids are random, and nobody
+ * knows one before it is stored, so a missing string does not appear later. Only failures are cached, so a revoked key
+ * stops working immediately.
  */
 export function negativeCache(clock = () => performance.now()): NegativeCache {
   let absent = new Set<string>()

@@ -121,7 +121,7 @@ function mayBeValid(
   }
 }
 
-/** The keys of an issuer. Each `renew` discovers them again, because an issuer may move them. */
+/** The keys of an issuer. Each `renew` discovers their address again, because an issuer may move its keys. */
 function issuerKeys(issuer: string) {
   let current: { url: string; keys: RemoteJWKSet } | undefined
   let asked: Promise<RemoteJWKSet> | undefined
@@ -151,8 +151,8 @@ function issuerKeys(issuer: string) {
     failed,
     answered,
     /**
-     * The failure that forbids fetching now, with the known keys if they are fresh. It holds for two seconds, or with
-     * `isRefused` until the issuer answers.
+     * The failure that forbids fetching now, with the known keys if they are fresh. A failure holds for two seconds or,
+     * with `isRefused`, until the issuer answers.
      */
     standing: (isRefused: boolean): { failure?: unknown; known?: JWTVerifyGetKey } => {
       const isRecent = failure !== undefined && performance.now() - failure.atMs < FAILED_MS
@@ -165,7 +165,7 @@ function issuerKeys(issuer: string) {
     now: async (): Promise<RemoteJWKSet> => current?.keys ?? (await ask()),
     /**
      * Discovers and fetches the keys again, even if they are fresh. Rejects if the issuer has no keys; the known ones
-     * are then kept. They are also kept if their URL did not change, because a token with an unknown key causes a
+     * are then kept. Known keys are also kept if their URL did not change, because a token with an unknown key causes a
      * fetch.
      */
     renew: async (): Promise<void> => {

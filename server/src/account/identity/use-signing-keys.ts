@@ -71,7 +71,7 @@ export const didOf = ({ settings: { baseUrl } }: Pick<TxContext, "settings">): s
 
 /**
  * Signs a statement as a compact JWS with the key `<did>#<key id>`. The payload is canonical JSON (RFC 8785) if all
- * values are ASCII text or integers. The JWS has no type and no audience, so it never passes as a token. It can be
+ * values are ASCII text or integers. The JWS has no type and no audience, so it never passes as a token. The JWS can be
  * verified for as long as its key is published.
  */
 export async function signStatement(

@@ -78,7 +78,7 @@ export function openCredentialWatch(ctx: Context, lasting: Lasting): (credential
 function endTimer(ctx: Context, held: Held, ends: Ends, check: () => void): NodeJS.Timeout | undefined {
   const times = textsOf(held).flatMap(text => ends.get(text)?.getTime() ?? [])
   if (times.length === 0) return undefined
-  // A session's end is wall time. Only a sandbox's own clock differs from it.
+  // A session's end is wall time. Only a sandbox's own clock differs from wall time.
   const now = held.sessionId === undefined ? ctx.now() : wallTime(ctx)
   const ms = Math.min(...times) - now.getTime()
   return ms < LONGEST_TIMER_MS ? setTimeout(check, Math.max(ms, 0) + 1).unref() : undefined

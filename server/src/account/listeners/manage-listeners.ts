@@ -107,8 +107,8 @@ export async function endListenersOf(ctx: TxContext, merchantId: string): Promis
 }
 
 /**
- * Ends listeners that nobody pulled from for ten minutes. It uses the database's clock, because a sandbox moves the
- * service's own.
+ * Ends listeners that nobody pulled from for ten minutes. The database's clock is used, because a sandbox moves the
+ * service's own clock.
  */
 export async function endLeftListeners(ctx: Context): Promise<void> {
   const isLeft = sql<boolean>`pulled_at < clock_timestamp() - make_interval(secs => ${LEFT_S})`
@@ -133,7 +133,7 @@ async function end(ctx: TxContext, { merchantId, id }: { merchantId: string; id:
     .where("id", "=", id)
     .execute()
   await retireSecrets(ctx, { merchantId, webhookId: id })
-  // This includes pulled deliveries without a result: nobody can report their results any more.
+  // Pulled deliveries without a result are skipped too, because nobody can report their results any more.
   await sql`update deliveries set status = 'skipped', claim_id = null, lease_until = null, updated_at = ${now}
     where id in (select id from deliveries where lane = ${id} and status = 'pending' limit ${ROWS_PER_STATEMENT}
       for no key update)`.execute(ctx.db)

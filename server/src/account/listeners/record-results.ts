@@ -32,8 +32,8 @@ export async function recordResults(
       .execute()
     const ours = pulled.flatMap(delivery => {
       const result = byDelivery.get(delivery.id)
-      // A manual resend restarts the count, so the reported `attempt` may be greater. One that is not greater was
-      // reported before.
+      // A manual resend restarts the count, so the reported `attempt` may be greater. An attempt that is not greater
+      // was reported before.
       if (!result || result.attempt <= delivery.attempts) return []
       const startedAt = new Date(ctx.now().getTime() - result.durationMs)
       return [

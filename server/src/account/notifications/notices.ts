@@ -40,7 +40,7 @@ export const isOptional = (name: NoticeName): boolean => !("isSecurity" in notic
  */
 const countedApart = ["security", "sign_in", "membership", "others", "invitation"]
 
-/** The kind under which a mail counts toward the hourly limit. A flood of another kind must not delay it. */
+/** The kind under which a mail counts toward the hourly limit. A flood of another kind must not delay the mail. */
 export const kindOf = (notice: string): string => (countedApart.includes(notice) ? notice : "others")
 
 /** The position of a mail in a digest: what must not be buried comes first. */
@@ -54,8 +54,8 @@ export const isMailable = (address: string): boolean =>
   address.length <= 254 && /^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*$/.test(address)
 
 /**
- * Text that somebody else chose, for one line of a body. It is shortened, has one line, and contains no link that a
- * mail program would detect.
+ * Text that somebody else chose, for one line of a body. The text is shortened, has one line, and contains no link that
+ * a mail program would detect.
  */
 export const plainWords = (text: string): string => {
   const line = text

@@ -83,7 +83,7 @@ async function claim(ctx: TxContext): Promise<Mail[]> {
     } where id = ${row.id}`.execute(ctx.db)
     if (instead === undefined) taken.push({ ...row, claim_id })
   }
-  // It can happen that no mail of this batch was taken, while more are due.
+  // Perhaps no mail of this batch was taken, although more mails are due.
   return taken.length === 0 && rows.length > 0 ? await claim(ctx) : taken
 }
 

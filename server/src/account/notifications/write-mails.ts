@@ -11,7 +11,8 @@ interface Mail {
   /** Identifies what happened, so that it is mailed only once. */
   key: string
   /**
-   * The same for each notice of a kind: it contains no name of a payer or product, and nothing that anybody else wrote.
+   * The subject is the same for each notice of a kind: it contains no name of a payer or product, and nothing that
+   * anybody else wrote.
    */
   subject: string
   /** Lines of the body, without the merchant's name and the link. */
@@ -29,7 +30,7 @@ export const isMailing = ({ settings }: Pick<TxContext, "settings">): boolean =>
 
 /**
  * Mails a notice to the members who get it at this time. Call it inside the transaction of the change that it reports,
- * before the change is written. This matters most for a change of the members themselves.
+ * before the change is written. The order matters most if the members themselves change.
  */
 export async function mailMembers(ctx: TxContext, merchantId: string, notice: NoticeName, mail: Mail): Promise<void> {
   if (!isMailing(ctx)) return

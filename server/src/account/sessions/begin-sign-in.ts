@@ -44,8 +44,8 @@ export async function beginSignIn(ctx: Context, returnTo: string): Promise<{ url
 }
 
 /**
- * The cookie of a sign-in, removed if there is no secret. It is `Lax`, because the browser must send it when the
- * provider, another site, sends the person back.
+ * The cookie of a sign-in, removed if there is no secret. The cookie is `Lax`, because the browser must send it when
+ * the provider, another site, sends the person back.
  */
 export const signInCookie = ({ settings }: Pick<Context, "settings">, secret = "", maxAgeS = 0): string =>
   setCookie({

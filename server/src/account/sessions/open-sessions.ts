@@ -24,8 +24,8 @@ const FORM = new RegExp(`^[0-9A-Za-z]{${SECRET_CHARACTERS}}$`)
 export const newSecret = (): string => randomText(SECRET_CHARACTERS)
 
 /**
- * The hash of a request's session secret. It is undefined without a cookie, or if the console is not at this address,
- * and empty if the secret has a wrong form.
+ * The hash of a request's session secret. The hash is undefined without a cookie, or if the console is not at this
+ * address, and empty if the secret has a wrong form.
  */
 export function sessionHash(
   { settings }: Pick<TxContext, "settings">,
@@ -36,7 +36,7 @@ export function sessionHash(
   return FORM.test(secret) ? hashOf(secret) : ""
 }
 
-/** Answers the server's questions about session cookies. Each request reads its session; none is cached. */
+/** Answers the server's questions about session cookies. Each request reads its session, and no session is cached. */
 export function openSessions(ctx: Context): SessionSource {
   return {
     hashIn: headers => {

@@ -50,7 +50,7 @@ export async function noteSeen(ctx: TxContext, { id, last_seen_at }: Row<"sessio
     .set({ last_seen_at: now })
     .where("id", "=", id)
     .where("last_seen_at", ">", idleSince)
-    // Only one of many concurrent requests writes.
+    // Of many concurrent requests, only one writes the time.
     .where("last_seen_at", "<=", before)
     .execute()
 }

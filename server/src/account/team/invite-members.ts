@@ -1,6 +1,6 @@
 /**
- * Invitations to become a member. An invitation names a verified e-mail address or a wallet. Only that person can
- * accept it, once within seven days, with the token that was shown at creation.
+ * Invitations to become a member. An invitation names a verified e-mail address or a wallet. Only the person named can
+ * accept the invitation, once within seven days, with the token that was shown at creation.
  */
 import { createHash, randomBytes } from "node:crypto"
 import { sql } from "kysely"
@@ -124,7 +124,8 @@ export async function acceptInvitation(ctx: TxContext, subject: Subject, token: 
       undefined,
       "You are already a member of this merchant. An owner can change your role.",
     )
-  // The person's earlier invitations are deleted too. Otherwise a removed member could come back with one of them.
+  // The person's earlier invitations are deleted too. Otherwise a removed member could come back with an earlier
+  // invitation.
   await ctx.db
     .deleteFrom("team_invitations")
     .where("merchant_id", "=", merchantId)

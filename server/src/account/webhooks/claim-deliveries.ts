@@ -4,7 +4,9 @@ import { sql } from "kysely"
 import { type Db, undurable } from "../../platform/db/open.ts"
 import type { Row } from "../../platform/db/schema.ts"
 
-/** The columns that a worker needs. None is a date, because parsing one costs more than all of these. */
+/**
+ * The columns that a worker needs. No column is a date, because parsing a date costs more than reading all of these.
+ */
 const columnNames = [
   "id",
   "event_id",
@@ -57,10 +59,10 @@ interface ClaimJob {
 
 /**
  * Claims due deliveries round-robin over their lanes: the first of each lane, then the second of each, counting those
- * `inFlight`. It takes up to `limit` in all, and up to `perLane` minus `taken` from one lane. A merchant gets up to its
- * entry in `rooms`, or else `room`. Merchants take turns too, so one merchant's many lanes don't delay the others. A
- * delivery waits for an earlier one of its lane and `order_key` that was never attempted. The next call passes
- * `nextLane` as `afterLane`; it is "" when all lanes were visited.
+ * `inFlight`. A claim takes up to `limit` in all, and up to `perLane` minus `taken` from one lane. A merchant gets up
+ * to its entry in `rooms`, or else `room`. Merchants take turns too, so one merchant's many lanes don't delay the
+ * others. A delivery waits for an earlier one of its lane and `order_key` that was never attempted. The next call
+ * passes `nextLane` as `afterLane`; it is "" when all lanes were visited.
  *
  * The query hops through the index once per lane, so a lane with 100,000 deliveries costs the other lanes nothing. A
  * plain `order by run_at` would read all of them whenever that lane is full. The earlier delivery is found with

@@ -185,8 +185,8 @@ const changed = (merchantId: string, what: string) => ({
 })
 
 /**
- * Deletes a webhook and notifies it. Only deliveries that were already claimed are still sent. Its deliveries stay
- * readable, and its secrets sign for 24 more hours for deliveries in progress.
+ * Deletes a webhook and notifies it. Only deliveries that were already claimed are still sent. The deliveries of a
+ * deleted webhook stay readable, and its secrets sign for 24 more hours for deliveries in progress.
  */
 export async function deleteWebhook(ctx: Context, merchantId: string, id: string): Promise<void> {
   await inTransaction(ctx, async ctx => {

@@ -68,8 +68,8 @@ export async function retireSecrets(ctx: TxContext, owner: Owner): Promise<void>
 }
 
 /**
- * The account's newest secret. It is created with the merchant, or here for a merchant older than this feature. There
- * is no lock, because only one of two concurrent callers inserts.
+ * The account's newest secret. The secret is created with the merchant, or here for a merchant older than this feature.
+ * This needs no lock, because only one of two concurrent callers inserts.
  */
 export async function accountSecret(ctx: TxContext, merchantId: string): Promise<string> {
   const owner = { merchantId, webhookId: null }

@@ -1,4 +1,6 @@
-/** One exchange with a receiver: a signed POST and its result in words. It is the same for all destinations. */
+/**
+ * One exchange with a receiver: a signed POST and its result in words. The exchange is the same for all destinations.
+ */
 // I/O: sends one request to a receiver; needs no context, only the settings.
 import type { IncomingHttpHeaders } from "node:http"
 import { Agent, type Dispatcher } from "undici"

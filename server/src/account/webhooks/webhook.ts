@@ -50,7 +50,7 @@ const unconditionalEvents = [
 /** Whether an event is one of {@link unconditionalEvents}. */
 export const isUnconditional = (type: EventType): boolean => unconditionalEvents.some(each => each === type)
 
-/** A listener's address. It has no URL, because its deliveries are pulled. */
+/** A listener's address. A listener has no URL, because its deliveries are pulled. */
 export const listenerUrl = (id: string): string => `listener:${id}`
 
 /** Whether an endpoint id or a lane's name belongs to a listener. */
@@ -77,8 +77,8 @@ export function wants(subscriptions: readonly string[], type: EventType): boolea
 }
 
 /**
- * Why a URL can't be registered, in words that complete "url …"; undefined if it can. It checks the parsed URL, because
- * parsing turns other spellings of an address (`http://2130706433`, `http://0177.1`) into literals.
+ * Why a URL can't be registered, in words that complete "url …"; undefined if it can. The check uses the parsed URL,
+ * because parsing turns other spellings of an address (`http://2130706433`, `http://0177.1`) into literals.
  */
 export function urlFault(
   url: string,

@@ -17,7 +17,7 @@ interface Reading {
 
 /** The report of one endpoint. */
 export interface Voter {
-  /** Its position in the setting, from 0. */
+  /** The endpoint's position in the setting, from 0. */
   position: number
   head: Block
   /** Undefined if the endpoint does not report one. */
@@ -49,7 +49,10 @@ export const keyOf = (transfer: { txHash: Hash; token: Address; to: Address; k: 
 export const statementOf = (log: Transfer): string =>
   `${keyOf(log)} ${log.from} ${log.value} ${log.blockNumber} ${log.blockHash} ${log.logIndex}`
 
-/** Whether two endpoints report the same log, ignoring the time of its block. It does not build their statements. */
+/**
+ * Whether two endpoints report the same log, ignoring the time of its block. The comparison does not build the
+ * statements of the logs.
+ */
 export const isSameLog = (a: Transfer, b: Transfer): boolean =>
   a === b ||
   (a.logIndex === b.logIndex &&
@@ -158,8 +161,8 @@ export function receiptAgreed(voters: readonly Voter[], hash: Hash, needed: numb
 interface Testimony {
   voter: Voter
   /**
-   * The voter's statements about the log's key. They are counted as votes, so a repeated one is listed once. There are
-   * several if the voter contradicts itself.
+   * The voter's statements about the log's key. Statements are counted as votes, so a repeated one is listed once.
+   * There are several statements if the voter contradicts itself.
    */
   said: Transfer[]
   /** Whether the voter has exactly this log, and makes no other statement about its key. */

@@ -27,12 +27,14 @@ const CONTRACT_FAILED = /revert|evm error|invalid opcode|out of gas|outofgas|inv
  * delay the node.
  */
 const GAS = 5_000_000
-/** The same again to deploy the wallet first: the largest code that a contract may have costs 4,900,000. */
+/**
+ * The same amount of gas again, to deploy the wallet first: the largest code that a contract may have costs 4,900,000.
+ */
 const DEPLOYING_GAS = 2 * GAS
 const PATIENCE_MS = 5_000
 /**
  * The sender of the simulated deployment: an address without a key. The default is the zero address, which some wallets
- * take for a gas estimate. They then accept what they would otherwise refuse.
+ * take for a gas estimate. Such wallets then accept what they would otherwise refuse.
  */
 const NOBODY = "0x000000000000000000000000000000000000dead"
 
@@ -52,8 +54,9 @@ type Verdict = "accepted" | "refused" | "undeployed"
 /**
  * Whether the wallet at this address accepts the signature as its own. Without a contract, it accepts nothing, except
  * by simulating the deployment that a `counterfactual` signature names. If the network has two endpoints or more, two
- * must confirm it. Anyone may own the address: it may even be the address of a wallet whose key never signed. A node
- * that fails here is still used afterwards, because strangers decide what is asked here. Throws `CHAIN_UNAVAILABLE`.
+ * must confirm the answer. Anyone may own the address: it may even be the address of a wallet whose key never signed. A
+ * node that fails here is still used afterwards, because strangers decide what is asked here. Throws
+ * `CHAIN_UNAVAILABLE`.
  */
 export async function askWallet(
   { signal: stop }: Pick<Context, "signal">,

@@ -1,6 +1,6 @@
 /**
- * Calls of `AuthorizationBatch`, which executes several authorizations in one transaction, each with its own gas. It
- * has one address on every network, and only its own code can be there (CREATE2).
+ * Calls of `AuthorizationBatch`, which executes several authorizations in one transaction, each with its own gas. The
+ * contract has one address on every network, and only its own code can be there (CREATE2).
  */
 import { decodeFunctionData, decodeFunctionResult, encodeFunctionData, type Hex } from "viem"
 import { authorizationBatchAbi as abi, authorizationBatchBytecode } from "./abi.ts"
@@ -21,7 +21,7 @@ export async function hasBatch(endpoints: readonly Endpoint[]): Promise<boolean>
   return answers.some(answer => answer?.[0]?.ok && /^0x[0-9a-f]{2}/i.test(`${answer[0].value}`))
 }
 
-/** Returns the calldata that calls `token` with each of `calls`, with `gasEach` gas. */
+/** Returns the calldata of a batch that calls `token` with each of `calls`, with `gasEach` gas for each call. */
 export const batchData = (token: Address, gasEach: bigint, calls: readonly Hex[]): Hex =>
   encodeFunctionData({ abi, functionName: "carryOut", args: [token, gasEach, calls] })
 

@@ -61,8 +61,8 @@ function separatorOf(network: Pick<Network, "token" | "chainId">, message: Autho
 const separators = new WeakMap<Network["token"], Map<number, Hex>>()
 
 /**
- * Returns the hash that is signed: two authorizations with one hash are the same. It does not use `hashTypedData`,
- * because every payment is hashed, and this takes 0.04 ms instead of 0.15.
+ * Returns the hash that is signed: two authorizations with one hash are the same. `hashTypedData` is not used, because
+ * every payment is hashed, and this code takes 0.04 ms instead of 0.15.
  */
 export function authorizationDigest(network: Pick<Network, "token" | "chainId">, message: Authorization): Hash {
   const { from, to, value, validAfter, validBefore, nonce } = message

@@ -1,7 +1,7 @@
 /**
  * Determines who made a signature, in whatever form the wallet wrote it. All routes use this file. A key's signature
  * has 65 bytes, the last of which is 0, 1, 27 or 28, or the 64 bytes of EIP-2098. A contract's signature (ERC-1271) has
- * any number of bytes, even none. It may be wrapped with the call that deploys the contract (ERC-6492).
+ * any number of bytes, even none. Such a signature may be wrapped with the call that deploys the contract (ERC-6492).
  */
 import { concat, decodeAbiParameters, type Hex, hexToNumber, size, slice } from "viem"
 import type { Context } from "../context.ts"

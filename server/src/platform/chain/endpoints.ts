@@ -1,7 +1,7 @@
 /**
  * The RPC endpoints of a network, and what the process has learned about each. This includes how many blocks of logs
- * the endpoint accepts, its highest finalized block, and when it failed. It is kept in memory, and learned again after
- * a restart.
+ * the endpoint accepts, its highest finalized block, and when it failed. This knowledge is kept in memory, and learned
+ * again after a restart.
  */
 import { backoffMs } from "../backoff.ts"
 import type { ChainName } from "./network-facts.ts"

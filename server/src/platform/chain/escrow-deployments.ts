@@ -68,8 +68,9 @@ export function escrowAt(address: Address, refundCollector: Address | undefined)
 }
 
 /**
- * Returns the address that holds the tokens of an operator's payments, in lower case. It is a clone of the contract
- * that the escrow creates first, with the operator's address as its salt. Pure; `getTokenStore` returns the same.
+ * Returns the address that holds the tokens of an operator's payments, in lower case. The address is that of a clone of
+ * the contract that the escrow creates first, with the operator's address as its salt. Pure; `getTokenStore` returns
+ * the same.
  */
 export function tokenStoreOf(escrow: Address, operator: Address): Address {
   const implementation = getContractAddress({ from: escrow, nonce: 1n })

@@ -41,7 +41,7 @@ export interface PaymentInfo {
    * straight back to the payer.
    */
   maxAmount: bigint
-  /** Unix seconds: when authorizing, capturing and refunding end. Each must be ≤ the next. */
+  /** Unix seconds: when authorizing, capturing and refunding end. Each time must be ≤ the next. */
   preApprovalExpiry: number
   authorizationExpiry: number
   refundExpiry: number

@@ -8,7 +8,7 @@ export interface Fees {
 
 /**
  * Returns the fees for a simulation: those that will be signed. Without fees, a contract sees a gas price of 0, and may
- * behave differently than in the real transaction. There are no fees if `balance` (in wei) is too low, because nodes
+ * behave differently than in the real transaction. No fees are returned if `balance` (in wei) is too low, because nodes
  * would then refuse to simulate.
  */
 export const trialFees = ({ maxFee, tip }: Fees, gas: bigint, balance: bigint) =>
@@ -30,8 +30,8 @@ export function firstFees({ baseFee, tip }: Market, cap: bigint): Fees | undefin
 }
 
 /**
- * The fees of an attempt that replaces another. Both rise by an eighth, rounded up (nodes refuse less than a tenth),
- * and at least to 0.001 gwei and the market. Undefined if that is above `cap`.
+ * The fees of an attempt that replaces another. Both fees rise by an eighth, rounded up (nodes refuse less than a
+ * tenth), and at least to 0.001 gwei and the market. Undefined if that is above `cap`.
  */
 export function raisedFees(before: Fees, { baseFee, tip }: Market, cap: bigint): Fees | undefined {
   const maxFee = most(raised(before.maxFee), least(2n * baseFee + tip, cap))

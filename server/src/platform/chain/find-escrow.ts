@@ -16,8 +16,8 @@ type Served = Pick<Network, "name" | "chainId" | "endpoints">
 /**
  * Returns the escrow if every endpoint that responds has it and its collectors; undefined if none has it, as on a
  * private test chain. Throws a {@link NetworkMismatch} if endpoints differ, or the contract computes another hash than
- * we do. It also throws one if the refund collector is not this version's for this escrow and `relayWallet`. Throws an
- * RpcError if no endpoint responds.
+ * we do. A mismatch is also thrown if the refund collector is not this version's for this escrow and `relayWallet`.
+ * Throws an RpcError if no endpoint responds.
  */
 export async function findEscrow(
   network: Served & { escrow: EscrowDeployment | undefined },

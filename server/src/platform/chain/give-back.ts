@@ -59,7 +59,7 @@ export const givenBackCall = (factories: readonly Address[], from: bigint, to: b
 
 /**
  * Returns the `GivenBack` events among logs. Logs that can't be decoded are skipped, because any contract may emit
- * them. They are decoded without viem, which takes 50 µs for each, because a receipt may have thousands.
+ * them. The events are decoded without viem, which takes 50 µs for each, because a receipt may have thousands.
  */
 export function readGivenBack(logs: readonly unknown[]): GivenBack[] {
   return logs.flatMap(log => {

@@ -72,8 +72,8 @@ interface Agreement {
 
 /**
  * Sends the same calls to all endpoints. Returns each endpoint's results in order, or undefined for one that did not
- * respond. It continues without a slow one once `needed` endpoints give the same answer. If they differ, it waits for
- * all.
+ * respond. The call continues without a slow endpoint once `needed` endpoints give the same answer. If the answers
+ * differ, it waits for all.
  */
 export async function askAgreed(
   endpoints: readonly Endpoint[],

@@ -1,4 +1,4 @@
-/** Finds senders that nobody can sign for. Their money has no buyer, so it can't buy access. Pure. */
+/** Finds senders that nobody can sign for. The money of such senders has no buyer, so it can't buy access. Pure. */
 import { type Address, ZERO_ADDRESS } from "./hex.ts"
 import type { NetworkInfo } from "./network-facts.ts"
 

@@ -7,8 +7,8 @@ import type { Address, Hash } from "./hex.ts"
 export type Mode = "sandbox" | "test" | "live"
 
 /**
- * The facts that are the same for everyone on a network. They include the network's default escrow and Chainalysis'
- * oracle, if there are any. A payer's wallet that does not know the network gets the public node.
+ * The facts that are the same for everyone on a network. The facts include the network's default escrow and
+ * Chainalysis' oracle, if there are any. A payer's wallet that does not know the network gets the public node.
  */
 export const networkFacts: Record<
   "base" | "worldchain" | "base-sepolia",

@@ -1,7 +1,7 @@
 /**
- * Records endpoints that a person should check. They are stored in the database, because the process that answers
- * `/readyz` may not be the one that reads the chain. An endpoint is identified by its position in `RPC_<NETWORK>`,
- * because its address may contain a key.
+ * Records endpoints that a person should check. These troubles are stored in the database, because the process that
+ * answers `/readyz` may not be the one that reads the chain. An endpoint is identified by its position in
+ * `RPC_<NETWORK>`, because its address may contain a key.
  */
 import type { Context, TxContext } from "../context.ts"
 import { endpointAlarmReasons, endpointAlarms } from "../metrics.ts"
@@ -95,8 +95,8 @@ const knownTroubles = (ctx: TxContext, { chainId }: Pick<NetworkInfo, "chainId">
   ctx.db.selectFrom("endpoint_troubles").selectAll().where("chain_id", "=", chainId).execute()
 
 /**
- * Records endpoints that contradicted the others in calls about payouts, outside the scan. This ends no alarm, because
- * the scan ends a contradiction that was not seen for ten minutes.
+ * Records endpoints that contradicted the others in calls about payouts, outside the scan. The record ends no alarm,
+ * because the scan ends a contradiction that was not seen for ten minutes.
  */
 export async function noteDissent(ctx: Context, chain: ReachableChain, dissent: Dissent): Promise<void> {
   const seen = contradictionsIn(chain, dissent)

@@ -16,7 +16,7 @@ export interface Posted {
   json: unknown
 }
 
-/** The limits for an answer with another status. They are enough for a sentence, and such an answer is read quickly. */
+/** The limits for an answer with another status. This much is enough for a sentence, and is read quickly. */
 const MAX_OF_REFUSAL = 4_096
 const REFUSAL_MS = 1_000
 
@@ -50,8 +50,9 @@ const unpackers: Record<string, () => zlib.Gunzip | zlib.BrotliDecompress> = {
 
 /**
  * Sends `body` and returns the answer, of at most `maxBytes` when unpacked. Rejects with {@link AnswerTooLarge} if it
- * is larger, with `UselessAnswer` if it only fills memory, with {@link TooLate} after `timeoutMs`. It also rejects if
- * the answer is not JSON, with the signal's reason, or with the error of the connection. Redirects are not followed.
+ * is larger, with `UselessAnswer` if it only fills memory, with {@link TooLate} after `timeoutMs`. The promise also
+ * rejects if the answer is not JSON, with the signal's reason, or with the error of the connection. Redirects are not
+ * followed.
  */
 export async function post(url: string, body: string, { read, ...bounds }: Bounds): Promise<Posted> {
   const { status, encoding, bytes } = await exchange(url, body, bounds)

@@ -48,7 +48,7 @@ export interface Quorum extends QuorumView {
   learn(heights: Iterable<bigint>, hashes: Iterable<Hash>): Promise<void>
   /**
    * Returns the endpoints whose answers were useless in this round or shortly before: floods, or answers that only fill
-   * memory. They are asked less often from now on. Call it at the end of a round.
+   * memory. These endpoints are asked less often from now on. Call it at the end of a round.
    */
   weed(): number[]
   /**
@@ -173,8 +173,8 @@ function saidBy(endpoints: readonly Endpoint[]): string {
 }
 
 /**
- * Lists of endpoints where a quorum gave answers that were too large about one address in one block. Their next answers
- * may be larger. The answers of a single endpoint may not.
+ * Lists of endpoints where a quorum gave answers that were too large about one address in one block. The next answers
+ * of such endpoints may be larger. The answers of a single endpoint may not.
  */
 const wide = new WeakSet<readonly Endpoint[]>()
 
@@ -248,7 +248,7 @@ function quorumOf(
       verdicts = undefined
       const readings = new Map<Voter, LogReading>()
       await askVoters(async voter => {
-        // With three endpoints, only one has blocks beyond the agreed head. Those count in a later round.
+        // With three endpoints, only one has blocks beyond the agreed head. Such blocks count in a later round.
         const to = endpoints.length > 2 && head < voter.head.number ? head : voter.head.number
         const reading = await readLogsOf(token, voter, addresses, { from, to, isWide: wide.has(endpoints) }, signal)
         return () => void readings.set(voter, reading)

@@ -30,12 +30,14 @@ const MAX_REFUSALS = 30
 /** A reading ends after this time, so that it does not outlive the caller's lease. */
 const BUDGET_MS = 30_000
 /**
- * A reading also ends after this many bytes, including answers that were too large. The sizes that it learned are kept.
+ * A reading also ends after this many bytes, including answers that were too large. The sizes that the reading learned
+ * are kept.
  */
 const BUDGET_BYTES = 24 * 1024 * 1024
 /**
  * The largest answer about one address in one block, which can't be split: about 45,000 logs, as many transfers as fit
- * into a block. It applies only if the other endpoints' answers are that large too; see {@link LogQuery.isWide}.
+ * into a block. This limit applies only if the other endpoints' answers are that large too; see
+ * {@link LogQuery.isWide}.
  */
 const WIDE_BYTES = 32 * 1024 * 1024
 /** How many versions of one transfer are kept. An endpoint with two contradicts itself; a third adds nothing. */

@@ -1,6 +1,6 @@
 /**
- * Calls of `ReceiptAnchor`, which stores the roots of receipts and the keys that sign them. It has one address on every
- * network, and only its own code can be there (CREATE2).
+ * Calls of `ReceiptAnchor`, which stores the roots of receipts and the keys that sign them. The contract has one
+ * address on every network, and only its own code can be there (CREATE2).
  */
 import { encodeFunctionData, type Hex, zeroHash } from "viem"
 import { receiptAnchorAbi as abi, receiptAnchorBytecode } from "./abi.ts"

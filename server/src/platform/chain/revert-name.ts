@@ -20,7 +20,8 @@ const abi = [
 
 /**
  * Returns a node's message, preceded by the name of the error that the revert's data encodes, if it is one of our
- * contracts' errors. Nodes report the data in the message or in a field of its own.
+ * contracts' errors. Nodes report the data in the message or in a separate field.
+ *
  * @example withRevertName("execution reverted", "0xf80dbaea…") // "Expired(1790000000): execution reverted"
  */
 export function withRevertName(message: string, data: string | undefined): string {

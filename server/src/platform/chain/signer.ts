@@ -25,13 +25,15 @@ export interface SignatureNumbers {
   r: bigint
   s: bigint
   /**
-   * The bit that recovers the wallet, if the signer reports it. It is tried first, because a recovery takes a quarter
-   * of a millisecond.
+   * The bit that recovers the wallet, if the signer reports it. This bit is tried first, because a recovery takes a
+   * quarter of a millisecond.
    */
   yParity?: 0 | 1
 }
 
-/** A wallet that signs. It exposes no key that could be printed; {@link signTransaction} checks what it signed. */
+/**
+ * A wallet that signs. A signer exposes no key that could be printed; {@link signTransaction} checks what it signed.
+ */
 export interface Signer {
   address: Address
   /** The kind of key outside this process, such as "aws-kms"; undefined for a key in this process. */
@@ -76,7 +78,7 @@ export function localSigner(key: Hex): Signer {
 
 const bytesOf = (transaction: UnsignedTransaction): Hex => serializeTransaction({ type: "eip1559", ...transaction })
 
-/** Returns the hash that is signed. It covers what the transaction does, but not the signature. */
+/** Returns the hash that is signed. The hash covers what the transaction does, but not the signature. */
 export const unsignedHash = (transaction: UnsignedTransaction): Hash => keccak(bytesOf(transaction))
 
 /**

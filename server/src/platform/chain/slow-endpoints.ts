@@ -1,7 +1,7 @@
 /**
- * Decides whether a network's rounds continue without its slow endpoints. They do while the others settle what was
- * asked. If the others contradict each other, perhaps because of lag, the slow one decides: after ten seconds, a round
- * waits for it.
+ * Decides whether a network's rounds continue without its slow endpoints. Rounds continue while the others settle what
+ * was asked. If the others contradict each other, perhaps because of lag, the slow one decides: after ten seconds, a
+ * round waits for it.
  */
 import type { Endpoint } from "./endpoints.ts"
 

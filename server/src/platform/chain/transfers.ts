@@ -121,7 +121,7 @@ function costOf({ gasUsed, effectiveGasPrice, l1Fee }: Json): bigint | undefined
 }
 
 /**
- * The transfers among logs, in chain order. It skips removed logs, other events, NFTs (four topics) and zero values,
+ * The transfers among logs, in chain order. Skips removed logs, other events, NFTs (four topics) and zero values,
  * because anyone can make a token emit one of those in anyone's name. Throws an {@link RpcError} if the answer is not a
  * list of logs.
  */

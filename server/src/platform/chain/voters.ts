@@ -194,8 +194,8 @@ export async function judgeLogs(voters: readonly Voter[], endpoints: number): Pr
 }
 
 /**
- * The voters whose answers were much larger than those of each of at least two others. None if another voter was late
- * or refused, because its answer might have been as large.
+ * The voters whose answers were much larger than those of each of at least two others. Returns none if another voter
+ * was late or refused, because its answer might have been as large.
  */
 export function flooding(voters: readonly Voter[]): Voter[] {
   if (voters.length < 3) return []

@@ -22,7 +22,7 @@ export interface WalletState {
   lowest: bigint | undefined
   /** The count that signing uses: with three or more answers, the second largest. */
   latest: bigint | undefined
-  /** The same count, including transactions that wait to be mined; undefined if no endpoint reports them. */
+  /** The count of all transactions, including those that wait to be mined; undefined if no endpoint reports them. */
   pending: bigint | undefined
   /** The highest count that a quorum reaches: two endpoints, or the only one. */
   agreedLatest: bigint | undefined
@@ -198,9 +198,9 @@ export async function sharedWalletState(
 }
 
 /**
- * Returns the endpoints whose report on a wallet can't be explained by lag. Some report more transactions than were
- * ever signed (`nextNonce`), which the rest do not. Others differ in balance or base fee by more than a factor of two.
- * If two differ this way, both are named.
+ * Returns the endpoints whose report on a wallet can't be explained by lag. Some endpoints report more transactions
+ * than were ever signed (`nextNonce`), which the rest do not. Other endpoints differ in balance or base fee by more
+ * than a factor of two. If two differ this way, both are named.
  */
 export function walletDissent({ words, agreedLatest }: WalletState, nextNonce: bigint): Set<number> {
   const ahead = words.filter(({ latest = 0n }) => latest > nextNonce && (agreedLatest ?? 0n) <= nextNonce)

@@ -16,8 +16,8 @@ import { wrapped } from "./wrapped-text.ts"
 
 /**
  * In wei. On Base, gas costs one or two hundredths of a gwei. There this budget pays for five to ten thousand payouts a
- * day, more than an honest merchant needs. It is also the most that people who repeatedly pay themselves can cost the
- * operator.
+ * day, more than an honest merchant needs. This budget is also the most that people who repeatedly pay themselves can
+ * cost the operator.
  */
 const DEFAULT_GAS_BUDGET = 20_000_000_000_000_000n
 
@@ -50,7 +50,7 @@ export interface Examined {
    * to serve.
    */
   settings: Settings
-  /** Each starts with the name of a setting. */
+  /** Each fault starts with the name of a setting. */
   faults: string[]
   /** Variables that look like settings but are not, or that belong to a network that is not served. */
   unknown: string[]
@@ -272,7 +272,7 @@ export function listSettings(): { name: string; meaning: string; standsIn: strin
 const NAME_WIDTH = 34
 const MEANING_WIDTH = 84
 
-/** The text of `--help` about the settings: each with its default in parentheses, in lines of at most 120 characters. */
+/** The text of `--help` about the settings, each with its default in parentheses, in lines of at most 120 characters. */
 export const describeSettings = (): string =>
   listSettings()
     .flatMap(({ name, meaning, standsIn }) =>

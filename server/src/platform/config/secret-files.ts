@@ -7,7 +7,7 @@ import type { SecretFile } from "./settings.ts"
 import type { settingsTable } from "./settings-table.ts"
 import { smallText } from "./small-text.ts"
 
-/** The settings with a `…_FILE` form, in the order of the table. Each network's `RPC` setting has one too. */
+/** The settings with a `…_FILE` form, in the order of the table. Each network's `RPC` setting has such a form too. */
 const secretSettings = [
   "DATABASE_URL",
   "DATABASE_REPLICA_URL",
@@ -39,7 +39,7 @@ function fileOf(setting: string): string {
 /** Settings, including the contents of the files that they name. */
 export interface WithFiles {
   env: Env
-  /** Each starts with the name of a setting. None repeats the contents of a file. */
+  /** Each fault starts with the name of a setting. No fault repeats the contents of a file. */
   faults: string[]
   /** The files that were read. */
   files: SecretFile[]

@@ -38,7 +38,7 @@ export function originUrl(value: string): string {
 
 /**
  * The http(s) URL of an API that gets credentials in headers. The URL itself is logged, so it must contain no
- * credentials. It is normalized as `URL` does.
+ * credentials. The URL is normalized as `URL` does.
  */
 export function apiUrl(value: string): string {
   httpUrl(value)

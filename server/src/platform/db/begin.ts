@@ -1,6 +1,6 @@
 /**
  * Sends a transaction's begin together with its first statement. Sends its commit together with its last statement if
- * nobody reads that statement's result. So neither costs a round trip.
+ * nobody reads that statement's result. So neither the begin nor the commit costs a round trip.
  */
 // I/O: sends over the given connection.
 import pg from "pg"
@@ -32,9 +32,9 @@ type Statement = Omit<pg.QueryConfig, "name"> & {
 
 /**
  * Runs the statements of one user of a connection. A statement of a transaction must never run outside it, where it
- * would be committed alone. So none runs in parallel with the first one, or after the first one failed. None runs after
- * the transaction's end either, when Kysely still sends what it had queued. `end`: the connection now belongs to
- * another user.
+ * would be committed alone. So no statement runs in parallel with the first one, or after the first one failed. No
+ * statement runs after the transaction's end either, when Kysely still sends what it had queued. `end`: the connection
+ * now belongs to another user.
  */
 export function transactional(client: pg.ClientBase, answerMs: number) {
   const transaction = openTransaction(client, answerMs)

@@ -8,8 +8,9 @@ export const kindOf = ({ kind }: { kind: PayoutKindName }): PayoutKind => payout
 const rows = (): [string, PayoutKind][] => Object.entries(payoutKinds)
 
 /**
- * SQL: the kinds that meet a condition, as a list after `kind in`. They are literals in the order of the table, because
- * partial indexes have the same lists. The list is one piece of text, because Kysely takes a microsecond for each part.
+ * SQL: the kinds that meet a condition, as a list after `kind in`. The kinds are literals in the order of the table,
+ * because partial indexes have the same lists. The list is one piece of text, because Kysely takes a microsecond for
+ * each part.
  */
 export const kindsThat = (is: (kind: PayoutKind) => boolean | undefined): RawBuilder<unknown> =>
   sql.raw(

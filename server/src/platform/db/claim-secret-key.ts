@@ -8,7 +8,7 @@ import { type RawBuilder, sql } from "kysely"
 import { isSealedWith, type Purpose, type SecretKeys, seal, unseal } from "../secrets.ts"
 import type { Db } from "./open.ts"
 
-/** The key of the row in `installation`. Its value is a JSON list. */
+/** The key of the row in `installation`. The row's value is a JSON list. */
 const ROW = "secret_key"
 const OWNER = "installation"
 const SIGNING = "signing_keys"

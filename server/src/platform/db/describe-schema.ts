@@ -19,9 +19,9 @@ interface Part {
 }
 
 /**
- * Returns the parts of the schema that is first in the search path. It leaves out the table of migrations, and the
- * names of `not null` constraints, which only Postgres 18 has. Without `comments` it leaves out all comments, including
- * those in functions.
+ * Returns the parts of the schema that is first in the search path. The result leaves out the table of migrations, and
+ * the names of `not null` constraints, which only Postgres 18 has. Without `comments` it leaves out all comments,
+ * including those in functions.
  */
 export async function describeSchema(query: Query, { comments = true } = {}): Promise<SchemaParts> {
   const [current] = await query("select current_schema() as schema")

@@ -5,7 +5,7 @@ import { type RawBuilder, sql } from "kysely"
 export const columnsOf = (alias: string, names: readonly string[]): RawBuilder<unknown> =>
   sql.raw(names.map(name => `${alias}.${name} as ${alias}_${name}`).join(", "))
 
-/** The part of a row that {@link columnsOf} named; undefined if the part's first column is null, as in an outer join. */
+/** The part of a row that {@link columnsOf} named; undefined if the first column is null, as in an outer join. */
 export function partOf<R>(
   row: Record<string, unknown>,
   alias: string,

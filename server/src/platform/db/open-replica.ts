@@ -335,7 +335,7 @@ const CONFLICT = "40001"
 
 /**
  * Returns the replica's connections as Kysely uses them, one statement at a time. A statement that gets no answer, or
- * whose replica is taken out meanwhile, is repeated on the primary. That is safe, because it only reads.
+ * whose replica is taken out meanwhile, is repeated on the primary. That is safe, because the statement only reads.
  */
 function readingPool(replica: PostgresPool, primary: Db, use: Use): PostgresPool {
   const onReplica = async (text: string, values: readonly unknown[]) => {

@@ -1,4 +1,7 @@
-/** Opens the database: Postgres at `DATABASE_URL`, else PGlite in a folder. Both return int8 and numeric as bigint. */
+/**
+ * Opens the database: Postgres at `DATABASE_URL`, else PGlite in a folder. Both databases return int8 and numeric as
+ * bigint.
+ */
 import { randomBytes } from "node:crypto"
 import { chmodSync, existsSync, mkdirSync, renameSync, rmSync } from "node:fs"
 import { join } from "node:path"
@@ -25,7 +28,10 @@ const CHANNEL = "sluice"
 export interface OpenDatabase {
   /** For requests: no statement takes longer than ten seconds. */
   db: Db
-  /** For the loops, some of whose statements read whole tables. It has separate connections, with longer deadlines. */
+  /**
+   * For the loops, some of whose statements read whole tables. This one has separate connections, with longer
+   * deadlines.
+   */
   background: Db
   /** Calls the listener until closed; reconnects automatically. */
   listen(listener: Listener): Promise<void>
@@ -66,7 +72,7 @@ export async function notify(db: Db, payload: string): Promise<void> {
 
 /**
  * Opens the database that the settings name, and migrates it. Only the process that holds the lock of `dataDir` may
- * open the embedded one. `report` gets a sentence for each migration.
+ * open the embedded database. `report` gets a sentence for each migration.
  */
 export const openDatabase = (
   { databaseUrl, dataDir }: Pick<Settings, "databaseUrl" | "dataDir">,
@@ -76,9 +82,9 @@ export const openDatabase = (
   databaseUrl === undefined ? openEmbedded(join(dataDir, "db"), report) : openPostgres(databaseUrl, onError, report)
 
 /**
- * Opens the embedded database in `dir`, and migrates it. The first start copies or builds it in another folder and
- * renames that folder. A kill during initdb leaves a folder that never opens again (measured), so an unfinished one
- * must not have the final name.
+ * Opens the embedded database in `dir`, and migrates it. The first start copies or builds the database in another
+ * folder and renames that folder. A kill during initdb leaves a folder that never opens again (measured), so an
+ * unfinished one must not have the final name.
  */
 async function openEmbedded(dir: string, report: MigrationReport | undefined): Promise<OpenDatabase> {
   if (!existsSync(dir)) {
@@ -101,10 +107,11 @@ async function openEmbedded(dir: string, report: MigrationReport | undefined): P
 }
 
 /**
- * Opens an embedded database. By default, V8 later compiles PGlite's functions a second time, optimized. That took a
- * second of CPU at each start, and statements were no faster (0.5 ms of CPU each, both ways, after 4,000). The
- * database's shared buffers occupy this process's memory immediately. With the usual 128 MB a new process took 264 MB
- * and 0.85 s; with 16 MB it took 141 MB and 0.52 s. The rest of the database is in the machine's page cache.
+ * Opens an embedded database. By default, V8 later compiles PGlite's functions a second time, optimized. The second
+ * compilation took a second of CPU at each start, and statements were no faster (0.5 ms of CPU each, both ways, after
+ * 4,000). The database's shared buffers occupy this process's memory immediately. With the usual 128 MB a new process
+ * took 264 MB and 0.85 s; with 16 MB it took 141 MB and 0.52 s. The rest of the database is in the machine's page
+ * cache.
  */
 export async function openPGlite(options: PGliteOptions = {}): Promise<PGlite> {
   setFlagsFromString("--wasm-tiering-budget=2000000000")

@@ -49,7 +49,7 @@ export interface PayoutKind {
   isPublic?: true
   /** Several payouts of one merchant share a transaction. */
   isBatched?: true
-  /** The transaction that executes several payouts. It never counts in addition to them. */
+  /** The transaction that executes several payouts. The transaction never counts in addition to its payouts. */
   isBatch?: true
   /** The end of the payout locks the session that the payout pays, so the end is written in a separate transaction. */
   locksSession?: true

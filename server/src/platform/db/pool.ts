@@ -57,7 +57,8 @@ export class DatabaseUnavailable extends Error {
 }
 
 /**
- * Whether all connections of a pool were busy for too long. Its statements may then be slow although the server works.
+ * Whether all connections of a pool were busy for too long. The pool's statements may then be slow although the server
+ * works.
  */
 export const isFull = (error: unknown): boolean =>
   error instanceof DatabaseUnavailable && wordsOf(error.cause) === "timeout exceeded when trying to connect"

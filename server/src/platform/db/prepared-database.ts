@@ -12,7 +12,9 @@ import { readMigrations } from "./migrate.ts"
 /** The folder of `script/install`: next to the packages, and removed with them. Operators' packages have none. */
 export const CACHE = fileURLToPath(new URL("../../../../node_modules/.cache/sluice", import.meta.url))
 
-/** The folder of the prepared database with exactly this version's schema. Its name depends on all migrations. */
+/**
+ * The folder of the prepared database with exactly this version's schema. The folder's name depends on all migrations.
+ */
 export function preparedIn(cache: string): string {
   const stamp = createHash("sha256")
   for (const { name, checksum } of readMigrations()) stamp.update(`${name} ${checksum}\n`)

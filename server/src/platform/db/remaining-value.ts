@@ -8,7 +8,7 @@ export const remainingValue = sql<bigint>`(t.value - coalesce(c.given_back, 0))`
 export const remainingValueColumns = sql`${remainingValue} as value, coalesce(c.given_back, 0) as given_back`
 
 /**
- * SQL: how much of a transfer `t` is a surplus of a granted payment in one of these states. It is `withheld()` of the
+ * SQL: how much of a transfer `t` is a surplus of a granted payment in one of these states. This is `withheld()` of the
  * schema, inlined: Postgres plans such a function at each call, which took 0.5 ms of each settlement.
  */
 export const withheld = (...states: ("open" | "returned")[]): RawBuilder<bigint> =>

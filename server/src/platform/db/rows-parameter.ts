@@ -1,6 +1,6 @@
 /**
- * Passes rows as one parameter of a statement. Its text is then the same for any number of rows, so a named statement
- * is prepared once.
+ * Passes rows as one parameter of a statement. The statement's text is then the same for any number of rows, so a named
+ * statement is prepared once.
  */
 import { type RawBuilder, sql } from "kysely"
 

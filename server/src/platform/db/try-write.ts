@@ -5,8 +5,8 @@
  */
 
 /**
- * SQL: one statement that fails if the database's disk is full, or if the database accepts no writes. It changes
- * nothing: the row gets the value that it has. A new database has no such table yet.
+ * SQL: one statement that fails if the database's disk is full, or if the database accepts no writes. The statement
+ * changes nothing: the row gets the value that it has. A new database has no such table yet.
  */
 export const TRY_WRITE = `do $$ begin
   if to_regclass('installation') is null then return; end if;

@@ -1,6 +1,6 @@
 /**
- * The built documents (`web/dist/docs/current`), as files by their paths below `/docs`. They are looked up again when
- * the build has changed, because `script/server` builds them while the service already listens.
+ * The built documents (`web/dist/docs/current`), as files by their paths below `/docs`. The documents are looked up
+ * again when the build has changed, because `script/server` builds them while the service already listens.
  */
 // I/O: lists the build's files once, and reads a file at each request, because all of them take about 10 MB.
 import { hash } from "node:crypto"

@@ -4,8 +4,8 @@ import type { Context } from "../context.ts"
 
 /**
  * Disconnects the caller of an answer in progress when its API key or session is revoked, or its person loses the role.
- * This takes at most two seconds, or thirty if no notification arrives. A request with neither credential is left
- * alone.
+ * The disconnection takes at most two seconds, or thirty if no notification arrives. A request with neither credential
+ * is left alone.
  */
 export function endWithCredential(
   { log }: Pick<Context, "log">,

@@ -7,10 +7,10 @@ import type { IncomingMessage, ServerResponse } from "node:http"
 import type { Socket } from "node:net"
 
 export interface Bounds {
-  /** The maximum number of open connections. A further one closes the connection that has been idle for longest. */
+  /** The maximum number of open connections. A further connection closes the one that has been idle for longest. */
   connections: number
   /**
-   * The maximum number of requests of one connection that wait for the answer before them. A further one closes the
+   * The maximum number of requests of one connection that wait for the answer before them. A further request closes the
    * connection.
    */
   pipelined: number

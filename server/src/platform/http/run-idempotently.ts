@@ -8,7 +8,7 @@
  * Work that is one statement takes one step: if the key is free, its statement stores the answer too ({@link
  * KeptAnswer}).
  *
- * This is for routes that create something or move money. A route whose answer contains a secret uses
+ * Idempotency keys are for routes that create something or move money. A route whose answer contains a secret uses
  * {@link idempotentlySealed}: it keeps the answer encrypted, for an hour, for its caller only. Other routes ignore the
  * header instead of refusing it, because many clients send one with every POST.
  */
@@ -212,7 +212,7 @@ async function runKept<C extends Context, P, T>(
 
 /**
  * Runs one part of a request that commits its parts one by one. The part runs once for the request's key and `part`,
- * the name of the part. Its result must be plain JSON. Without a key it simply runs.
+ * the name of the part. The part's result must be plain JSON. Without a key it simply runs.
  */
 export async function idempotentlyInPart<C extends Context, P, T>(
   ctx: C,
@@ -329,8 +329,8 @@ async function reserve(
 ): Promise<Answer | undefined> {
   for (;;) {
     // A reservation with an expired lease has had no effect and can't have one any more, because this removes its
-    // claim. Its commit does not wait for the disk. If a database crash undoes the reservation, it undoes the work too:
-    // the work commits later, and only while the reservation exists.
+    // claim. The commit of a reservation does not wait for the disk. If a database crash undoes the reservation, it
+    // undoes the work too: the work commits later, and only while the reservation exists.
     const { rows } = await sql`
       /* named: reserve_key */ insert into idempotency_keys (merchant_id, route, key, request_hash, claim_id, lease_until, expires_at)
       values (${merchantId}, ${route}, ${key}, ${requestHash}, ${claimId},
@@ -374,7 +374,7 @@ const NO_NUMBER = "22P02"
 const isTaken = (error: unknown): boolean =>
   (error as { code?: unknown }).code === NO_NUMBER && `${(error as Error).message}`.includes(TAKEN)
 
-/** Releases the key. It does nothing if the key has an answer, or now belongs to another request. */
+/** Releases the key. Nothing happens if the key has an answer, or now belongs to another request. */
 async function release(ctx: Context, reservation: Reservation): Promise<void> {
   await ctx.db.deleteFrom("idempotency_keys").where(isOurs(reservation)).execute()
 }

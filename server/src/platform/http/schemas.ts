@@ -11,15 +11,15 @@ export const Strict = <T extends TProperties>(properties: T, example?: object) =
 /** The same schema with another description. */
 export const Described = <T extends TSchema>(schema: T, description: string): T => ({ ...schema, description })
 
-/** A value, or null for none. This is one schema with two types, so that a fault is reported once. */
+/** A value, or null for none. The result is one schema with two types, so that a fault is reported once. */
 export const Nullable = <T extends TSchema>(schema: T) =>
   Type.Unsafe<Static<T> | null>({ ...schema, type: [(schema as { type?: unknown }).type, "null"] })
 
 export const Timestamp = Type.String({ format: "date-time", examples: ["2026-01-31T12:00:00.000Z"] })
 
 /**
- * What text must be, keyed by its pattern. It is kept outside the schema, because a field may replace the schema's
- * description.
+ * What text must be, keyed by its pattern. The text is kept outside the schema, because a field may replace the
+ * schema's description.
  */
 const patternWords = new Map<string, string>()
 

@@ -125,8 +125,8 @@ export async function sendList<R, T, E extends object>(
   const { limit, offset, after } = page
   const from = after === undefined ? undefined : rowOf<R>(after, source.key)
   /**
-   * The next rows of the page, and whether more follow. It reads one extra row to find out, because the count was taken
-   * at another moment.
+   * The next rows of the page, and whether more follow. The function reads one extra row to find out, because the count
+   * was taken at another moment.
    */
   const readPart = async (last: R | undefined, sent: number, skipped: number): Promise<Part<R>> => {
     const most = Math.min(limit - sent, ROWS_PER_READ)

@@ -18,7 +18,8 @@ import type { Names } from "../jobs/wake-payload.ts"
  */
 export const TICK_MS = 500
 /**
- * How many states with a new waiter are read immediately; each second allows one more. The others wait for the tick.
+ * How many states with a new waiter are read immediately; each second allows one more. The other states wait for the
+ * tick.
  */
 const MAX_EAGER = 10
 const EAGER_AFTER_MS = 1_000
@@ -86,7 +87,7 @@ export interface SharedReads {
 interface WaitingReader {
   /** The waiter needs a read with a greater number. */
   after: number
-  /** Whether the waiter needs any read instead of news. */
+  /** Whether any read ends the wait, and not only news. */
   isFresh: boolean
   done: (seen: Seen<unknown> | undefined) => void
   fail: (error: unknown) => void

@@ -1,11 +1,12 @@
 /**
- * Slots for requests that wait. Each holds a connection, so their number is bounded, and the bound is shared. Pure.
+ * Slots for requests that wait. Each request holds a connection, so their number is bounded, and the bound is shared.
+ * Pure.
  *
  * The rule: a name (an address, the /64 of an IPv6 address, a merchant) holds at most its own quota. While slots are
  * free, any name within its quota gets one. When none is free, a newcomer may take the oldest slot of the largest name
- * in the largest network (/24, or /48 of IPv6). It does so only if both sides become closer to equal. Addresses within
- * one network cost nothing, so many of them count as one. Otherwise, for example if everybody holds one slot, the
- * newcomer gets none and nobody is sent away, because callers would only take turns in reconnecting. A request that
+ * in the largest network (/24, or /48 of IPv6). A newcomer does so only if both sides become closer to equal. Addresses
+ * within one network cost nothing, so many of them count as one. Otherwise, for example if everybody holds one slot,
+ * the newcomer gets none and nobody is sent away, because callers would only take turns in reconnecting. A request that
  * gets no slot, or loses one, is answered with the current state, and may ask again.
  *
  * Sessions have no quota, because anyone can open any number of checkouts. Waiters of one session cost the least,
@@ -84,7 +85,10 @@ export function openSlots(most: number): Slots {
   }
 }
 
-/** The first entry with the greatest size. It checks all entries: a few microseconds, and only if no slot is free. */
+/**
+ * The first entry with the greatest size. The search checks all entries: a few microseconds, and only if no slot is
+ * free.
+ */
 function largestOf<V>(entries: ReadonlyMap<string, V>, sizeOf: (value: V) => number): [name: string, size: number] {
   let largest: [string, number] = ["", 0]
   for (const [name, value] of entries) {

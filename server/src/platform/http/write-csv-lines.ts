@@ -55,8 +55,8 @@ interface Part {
 }
 
 /**
- * Yields a line of names, then one line for each row. It reads the next part while the previous one is sent, and holds
- * no connection between parts. Throws if a row belongs to a network that this service does not serve, unless
+ * Yields a line of names, then one line for each row. The next part is read while the previous one is sent, and no
+ * connection is held between parts. Throws if a row belongs to a network that this service does not serve, unless
  * `ofAnyNetwork` is set.
  */
 export async function* linesOf<C extends string, K extends string>(

@@ -44,8 +44,8 @@ const RELEASE_RETRY_MS = 500
 const MAX_SKEW_MS = 600_000
 
 /**
- * Whether a job that runs every `periodMs` is due at `at`. It is also due if `at` is more than a period ahead. Such a
- * time was set by a clock that was ahead. The job would otherwise not run until the correct time catches up.
+ * Whether a job that runs every `periodMs` is due at `at`. The job is also due if `at` is more than a period ahead.
+ * Such a time was set by a clock that was ahead. The job would otherwise not run until the correct time catches up.
  */
 export const isDue = (at: Date, now: Date, periodMs: number): boolean =>
   at <= now || at.getTime() > now.getTime() + periodMs + MAX_SKEW_MS

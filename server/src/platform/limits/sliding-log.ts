@@ -1,6 +1,6 @@
 /**
- * The exact sliding log. It stores the times of each key's admissions, so that no window ever contains more than the
- * limit. A fixed window admits up to twice the limit, GCRA up to 2N − 1.
+ * The exact sliding log. The log stores the times of each key's admissions, so that no window ever contains more than
+ * the limit. A fixed window admits up to twice the limit, GCRA up to 2N − 1.
  *
  * This store is bounded, and serves one process. `shared-log.ts` makes the same decisions, step by step, for many
  * processes.
@@ -37,8 +37,8 @@ export interface MemoryLog {
 export const monotonicMs = (): number => Math.floor(performance.now())
 
 /**
- * A log in this process's memory, by a clock in whole milliseconds. It stores at most `maxKeys` keys, and always the
- * most recently used half of that number.
+ * A log in this process's memory, by a clock in whole milliseconds. The log stores at most `maxKeys` keys, and always
+ * the most recently used half of that number.
  */
 export function memoryLog(options: { windowMs: number; maxKeys: number; clock?: () => number }): MemoryLog {
   const { windowMs, maxKeys, clock = monotonicMs } = options
@@ -108,8 +108,8 @@ export function memoryLog(options: { windowMs: number; maxKeys: number; clock?: 
 }
 
 /**
- * A map that stores at most `maxKeys` keys, and always the most recently used half of that number. It uses two maps and
- * drops the older as a whole, which costs less than a list in order of use.
+ * A map that stores at most `maxKeys` keys, and always the most recently used half of that number. The code uses two
+ * maps, and drops the older as a whole, which costs less than a list in order of use.
  */
 function recentlyUsed<V>(maxKeys: number) {
   const generation = Math.max(1, Math.floor(maxKeys / 2))

@@ -73,8 +73,8 @@ function boundAnswers(socket: Socket, maxBytes: number): void {
 }
 
 /**
- * The connector for undici. It connects only where `allows` permits it, within `timeoutMs`. `ca` replaces the system's
- * root certificates; `connected` is called with the address that a host resolved to.
+ * The connector for undici. The connector connects only where `allows` permits it, within `timeoutMs`. `ca` replaces
+ * the system's root certificates; `connected` is called with the address that a host resolved to.
  */
 export function guardedConnector(options: {
   allows: (address: string) => boolean

@@ -50,6 +50,9 @@ export function addressRule(allowCidrs: readonly string[]): (address: string) =>
 export const notPublic = (address: string): string =>
   `points to ${address}, which is not a public address: the operator can allow private ranges with WEBHOOK_ALLOW_CIDRS`
 
-/** The same message for a name. It does not reveal the private address that the name has in the operator's network. */
+/**
+ * The message that a name is refused because its address is not public. The message does not reveal the private address
+ * that the name has in the operator's network.
+ */
 export const nameNotPublic =
   "points to an address that is not public: the operator can allow private ranges with WEBHOOK_ALLOW_CIDRS"

@@ -1,7 +1,7 @@
 /**
  * Sends spans to a collector (OTLP over HTTP) in the background. The SDK's own batch processor and exporter are not
- * used. They send any number of requests in parallel when they flush, and wait for a collector that sends single bytes.
- * They have no metric for dropped spans.
+ * used. The SDK's parts send any number of requests in parallel when they flush, and wait for a collector that sends
+ * single bytes. The SDK has no metric for dropped spans.
  */
 import type { ISerializer } from "@opentelemetry/otlp-transformer"
 import type { ReadableSpan, SpanProcessor } from "@opentelemetry/sdk-trace"
@@ -38,7 +38,7 @@ interface Ends {
   over: AbortController
 }
 
-/** A processor of ended spans. It never throws, and callers only ever wait for its `close`. */
+/** A processor of ended spans. The processor never throws, and callers only ever wait for its `close`. */
 export function exportSpans(
   collector: Collector,
   report: Report,

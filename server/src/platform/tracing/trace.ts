@@ -31,8 +31,8 @@ export function joinTraces(ctx: Traceable, name: string, all: readonly (string |
 }
 
 /**
- * Starts a trace and returns the text that a row stores to continue it; null without tracing. Its span ends at the time
- * of this call, and is exported once the transaction commits.
+ * Starts a trace and returns the text that a row stores to continue it; null without tracing. The trace's span ends at
+ * the time of this call, and is exported once the transaction commits.
  */
 export function beginTrace(ctx: Traceable, name: string, options: Omit<SpanOptions, "parent">): string | null {
   const span = ctx.tracing?.start(name, { ...options, parent: null })

@@ -1,9 +1,9 @@
 /** The tracing of a process, whatever exports it. */
 
-/** Facts about a span. They never contain a secret, an email, a token, calldata, or an address with its query. */
+/** Facts about a span. Attributes never contain a secret, an email, a token, calldata, or an address with its query. */
 export type Attributes = Record<string, string | number | boolean | undefined>
 
-/** One step of a trace. It is exported only after it has ended. */
+/** One step of a trace. A span is exported only after it has ended. */
 export interface Span {
   /** The text that a row stores, so that another process can continue the trace (W3C Trace Context). */
   readonly traceparent: string

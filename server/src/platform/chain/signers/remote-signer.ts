@@ -21,7 +21,7 @@ interface Options {
 }
 
 /**
- * Returns the signer of a wallet whose key is outside the process. It answers within ten seconds, or throws a
+ * Returns the signer of a wallet whose key is outside the process. The signer answers within ten seconds, or throws a
  * {@link SignerError}.
  */
 export function remoteSigner(key: RemoteKey, address: Address, options: Options = {}): Signer {
