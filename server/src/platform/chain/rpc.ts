@@ -66,7 +66,7 @@ const MAX_TOGETHER = 3 * MAX_BYTES
 
 const maxBytesOf = ({ method, maxBytes }: RpcCall): number => maxBytes ?? largeAnswers[method] ?? MB
 
-/** The size of the largest answer to these calls that is read: the sum of their expected sizes, within {@link MAX_BYTES}. */
+/** The largest answer to these calls that is read, in bytes: the sum of the expected sizes, up to {@link MAX_BYTES}. */
 const maxBytes = (calls: readonly RpcCall[]): number => {
   const sizes = calls.map(maxBytesOf)
   return Math.max(Math.min(MAX_BYTES, sum(sizes)), ...sizes)

@@ -272,7 +272,7 @@ export function listSettings(): { name: string; meaning: string; standsIn: strin
 const NAME_WIDTH = 34
 const MEANING_WIDTH = 84
 
-/** The text of `--help` about the settings, each with its default in parentheses, in lines of at most 120 characters. */
+/** The text of `--help` about the settings, each with its default in parentheses. Lines have at most 120 characters. */
 export const describeSettings = (): string =>
   listSettings()
     .flatMap(({ name, meaning, standsIn }) =>
