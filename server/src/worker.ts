@@ -173,7 +173,8 @@ function storageLoops({ settings }: Context): Loop<SellingContext>[] {
       gapMs: receipts.batchMs,
       round: ctx => storeCallsRound(ctx, storage, storageSigner.address),
     },
-    // Separate from the wallet's calls, because nodes that do not answer must not delay what is to be paid.
+    // Separate from the wallet's calls, because nodes that do not answer must not delay transactions that are to be
+    // paid.
     {
       name: "uploads",
       wokenBy: "payments",

@@ -63,7 +63,7 @@ export function actorStatement(): string | undefined {
   const key = credential?.key ? [credential.key.id, credential.key.hash].map(quoted) : ["null", "null"]
   const session = credential?.sessionId ? quoted(credential.sessionId) : "null"
   const holds = credential ? `, hold_credential(${[...key, session]})` : ""
-  // Not `set local`, because pg_stat_statements would store each such statement separately, and so the actors.
+  // Not `set local`, because pg_stat_statements would store each such statement separately, and the actors with them.
   return `select set_config('sluice.actor', '${Buffer.from(JSON.stringify(shown)).toString("base64")}', true)${held}${holds}`
 }
 

@@ -156,7 +156,7 @@ export const replicaReads = new Counter({
   registers: [],
 })
 
-/** Exposes the metrics of a replica. Call it if one is set. */
+/** Exposes the metrics of a replica. Call this if a replica is set. */
 export function showReplica(): void {
   for (const metric of [replicaUsed, replicaLag, replicaReads] as const) registry.registerMetric(metric as Gauge)
 }

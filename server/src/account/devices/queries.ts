@@ -15,7 +15,7 @@ export const lockByDeviceCode = (ctx: TxContext, hash: string): Promise<Row<"dev
     .forNoKeyUpdate()
     .executeTakeFirst()
 
-/** The device with this code that waits for a decision, locked; undefined if none exists. */
+/** The device with this code that is waiting for a decision, locked; undefined if none exists. */
 export const lockByUserCode = (ctx: TxContext, hash: string): Promise<Row<"device_sign_ins"> | undefined> =>
   ctx.db
     .selectFrom("device_sign_ins")

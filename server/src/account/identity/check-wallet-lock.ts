@@ -209,9 +209,9 @@ const nameOf = ({ address, chainId }: Wallet): string => `${checksummed(address)
 
 /**
  * The wallets that must sign: the payout address in effect longest, or the first by network order among equally old
- * ones. A console token can add an address on another network immediately. If it changes an older address, that one
- * counts as the younger. For `byAll`, the other addresses must therefore sign too, including those on networks that are
- * no longer served.
+ * ones. A console token can add an address on another network immediately. If the token changes an older address, that
+ * address counts as the younger one. For `byAll`, the other addresses must therefore sign too, including those on
+ * networks that are no longer served.
  */
 async function signingWallets(
   ctx: TxContext,

@@ -53,10 +53,10 @@ const stranger: Caller = { subject: undefined, apiKey: undefined }
 
 /**
  * Answers the server's questions about callers from the database and the token issuer. The first credential present
- * decides, in the order `Authorization`, `x-api-key`, session cookie. If it is invalid, no other is tried, because the
- * caller would be ambiguous. An invalid credential is refused even if the route needs none. Otherwise a revoked key
- * would seem to work. Credentials from an address over its limit share one query, so that a valid one is not refused
- * because of others from the same address.
+ * decides, in the order `Authorization`, `x-api-key`, session cookie. If this credential is invalid, no other is tried,
+ * because the caller would be ambiguous. An invalid credential is refused even if the route needs none. Otherwise a
+ * revoked key would seem to work. Credentials from an address over its limit share one query, so that a valid one is
+ * not refused because of others from the same address.
  */
 export function openIdentities(ctx: Context, tokens: TokenIssuer, sessions: SessionSource = noSessions): Identities {
   const absent = negativeCache()

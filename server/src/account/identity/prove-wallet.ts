@@ -90,7 +90,7 @@ export interface Proof {
   nonce: string
   /**
    * Whether the address's key signed; a key has the same address on every network. Otherwise, the contract at this
-   * address on this network did.
+   * address on this network signed.
    */
   isByKey: boolean
 }

@@ -46,8 +46,8 @@ const MAX_BYTES = 256 * 1024
 /** The longest subject that an issuer may use (OpenID Connect Core 1.0, 2). */
 const SUBJECT_CHARACTERS = 255
 /**
- * Types of access tokens. RFC 9068 uses `at+jwt`, most providers `JWT` or none. Other types, such as `logout+jwt`, have
- * other purposes and are refused (RFC 8725, 3.11).
+ * Types of access tokens. RFC 9068 uses `at+jwt`, and most providers use `JWT` or no type. Other types, such as
+ * `logout+jwt`, have other purposes and are refused (RFC 8725, 3.11).
  */
 const ACCESS_TOKEN_TYPE = /^(application\/)?(at\+)?jwt$/i
 

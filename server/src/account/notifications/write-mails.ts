@@ -1,4 +1,4 @@
-/** Writes mails, in the transaction of what they report. Writes nothing if no mail server is set. */
+/** Writes mails, in the transaction of the change that they report. Writes nothing if no mail server is set. */
 import { sql } from "kysely"
 import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"

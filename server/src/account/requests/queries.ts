@@ -10,7 +10,9 @@ const KEPT_MS = 30 * 86_400_000
 /** How many entries one statement deletes, and how long a round may take, in milliseconds. */
 const BATCH = 5_000
 const FORGET_MS = 20_000
-/** The maximum number of entries that an id finds, because a caller may reuse one id for all its requests. */
+/**
+ * The maximum number of entries that are returned for an id, because a caller may reuse one id for all its requests.
+ */
 const FOUND_AT_MOST = 100
 
 /** What was known about a request when it was answered. */

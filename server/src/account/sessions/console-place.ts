@@ -43,7 +43,7 @@ export const cookieNames = (places: Places): { session: string; signIn: string }
 const RETURN_CHARACTERS = 2_000
 
 /**
- * The path to open after a sign-in, if it is `/console` or below it. Otherwise undefined, including for any text that a
+ * The path to open after a sign-in, if it is `/console` or below it. Undefined otherwise, and for any text that a
  * browser would read as another site's address.
  */
 export function returnPath(text: unknown): string | undefined {

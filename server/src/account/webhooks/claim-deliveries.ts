@@ -62,7 +62,7 @@ interface ClaimJob {
  * `inFlight`. A claim takes up to `limit` in all, and up to `perLane` minus `taken` from one lane. A merchant gets up
  * to its entry in `rooms`, or else `room`. Merchants take turns too, so one merchant's many lanes don't delay the
  * others. A delivery waits for an earlier one of its lane and `order_key` that was never attempted. The next call
- * passes `nextLane` as `afterLane`; it is "" when all lanes were visited.
+ * passes `nextLane` as `afterLane`; `nextLane` is "" when all lanes were visited.
  *
  * The query hops through the index once per lane, so a lane with 100,000 deliveries costs the other lanes nothing. A
  * plain `order by run_at` would read all of them whenever that lane is full. The earlier delivery is found with
@@ -150,7 +150,7 @@ const targetsOfClaimed = (now: Date) => sql`
         select id, sealed, expires_at from webhook_secrets where webhook_id is null and merchant_id = t.merchant_id) x
       where x.expires_at is null or x.expires_at > ${now}) s on true`
 
-/** Keyed by the endpoint's id, or without an endpoint by the merchant's. */
+/** Keyed by the endpoint's id or, without an endpoint, by the merchant's id. */
 type Targets = Record<string, Target> | null
 
 const NOWHERE: Target = { endpoint: null, sealed: null }

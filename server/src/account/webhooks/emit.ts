@@ -37,8 +37,8 @@ export interface NewEvent<T extends keyof EventData> {
    */
   isWithdrawal?: boolean
   /**
-   * Whether this is an example. If so, the body says that it is one, and the event does not count as a notice of a
-   * change.
+   * Whether this is an example. The body of an example says that it is one, and the event does not count as a notice of
+   * a change.
    */
   isTest?: boolean
   /** The trace of the payment that the event is about. */

@@ -61,7 +61,7 @@ export async function tryWebhook(ctx: Context, sender: Sender, body: WebhookCrea
 
 /**
  * Registers an endpoint that {@link tryWebhook} tried. Needs a transaction. Throws `VALIDATION_ERROR` if the merchant
- * has 100 already.
+ * already has 100 endpoints.
  */
 export async function createWebhook(
   ctx: TxContext,

@@ -93,8 +93,8 @@ export function filteredDeliveries(
 }
 
 /**
- * SQL: the ids of a merchant's events about one of these. Older events don't store their subject, so they are found
- * through their deliveries.
+ * SQL: the ids of a merchant's events with one of these order keys. Older events don't store their order key, so they
+ * are found through their deliveries.
  */
 export const eventIdsOf = (merchantId: string, keys: readonly string[]): RawBuilder<unknown> => sql`
   select e.id from events e where e.merchant_id = ${merchantId} and e.order_key = any(${sqlArray("text", keys)})

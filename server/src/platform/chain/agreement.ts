@@ -100,8 +100,8 @@ export const hasTransfer = (receipt: Receipt, key: string): boolean =>
   receipt.succeeded && inReceipt(receipt, key) !== undefined
 
 /**
- * The value that at least `needed` endpoints state, and more than state any other. A search of the list is enough,
- * because endpoints are few.
+ * The value that at least `needed` endpoints state, and that more endpoints state than any other value. A search of the
+ * list is enough, because endpoints are few.
  */
 function agreedOn<T>(
   said: readonly T[],

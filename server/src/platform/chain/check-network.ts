@@ -57,8 +57,8 @@ export function servedAs(settings: NetworkSettings, facts: Facts, endpoints = en
 }
 
 /**
- * Returns what most endpoints report, at least two if there are three. If there are two and they differ, neither report
- * counts.
+ * Returns what most endpoints report, at least two if there are three. If there are two reports and they differ,
+ * neither counts.
  */
 function factsOf({ name, rpcUrls }: NetworkSettings, reported: readonly (Facts | Error)[]): Facts {
   const answers = reported.filter(each => !(each instanceof RpcError))

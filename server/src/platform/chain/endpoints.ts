@@ -12,7 +12,7 @@ export interface Endpoint {
   network: ChainName
   /** The endpoint's position in the setting, from 1. */
   position: number
-  /** Milliseconds until an exchange is given up; 10,000 by default. */
+  /** Milliseconds until an exchange is abandoned; 10,000 by default. */
   timeoutMs?: number
   /** Blocks in one `eth_getLogs`. */
   logRange: bigint
@@ -191,8 +191,8 @@ export function endpointCopies(): (endpoint: Endpoint) => Endpoint {
 }
 
 /**
- * The endpoints that may be asked now. If all are paused, it returns them all, because a late answer is better than
- * none.
+ * The endpoints that may be asked now. If all endpoints are paused, all are returned, because a late answer is better
+ * than none.
  */
 export function awake(endpoints: readonly Endpoint[]): readonly Endpoint[] {
   const ready = endpoints.filter(endpoint => endpoint.silentUntil <= Date.now())

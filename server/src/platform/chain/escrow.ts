@@ -26,8 +26,8 @@ import type { NetworkInfo } from "./network-facts.ts"
 import { typedData } from "./typed-data.ts"
 
 /**
- * The terms of a payment. The chain keeps only their hash, so the operator must have stored them to capture, void or
- * refund.
+ * The terms of a payment. The chain keeps only the hash of the terms, so the operator must have stored the terms to
+ * capture, void or refund.
  */
 export interface PaymentInfo {
   /** The only account that may authorize, capture, void and refund. */
@@ -55,7 +55,8 @@ export interface PaymentInfo {
 }
 
 /**
- * The tuple that every call and hash takes, as the contract declares it. No other code in the service spells it out.
+ * The tuple that every call and hash takes, as the contract declares it. No other code in the service spells out the
+ * tuple.
  */
 const TUPLE = (abi.find(each => "name" in each && each.name === "getHash") as GetHash).inputs[0]
 type GetHash = Extract<(typeof abi)[number], { name: "getHash" }>

@@ -73,7 +73,7 @@ export interface QuorumView {
    */
   silent: number[]
   behind: number[]
-  /** Endpoints that the others did not wait for. */
+  /** Endpoints for which the round did not wait. */
   slow(): number[]
   /**
    * The block that a quorum reports at a height, and how many report it; undefined if there is none, or if no voter was
@@ -104,7 +104,7 @@ export interface QuorumView {
   timeOf(log: Transfer, standing: LogAgreement): Date | undefined
   /**
    * How many voters have a block at this height and no receipt with a transfer of this key. A voter whose head is below
-   * the height is behind, which is no evidence.
+   * the height is merely behind, which proves nothing.
    */
   votesWithout(txHash: Hash, key: string, height: bigint): number
   dissent(): Promise<Dissent>
@@ -310,7 +310,7 @@ function rememberFinalized({ endpoint, finalized }: Voter, agreed: bigint): void
   if (sure > endpoint.finalizedHigh) endpoint.finalizedHigh = sure
 }
 
-/** With two endpoints, the lower one may lag. With more, any that is below the head of two others may lag. */
+/** With two endpoints, the lower one may lag. With more endpoints, any that is below the head of two others may lag. */
 function behindOthers(voters: readonly Voter[], endpoints: number): number[] {
   const heads = voters.map(voter => voter.head.number)
   const head = reachedBy(heads, endpoints > 2 ? 2 : 1) ?? 0n

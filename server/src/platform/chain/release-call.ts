@@ -9,8 +9,8 @@ import type { Address, Hash } from "./hex.ts"
 const ID_BYTES = 16
 
 /**
- * The gas limit of any call out of a deposit. A first release uses 114,000 without a split and 167,000 with 50 payees,
- * and tokens behind a proxy use more. Unused gas costs nothing, and one simulation is a tenth of the work of an
+ * The gas limit of any call out of a deposit. A first release uses 114,000 gas without a split and 167,000 gas with 50
+ * payees, and tokens behind a proxy use more. Unused gas costs nothing, and one simulation is a tenth of the work of an
  * estimate.
  */
 export const RELEASE_GAS = 300_000n

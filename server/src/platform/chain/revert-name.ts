@@ -33,7 +33,7 @@ function nameOf(data: string | undefined): string | undefined {
   if (data === undefined || !/^0x[0-9a-f]{8,}$/i.test(data)) return undefined
   try {
     const { errorName, args = [], abiItem } = decodeErrorResult({ abi, data: data as Hex })
-    // If a revert has a text, it is already in the message.
+    // The text of a revert, if any, is already in the message.
     return abiItem.type === "error" && abi.some(each => each.name === errorName)
       ? `${errorName}(${args.map(String).join(", ")})`
       : undefined

@@ -44,7 +44,7 @@ export function openSlowEndpoints(endpoints: readonly Endpoint[], isScan: boolea
   return {
     isLong,
     note: isSettled => {
-      // Only one round waits. If it settles nothing either, the next attempt comes after the same time.
+      // Only one round waits. If that round settles nothing either, the next attempt comes after the same time.
       if (isLong && !hasNoted) state.openSince = undefined
       hasNoted = true
       state.isSettled = state.isSettled !== false && isSettled

@@ -24,7 +24,7 @@ export interface WalletState {
   latest: bigint | undefined
   /** The count of all transactions, including those that wait to be mined; undefined if no endpoint reports them. */
   pending: bigint | undefined
-  /** The highest count that a quorum reaches: two endpoints, or the only one. */
+  /** The highest count that a quorum reaches: two endpoints, or one if there is only one. */
   agreedLatest: bigint | undefined
   /** The same for finalized blocks. */
   agreedFinalized: bigint | undefined
@@ -56,7 +56,8 @@ const GAS_PRICE_ORACLE = "0x420000000000000000000000000000000000000f"
 const TRANSACTION_BYTES = 700
 const ENVELOPE_BYTES = 100
 /**
- * The fee may double before a transaction is mined. Beyond that, the reserve for the other transactions pays for it.
+ * The fee may double before a transaction is mined. Beyond that, the reserve for the other transactions pays for the
+ * fee.
  */
 const MARGIN = 2n
 /** `getL1FeeUpperBound(uint256)` */
@@ -74,7 +75,9 @@ export const dataParts = (data: Hex): bigint => BigInt(Math.ceil((size(data) + E
 /** SQL: {@link dataParts} of a payout `i`. */
 export const dataPartsOf = sql`ceil((length(i.data) / 2 - 1 + ${ENVELOPE_BYTES}::int) / ${TRANSACTION_BYTES}::numeric)`
 
-/** How many endpoints must confirm before money is paid again or a wallet is halted: two, or the only one. */
+/**
+ * How many endpoints must confirm before money is paid again or a wallet is halted: two, or one if there is only one.
+ */
 export const quorumOf = ({ endpoints }: Pick<Network, "endpoints">): number => votesNeeded(endpoints.length)
 
 /**

@@ -148,8 +148,8 @@ const COMMIT = "commit"
 const ROLLBACK = "rollback"
 
 /**
- * Runs the statements of `before`, this one, and those of `after`, and returns this one's result. All go in one message
- * to the server, which skips the rest after an error. Resolves and rejects as `client.query` does.
+ * Runs the statements of `before`, this one, and those of `after`, and returns this one's result. All statements go in
+ * one message to the server, which skips the rest after an error. Resolves and rejects as `client.query` does.
  */
 function queryBetween(
   client: pg.ClientBase,

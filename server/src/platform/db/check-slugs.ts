@@ -20,8 +20,8 @@ export async function orSlugTaken<T>(work: Promise<T>): Promise<T> {
 }
 
 /**
- * Returns, for the operator, pairs that shared a slug before slugs had to be unique. Their merchants should rename one
- * of each pair.
+ * Returns, for the operator, pairs that shared a slug before slugs had to be unique. The merchants should rename one of
+ * each pair.
  */
 export const sharedSlugs = (db: Db): Promise<{ slug: string; paywallId: string; linkId: string }[]> =>
   db

@@ -140,8 +140,9 @@ async function replaceRecord(db: Db, before: string, checks: readonly string[]):
 
 /**
  * Tries the keys on the newest secrets. Throws if they decrypt at most half of all, unless they decrypt each key that
- * signs tokens. After a lost key, secrets that merchants have not set again are still there. If only some signing keys
- * can be read, two keys are in use. Then the majority decides, because a process with a wrong key writes less.
+ * signs tokens. After a key was lost, the database still has the secrets that merchants have not set again. If only
+ * some signing keys can be read, two keys are in use. Then the majority decides, because a process with a wrong key
+ * writes less.
  */
 async function tryKeys(db: Db, keys: SecretKeys): Promise<{ used: Uint8Array[]; unreadable: Tried[] }> {
   const used = new Set<Uint8Array>()

@@ -301,7 +301,7 @@ function follow(watch: pg.Pool) {
   return {
     ask,
     reaches,
-    /** The replica must be asked again before it is read from. */
+    /** The replica must be asked again before anything is read from it. */
     forget: () => {
       isCertain = false
     },

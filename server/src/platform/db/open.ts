@@ -63,8 +63,8 @@ export function undurable(db: Db): RawBuilder<string> {
 }
 
 /**
- * Notifies every process on this database that work of this kind is due. Listeners get it after the commit. If a
- * database crash loses it, the listener finds the work by its own timer.
+ * Notifies every process on this database that work of this kind is due. Listeners get the notification after the
+ * commit. If a database crash loses the notification, a listener finds the work with its own timer.
  */
 export async function notify(db: Db, payload: string): Promise<void> {
   await sql`select /* named: notify */ ${undurable(db)}, pg_notify(${CHANNEL}, ${payload})`.execute(db)
@@ -84,7 +84,7 @@ export const openDatabase = (
 /**
  * Opens the embedded database in `dir`, and migrates it. The first start copies or builds the database in another
  * folder and renames that folder. A kill during initdb leaves a folder that never opens again (measured), so an
- * unfinished one must not have the final name.
+ * unfinished folder must not have the final name.
  */
 async function openEmbedded(dir: string, report: MigrationReport | undefined): Promise<OpenDatabase> {
   if (!existsSync(dir)) {

@@ -13,7 +13,7 @@ export type LaneName = "payout" | "relay" | "storage"
 /** A kind of payout. An omitted flag is false. */
 export interface PayoutKind {
   lane: LaneName
-  /** Whose money the call moves: a deposit's, the signing payer's, an escrow's, or a merchant's wallet's. */
+  /** Whose money the call moves: that of a deposit, of the signing payer, of an escrow, or of a merchant's wallet. */
   moneyOf: "deposit" | "payer" | "escrow" | "merchant" | "nobody"
   /**
    * Who waits for the payout, and so how long it is held if it can't be made now. If a payer waits, it is cancelled
@@ -57,7 +57,7 @@ export interface PayoutKind {
   movesRest?: true
   /** The payout's recipient is screened as well as the payer, who is somebody else. */
   screensBoth?: true
-  /** The payout sells something that no deposit receives a payment for. */
+  /** The payout sells something for which no deposit receives a payment. */
   isReservation?: true
   /** The payout may take money that waits for the merchant's decision, using the approval in its calldata. */
   hasApproval?: true

@@ -6,7 +6,7 @@
 
 /**
  * SQL: one statement that fails if the database's disk is full, or if the database accepts no writes. The statement
- * changes nothing: the row gets the value that it has. A new database has no such table yet.
+ * changes nothing: the row gets the value that it already has. A new database has no such table yet.
  */
 export const TRY_WRITE = `do $$ begin
   if to_regclass('installation') is null then return; end if;

@@ -117,7 +117,7 @@ export function boundedConnections(dropped: Dropped, bounds: Bounds = defaultBou
       server.keepAliveTimeout = options.keepAliveTimeout
       server.on("connection", held.opened)
       server.on("connect", ({ socket }: IncomingMessage) => refuseConnect(server, held, socket, timedOut))
-      // Any `Expect` except 100-continue may be ignored (RFC 9110, 10.1.1); Node would answer an empty 417.
+      // Any `Expect` except 100-continue may be ignored (RFC 9110, 10.1.1); Node would answer with an empty 417.
       server.on("checkExpectation", inTurn)
       // Node checks whether bytes are being sent before it calls this.
       server.setTimeout(bounds.stalledMs, timedOut)

@@ -3,8 +3,8 @@
  *
  * A process is ready while the database answers it, its machine's clock is right and it is not stopping. With the
  * database it can serve status, access and pages. A stopped worker, missing endpoints and a full disk affect every
- * process. If they made processes unready, a load balancer would take all of them out of rotation, with everything that
- * they still serve.
+ * process. If such troubles made processes unready, a load balancer would take all of them out of rotation, with
+ * everything that they still serve.
  */
 import { createHash, timingSafeEqual } from "node:crypto"
 import { sql } from "kysely"

@@ -108,8 +108,8 @@ export function heldConnections(bounds: Bounds, dropped: Dropped): HeldConnectio
     socket.on("drain", () => answers.moveToEnd(socket))
     if (connections.size <= bounds.connections) return
     const [longestIdle] = idle
-    // The longest-running request is that of a waiting page or a long-poll, whose client reconnects. 1,400 of them kept
-    // others out.
+    // The longest-running request is that of a waiting page or a long-poll, whose client reconnects. 1,400 such
+    // requests kept other callers out.
     const busy = () => firstUnpaid(answers.sockets()) ?? requests.largest() ?? firstUnpaid(running)
     drop((longestIdle === socket ? busy() : longestIdle) ?? socket, "too_many")
   }

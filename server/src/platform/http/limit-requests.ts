@@ -25,7 +25,7 @@ export interface Limiter {
 
 /** Rate limiting as a step of a request. `errorPage` creates the page that a browser gets instead of JSON. */
 export function limiter({ settings, limits }: Pick<Context, "settings" | "limits">, errorPage?: ErrorPage): Limiter {
-  /** Until when each address is refused, by the monotonic clock. */
+  /** The time until which each address is refused, by the monotonic clock. */
   const refused = new Map<string, number>()
   const isRefused = ({ ip }: FastifyRequest) => (refused.get(addressGroup(ip)) ?? 0) > performance.now()
   const admit: Limiter["admit"] = (request, reply, caller) => {

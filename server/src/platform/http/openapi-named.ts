@@ -104,7 +104,7 @@ function noteDescriptions(value: unknown, names: Names): void {
     for (const [key, each] of Object.entries(value)) if (!/^examples?$/.test(key)) noteDescriptions(each, names)
 }
 
-/** The schema in its stored form: with its description only if it has the same one everywhere. */
+/** The schema in its stored form: with its description only if the description is the same everywhere. */
 function stored(schema: Json, names: Names): unknown {
   const { description, ...rest } = schema
   return inside(names(schema)?.descriptions.size === 1 ? schema : rest, names)

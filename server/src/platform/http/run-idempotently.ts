@@ -308,8 +308,8 @@ function keyOf(header: string | string[] | undefined): string | undefined {
 
 /**
  * Returns one text for all equivalent spellings of a body: key order and white space are normalized, numbers stay as
- * written. So 5, 5.0 and "5" are three bodies. A client that repeats a request repeats its bytes, so a different text
- * of an amount is reported as a mismatch.
+ * written. So 5, 5.0 and "5" are three different bodies. A client that repeats a request repeats its bytes, so a
+ * different text of an amount is reported as a mismatch.
  */
 function canonical(value: unknown, written?: string): string {
   if (Array.isArray(value)) return `[${value.map((each, i) => canonical(each, asWritten(value, `${i}`))).join()}]`
@@ -369,7 +369,10 @@ async function keep(ctx: TxContext, reservation: Reservation, { status, text }: 
     select (select case count(*) when 0 then ${TAKEN}::text else '1' end from kept)::integer`.execute(ctx.db)
 }
 
-/** Postgres: a text that is not a number. The error's message, including the quotes, is in the server's language. */
+/**
+ * The code of Postgres for a text that is not a number. The error's message, including the quotes, is in the server's
+ * language.
+ */
 const NO_NUMBER = "22P02"
 const isTaken = (error: unknown): boolean =>
   (error as { code?: unknown }).code === NO_NUMBER && `${(error as Error).message}`.includes(TAKEN)

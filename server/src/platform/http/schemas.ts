@@ -63,7 +63,7 @@ export const MoneyInput = Type.Unsafe<number | string>({
   description: "A JSON number or a decimal string in whole tokens, above 0 and at most 1,000,000",
 })
 
-/** An address. The schema checks its form; the code that reads it checks its checksum. */
+/** An address. The schema checks the form; the code that reads the address checks its checksum. */
 export const AddressInput = Matching("^0x[0-9a-fA-F]{40}$", "An address: 0x and 40 hexadecimal digits")
 
 export const AddressText = Type.String({ examples: ["0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"] })

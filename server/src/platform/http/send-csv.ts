@@ -3,7 +3,9 @@ import { Type } from "typebox"
 import type { Context } from "../context.ts"
 import { type PartsReply, sendParts } from "./send-parts.ts"
 
-/** About 400 KB of text. Planning the longest of the statements takes 3 ms, too much for only 250 rows. */
+/**
+ * About 400 KB of text. Planning the longest of the statements takes 3 ms, which would be too much for only 250 rows.
+ */
 const ROWS_PER_READ = 1_000
 
 /** The schema for the answer of a route that sends CSV. */

@@ -178,7 +178,7 @@ interface End {
 
 /**
  * How many rows there are, and whether there are more than were counted. A program that continues while `offset` is
- * below the total reads them all.
+ * below the total reads all rows.
  */
 async function count<R>({ db }: Pick<TxContext, "db">, { all, named }: ListSource<R>, { limit, offset }: Page) {
   const most = offset + limit + MAX_COUNTED

@@ -33,7 +33,7 @@ export function validatorFactory({ schema, httpPart }: { schema: AnySchema; http
   return validate
 }
 
-/** Fastify's serializers, each compiled when its first answer is sent, for the same reason. */
+/** Fastify's serializers, each compiled when its first answer is sent, for the same reason as validators. */
 export const buildSerializer: typeof compileSerializer = (schemas, options) => {
   const compile = compileSerializer(schemas, options)
   return route => {
@@ -110,7 +110,7 @@ function wordsOf({ keyword, params, parentSchema, instancePath, message }: Error
     case "exclusiveMaximum":
       return `must be below ${counted(limit)}`
     default:
-      // None of our schemas gets here: a test checks the text of every answer.
+      // None of our schemas leads here, because a test checks the text of every answer.
       return message ?? "is not valid: see its description"
   }
 }

@@ -10,7 +10,7 @@ import type { TxContext } from "../context.ts"
 
 /**
  * About 1 MB of text in a statement of 5 to 20 ms; planning the longest statement takes 3 ms. With 4,000 rows files
- * took an eighth less time. But with `--max-semi-space-size=4` they took 218 MB instead of 148: texts of the previous
+ * took an eighth less time. But with `--max-semi-space-size=4` files took 218 MB instead of 148: texts of the previous
  * part survived (300,000 rows, measured).
  */
 const ROWS_PER_READ = 2_000
@@ -156,7 +156,7 @@ export const byNetwork = ({ chain }: Pick<TxContext, "chain">, of: (network: Net
     sql` `,
   )} end`
 
-/** SQL: a text about a row's token if it is its network's settlement token; otherwise null. */
+/** SQL: a text about a row's token if the token is the settlement token of its network; otherwise null. */
 export const ifSettlement = (ctx: Pick<TxContext, "chain">, of: (network: NetworkInfo) => string, row = "r"): Cell =>
   sql`case when ${sql.ref(`${row}.token`)} = ${byNetwork(ctx, network => network.token.address, row)} then ${byNetwork(ctx, of, row)} end`
 

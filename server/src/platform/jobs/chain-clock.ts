@@ -11,8 +11,8 @@ const AHEAD_MS = 600_000
 /**
  * SQL: this process's time, but at most ten minutes (or two intervals of the scan) after the newest scanned block of a
  * chain. A worker whose clock is days ahead would otherwise release reserved money, expire checkouts and cancel
- * payouts, for every process, and permanently. While the scan is behind, these decisions wait for it. Without a scan it
- * is this process's time.
+ * payouts, for every process, and permanently. While the scan is behind, these decisions wait for the scan. Without a
+ * scan, the result is this process's time.
  */
 export const chainClock = (
   { now, settings }: Pick<Context, "now" | "settings">,

@@ -40,9 +40,9 @@ export function processLimits(log: MemoryLog = memoryLog({ windowMs: WINDOW_MS, 
 }
 
 /**
- * Opens the limits that the settings ask for. `installation` is the id of the installation that they belong to, because
- * several installations may use one Redis database. An unreachable Redis delays the start by at most two seconds. An
- * answer that takes longer than `patienceMs` counts as no answer.
+ * Opens the limits that the settings ask for. `installation` is the id of the installation that the limits belong to,
+ * because several installations may use one Redis database. An unreachable Redis delays the start by at most two
+ * seconds. An answer that takes longer than `patienceMs` counts as no answer.
  */
 export async function openLimits(
   { redisUrl, installation }: { redisUrl: string | undefined; installation: string },

@@ -31,8 +31,8 @@ const SLACK_MS = WINDOW_MS / 4
  * An entry consists of its time, the oldest time in the list and the list's length, both including this entry. So for
  * the usual request, reading the newest entry is enough.
  *
- * If Redis' clock was set back, a list's newest entry may be more than a window ahead. The list then counts as of this
- * request, and is rewritten: 12,000 entries in 5 ms.
+ * If Redis' clock was set back, a list's newest entry may be more than a window ahead. All times in the list are then set to
+ * that of this request, and the list is rewritten: 12,000 entries in 5 ms.
  */
 const admitScript = `
 local call, pack, unpack, spread = redis.call, struct.pack, struct.unpack, unpack

@@ -27,7 +27,7 @@ export function openResolver({ systemToo, servers }: { systemToo: boolean; serve
   const resolver = new dns.Resolver({ timeout: DNS_TIMEOUT_MS, tries: DNS_TRIES })
   if (servers) resolver.setServers(servers)
   return async name => {
-    // RFC 6761: this name never leaves the machine. Most receivers under development use it.
+    // RFC 6761: this name never leaves the machine. Most receivers under development use this name.
     if (name === "localhost" || name.endsWith(".localhost")) return ["127.0.0.1", "::1"]
     const answers = await Promise.allSettled([resolver.resolve4(name), resolver.resolve6(name)])
     const found = answers.flatMap(answer => (answer.status === "fulfilled" ? answer.value : []))

@@ -1,4 +1,4 @@
-/** The tracing of a process, whatever exports it. */
+/** The tracing of a process, independent of what exports the spans. */
 
 /** Facts about a span. Attributes never contain a secret, an email, a token, calldata, or an address with its query. */
 export type Attributes = Record<string, string | number | boolean | undefined>
@@ -27,7 +27,9 @@ export interface SpanOptions {
    * The `traceparent` of a row, which the span continues. Null for a new trace; undefined for that of the active span.
    */
   parent?: string | null | undefined
-  /** The `traceparent` of other traces. With links, a new trace is recorded exactly when one of these is. */
+  /**
+   * The `traceparent` of other traces. With links, a new trace is recorded exactly when one of the linked traces is.
+   */
   links?: readonly string[]
   /** Milliseconds of Unix time; now by default. */
   startMs?: number
