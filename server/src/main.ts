@@ -265,7 +265,7 @@ async function checkBeforeWork(ctx: Context, role: string): Promise<void> {
   // Runs before any address is shown: the scan then covers every later payment, whenever the first worker starts.
   for (const network of networks) await patiently(() => ensureCursor(ctx, network), log, signal)
   if (role !== "api") await checkWallets(ctx)
-  // A killed process can't release its leases. If it was the only process, nobody else holds any.
+  // A killed process can't release its leases. If it was the only process, nobody else holds a lease.
   if (settings.databaseUrl === undefined) await freeLeases(ctx.db)
 }
 

@@ -23,7 +23,9 @@ export interface TxContext {
   db: Db
   settings: Settings
   log: Logger
-  /** The service's time: the database's, which tests and the sandbox can move. Leases and tokens do not use it. */
+  /**
+   * The service's time: the database's, which tests and the sandbox can move. Leases and tokens do not use this time.
+   */
   now: () => Date
   /** Undefined if the database is embedded: its clock is this machine's. */
   clock?: DatabaseClock | undefined

@@ -1,6 +1,6 @@
 /**
  * Stops the process. The first signal starts the drain: the process still serves, and `/readyz` asks the load balancer
- * to send no new requests. After the drain, or at a second signal, it stops.
+ * to send no new requests. After the drain, or at a second signal, the process stops.
  */
 
 export interface Shutdown {

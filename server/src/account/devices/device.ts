@@ -18,8 +18,8 @@ export const GUESSES_PER_HOUR = 20
 export const GUESS_MS = 12 * 3_600_000
 
 /**
- * No look-alike letters, and no vowels, so that codes form no words. With ten open codes, 200 guesses hit one with a
- * probability of one in ten million.
+ * No look-alike letters, and no vowels, so that codes form no words. With ten open codes, 200 guesses hit any of them
+ * with a probability of one in ten million.
  */
 const LETTERS = "BCDFGHJKLMNPQRSTVWXZ"
 const CODE_LETTERS = 8

@@ -1,4 +1,4 @@
-/** A device asks for its key. After approval it gets the key once; before that, it learns why it must wait. */
+/** A device asks for its key. After approval, the device gets the key once. Before that, it learns why it must wait. */
 import type { FastifyRequest } from "fastify"
 import { withActor } from "../../platform/actor.ts"
 import { type Context, inTransaction, type TxContext, wallTime } from "../../platform/context.ts"

@@ -1,7 +1,7 @@
 /**
- * The wallet lock. While it is on, a change to who gets the merchant's money needs the payout wallet's signature, so a
- * stolen console token is not enough. A request without the signature is refused with the EIP-712 data to sign. The
- * same request with the header `Wallet-Signature: <nonce> <signature>` succeeds. Switching the lock on needs a
+ * The wallet lock. While the lock is on, a change to who gets the merchant's money needs the payout wallet's signature,
+ * so a stolen console token is not enough. A request without the signature is refused with the EIP-712 data to sign.
+ * The same request with the header `Wallet-Signature: <nonce> <signature>` succeeds. Switching the lock on needs a
  * signature from every payout address, which proves that the merchant controls all of them.
  */
 import { createHash } from "node:crypto"
@@ -61,8 +61,8 @@ export interface Approval {
   signer: Signer | undefined
   /**
    * Throws `WALLET_SIGNATURE_REQUIRED` if the change needs a different approval now than when it was requested. Either
-   * the lock was switched on, or the object to change differs from what was signed. Call it first in the change's
-   * transaction, because it locks the merchant's row as every such change does.
+   * the lock was switched on, or the object to change differs from what was signed. Call `hold` first in the change's
+   * transaction, because `hold` locks the merchant's row as every such change does.
    */
   hold(ctx: TxContext): Promise<void>
 }

@@ -165,7 +165,7 @@ async function capsOf(ctx: TxContext, { id, merchantId }: ApiKey, kind: "refund"
   ]
 }
 
-/** The current cap of a member with a limit. All kinds of decisions count against it. */
+/** The current cap of a member with a limit. All kinds of decisions count against this cap. */
 async function capOfMember(ctx: TxContext, { merchantId, personId }: Member): Promise<Cap> {
   const { money_per_day: perDay } = await ctx.db
     .selectFrom("members")

@@ -128,7 +128,7 @@ export async function makeMerchant(
  */
 export async function firstMembership(ctx: TxContext, subject: Subject): Promise<Membership> {
   const personId = await lockPerson(ctx, subject)
-  // A concurrent first request may already have created it.
+  // A concurrent first request may already have created the merchant.
   const [made] = (await membershipsOf(ctx, subject)) ?? []
   return made ?? (await makeMerchant(ctx, subject, personId, ""))
 }

@@ -52,7 +52,7 @@ export async function nonceExpiry(
   return row?.expires_at
 }
 
-/** Uses up a nonce. Returns false if it has another purpose, expired, or was used before. */
+/** Uses up a nonce. Returns false if the nonce has another purpose, expired, or was used before. */
 export async function takeNonce(ctx: TxContext, nonce: string, { purpose, resource }: NonceUse): Promise<boolean> {
   const taken = await ctx.db
     .deleteFrom("nonces")

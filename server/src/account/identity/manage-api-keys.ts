@@ -108,7 +108,7 @@ export const changeApiKey = (
     .returningAll()
     .executeTakeFirstOrThrow(() => new ApiError("NOT_FOUND"))
 
-/** Gives a key a new secret. The current one stays valid for `graceS`; an older one ends immediately. */
+/** Gives a key a new secret. The current secret stays valid for `graceS`; an older secret ends immediately. */
 export async function rollApiKey(
   ctx: TxContext,
   { id, hash }: Pick<Row<"api_keys">, "id" | "hash">,
@@ -138,7 +138,7 @@ export async function revokeApiKey(ctx: Context, merchantId: string, id: string)
 
 /**
  * The merchant of a key, or undefined for an unknown key. Records the key's use at most once a minute. No valid key is
- * cached, so a revoked one stops working immediately. The lookup reads one row by a unique index.
+ * cached, so a revoked key stops working immediately. The lookup reads one row by a unique index.
  */
 export async function apiKeyOf(
   ctx: Context,

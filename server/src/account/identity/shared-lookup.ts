@@ -1,4 +1,6 @@
-/** Lookups for callers over their limit. All of them together cost the database one query per tenth of a second. */
+/**
+ * Lookups for callers over their limit. All these lookups together cost the database one query per tenth of a second.
+ */
 // I/O: waits, and queries through the function that it is given.
 import { setTimeout as sleep } from "node:timers/promises"
 

@@ -52,8 +52,8 @@ const SUBJECT_CHARACTERS = 255
 const ACCESS_TOKEN_TYPE = /^(application\/)?(at\+)?jwt$/i
 
 /**
- * Verifies tokens of one issuer for one audience. Like the service's own tokens, they are checked at time `now`.
- * Fetches nothing until a token might be valid.
+ * Verifies tokens of one issuer for one audience. Like the service's own tokens, these tokens are checked at time
+ * `now`. Fetches nothing until a token might be valid.
  */
 export function tokenIssuer(issuer: string, audience: string, now: () => Date = () => new Date()): TokenIssuer {
   const keys = issuerKeys(issuer)
@@ -164,7 +164,7 @@ function issuerKeys(issuer: string) {
     /** The current keys, fetched if needed. */
     now: async (): Promise<RemoteJWKSet> => current?.keys ?? (await ask()),
     /**
-     * Discovers and fetches the keys again, even if they are fresh. Rejects if the issuer has no keys; the known ones
+     * Discovers and fetches the keys again, even if they are fresh. Rejects if the issuer has no keys; the known keys
      * are then kept. Known keys are also kept if their URL did not change, because a token with an unknown key causes a
      * fetch.
      */
@@ -207,8 +207,8 @@ const isSubject = (sub: string): boolean => sub !== "" && sub.length <= SUBJECT_
 
 /**
  * Whether the claims of a token with an unspecific type show that it is not an access token. An ID token has hashes of
- * other tokens, or a claim by which Keycloak and Cognito mark it. The token may also be a Keycloak refresh token, or a
- * security event such as a logout.
+ * other tokens, or a claim by which Keycloak and Cognito mark such tokens. The token may also be a Keycloak refresh
+ * token, or a security event such as a logout.
  */
 const isForAnotherUse = ({ at_hash, c_hash, events, token_use, typ }: JWTPayload): boolean =>
   at_hash !== undefined ||
@@ -219,7 +219,8 @@ const isForAnotherUse = ({ at_hash, c_hash, events, token_use, typ }: JWTPayload
 
 /** Returns where an issuer publishes its keys. */
 async function discover(issuer: string): Promise<string> {
-  // "Any terminating / MUST be removed before appending" (OpenID Connect Discovery 1.0, 4.1); some issuers end in one.
+  // "Any terminating / MUST be removed before appending" (OpenID Connect Discovery 1.0, 4.1); some issuers end in a
+  // slash.
   const response = await fetch(`${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`, {
     signal: AbortSignal.timeout(DISCOVERY_TIMEOUT_MS),
   })

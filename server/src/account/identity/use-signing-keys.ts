@@ -194,7 +194,7 @@ async function signingKey(ctx: Context, now: Date): Promise<Row<"signing_keys">>
   return key
 }
 
-/** The keys, newest first. Adds one if the newest was created at least thirty days ago. */
+/** The keys, newest first. Adds a key if the newest was created at least thirty days ago. */
 async function ensuredKeys(ctx: Context, now: Date): Promise<Row<"signing_keys">[]> {
   const isDue = ([newest]: Row<"signing_keys">[]) =>
     newest === undefined || newest.created_at.getTime() <= now.getTime() - ROTATED_MS

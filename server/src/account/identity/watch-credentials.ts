@@ -72,8 +72,8 @@ export function openCredentialWatch(ctx: Context, lasting: Lasting): (credential
 }
 
 /**
- * Starts a timer that calls `check` when a credential expires. Returns undefined if it never expires, or later than a
- * timer can wait.
+ * Starts a timer that calls `check` when a credential expires. Returns undefined if the credential never expires, or
+ * later than a timer can wait.
  */
 function endTimer(ctx: Context, held: Held, ends: Ends, check: () => void): NodeJS.Timeout | undefined {
   const times = textsOf(held).flatMap(text => ends.get(text)?.getTime() ?? [])

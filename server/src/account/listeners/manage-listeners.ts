@@ -24,7 +24,8 @@ export const listenersOf = ({ db }: Pick<TxContext, "db">, merchantId: string) =
   db.selectFrom("webhooks").selectAll().where("merchant_id", "=", merchantId).where(isOpen)
 
 /**
- * Locks a merchant's listener until the transaction ends. Throws `NOT_FOUND` if it has ended, or is another merchant's.
+ * Locks a merchant's listener until the transaction ends. Throws `NOT_FOUND` if the listener has ended, or is another
+ * merchant's.
  */
 export async function lockListener(ctx: TxContext, merchantId: string, id: string): Promise<Row<"webhooks">> {
   const row = await listenersOf(ctx, merchantId).where("id", "=", id).forNoKeyUpdate().executeTakeFirst()
@@ -41,7 +42,7 @@ export async function createListener(
   merchantId: string,
   { events, callbacks = false, description = null }: ListenerCreate,
 ): Promise<{ row: Row<"webhooks">; secret: string }> {
-  // Locked, so that two concurrent requests can't both create the last allowed one.
+  // Locked, so that two concurrent requests can't both create the last allowed listener.
   await lockMerchant(ctx.db, merchantId)
   if (ctx.settings.mode === "live") await checkLive(ctx, merchantId, callbacks)
   const { total } = await ctx.db
@@ -92,7 +93,7 @@ async function checkLive(ctx: TxContext, merchantId: string, callbacks: boolean)
     )
 }
 
-/** Ends a listener and skips its open deliveries. Throws `NOT_FOUND` if it has ended. */
+/** Ends a listener and skips its open deliveries. Throws `NOT_FOUND` if the listener has ended. */
 export async function endListener(ctx: Context, merchantId: string, id: string): Promise<void> {
   await inTransaction(ctx, async ctx => {
     await lockListener(ctx, merchantId, id)

@@ -31,8 +31,8 @@ export const consoleOrigin = ({ consoleUrl }: Places): string => new URL(console
 export const isSecure = ({ consoleUrl }: Places): boolean => consoleUrl.startsWith("https:")
 
 /**
- * The cookie names of a session and of a started sign-in. Over https, no other host can set them, and browsers accept
- * them only from https.
+ * The cookie names of a session and of a started sign-in. Over https, no other host can set these cookies, and browsers
+ * accept them only over https.
  */
 export const cookieNames = (places: Places): { session: string; signIn: string } =>
   isSecure(places)

@@ -40,7 +40,7 @@ export async function lastingSessions(ctx: TxContext, ids: readonly string[]): P
   return new Map(rows.map(row => [row.id, endOf(row)]))
 }
 
-/** Records a session's use at most once a minute, and never for one that has ended in the meantime. */
+/** Records a session's use at most once a minute, and never for a session that has ended in the meantime. */
 export async function noteSeen(ctx: TxContext, { id, last_seen_at }: Row<"sessions">): Promise<void> {
   const { now, idleSince } = lasting(ctx)
   const before = new Date(now.getTime() - SEEN_STEP_MS)

@@ -9,7 +9,7 @@ export const IDLE_MS = 3_600_000
 export const LONGEST_MS = 12 * 3_600_000
 /** How long a sign-in at the identity provider may take. */
 export const SIGN_IN_MS = 10 * 60_000
-/** How many sessions a person may have at a time. Starting another one ends the oldest. */
+/** How many sessions a person may have at a time. Starting another session ends the oldest. */
 export const SESSIONS_PER_PERSON = 50
 /** The length of a secret in characters: 256 random bits. */
 export const SECRET_CHARACTERS = 43

@@ -65,8 +65,8 @@ interface ClaimJob {
  * passes `nextLane` as `afterLane`; `nextLane` is "" when all lanes were visited.
  *
  * The query hops through the index once per lane, so a lane with 100,000 deliveries costs the other lanes nothing. A
- * plain `order by run_at` would read all of them whenever that lane is full. The earlier delivery is found with
- * `limit 1`, because `not exists` would become a join over the whole lane (66 ms instead of 3 at 100,000 rows). A
+ * plain `order by run_at` would read all deliveries of a lane whenever that lane is full. The earlier delivery is found
+ * with `limit 1`, because `not exists` would become a join over the whole lane (66 ms instead of 3 at 100,000 rows). A
  * listener's lane is skipped, because its deliveries are pulled. Only the lease is written, which keeps other workers
  * away. `run_at` is not written, because it is indexed: an update that changes no indexed column costs only a third
  * (measured). The claim returns everything that sending needs, because each further read would add a round trip. Data
@@ -74,8 +74,8 @@ interface ClaimJob {
  *
  * The claim's commit does not wait for the disk. A database crash can only lose the lease, and the delivery is then due
  * again. Each connection caches the plan, possibly one from a time when nearly empty tables made a full scan cheapest.
- * The planner estimates a limit parameter as a tenth of the rows. With two such parameters, it expects one row and uses
- * the index.
+ * The planner estimates a limit parameter as a tenth of the rows. With two such parameters, the planner expects one row
+ * and uses the index.
  */
 export async function claimDeliveries(db: Db, job: ClaimJob): Promise<{ rows: ClaimedDelivery[]; nextLane: string }> {
   const held = sql`lease_until >= clock_timestamp()`

@@ -22,8 +22,8 @@ const LANES = 200
 /** The longest sleep: a lost wake-up delays deliveries by at most this long. */
 const MAX_SLEEP_MS = 5_000
 /**
- * An endpoint whose answer took this long gets one request at a time until it is fast again. Otherwise it would fill
- * all slots.
+ * An endpoint whose answer took this long gets one request at a time until it is fast again. Otherwise, a slow endpoint
+ * would fill all slots.
  */
 const SLOW_MS = 5_000
 /** An endpoint gets prefetched deliveries, up to its concurrency limit, if its last success took at most this long. */
@@ -221,7 +221,7 @@ async function claimFrom(ctx: Context, lane: string, room: Room): ReturnType<typ
   }
 }
 
-/** Sends one delivery. Returns undefined if it was skipped, or if `cut` ended it without an answer. */
+/** Sends one delivery. Returns undefined if the delivery was skipped, or if `cut` ended it without an answer. */
 async function exchange(
   ctx: Context,
   sender: Sender,
@@ -241,8 +241,8 @@ async function exchange(
     sender.send({ ...message, traceparent }, { timeoutMs: ctx.settings.webhooks.timeoutMs, signal: cut }),
   )
   if (cut?.aborted && attempt.status === null) {
-    // The delivery is due immediately for the next worker. If the receiver already got it, the idempotency key shows
-    // that.
+    // The delivery is due immediately for the next worker. If the receiver already got the delivery, the idempotency
+    // key shows that.
     await releaseLease(ctx.db, "deliveries", row)
     return undefined
   }

@@ -164,7 +164,8 @@ function rowOf(ctx: TxContext, event: AnyEvent, now: Date) {
 
 /**
  * SQL: a merchant's id, or null for an unknown merchant; the table refuses null. A foreign key would lock the
- * merchant's row each time. Together with the foreign key of deliveries, it took a third of the time to emit an event.
+ * merchant's row each time. Together with the foreign key of deliveries, this took a third of the time to emit an
+ * event.
  */
 const merchantOf = (id: RawBuilder<unknown>) => sql`(select m.id from merchants m where m.id = ${id})`
 

@@ -21,7 +21,9 @@ const MAX_WEBHOOKS = 100
 /** How long one recover request may resend deliveries, in milliseconds: half of the statement timeout. */
 const RECOVER_MS = 5_000
 
-/** Returns the merchant's webhook. Throws `NOT_FOUND` for a deleted one, a listener or another merchant's. */
+/**
+ * Returns the merchant's webhook. Throws `NOT_FOUND` for a deleted webhook, a listener or another merchant's webhook.
+ */
 export async function readWebhook(ctx: TxContext, merchantId: string, id: string): Promise<Row<"webhooks">> {
   return found(await own(ctx, merchantId, id).executeTakeFirst())
 }
@@ -68,7 +70,7 @@ export async function createWebhook(
   merchantId: string,
   { id, secret, body }: NewWebhook,
 ): Promise<Row<"webhooks">> {
-  // Locked, so that two concurrent requests can't both create the last allowed one.
+  // Locked, so that two concurrent requests can't both create the last allowed endpoint.
   await lockMerchant(ctx.db, merchantId)
   const { total } = await ctx.db
     .selectFrom("webhooks")
@@ -319,7 +321,7 @@ export async function recover(
 
 /**
  * A process that is sending the delivery keeps its claim until the result is recorded. A delivery in progress keeps the
- * URL that it was bound to. A finished one goes to the endpoint's current URL.
+ * URL that it was bound to. A finished delivery goes to the endpoint's current URL.
  */
 const again = (ctx: TxContext) => ({
   url: ifEnded(sql`null`, sql`url`),

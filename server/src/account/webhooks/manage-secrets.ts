@@ -39,8 +39,8 @@ export function newSecretRow(ctx: TxContext, owner: Owner, secret = newSecret())
 }
 
 /**
- * Makes a new secret the newest one and returns it. The previous ones sign for 24 more hours. Call it in a transaction
- * that locked the owner's row. Otherwise, two concurrent calls would both create a newest one.
+ * Makes a new secret the newest one and returns it. The previous secrets sign for 24 more hours. Call it in a
+ * transaction that locked the owner's row. Otherwise, two concurrent calls would both create a newest secret.
  */
 export async function rollSecret(ctx: TxContext, owner: Owner, secret = newSecret()): Promise<string> {
   const now = ctx.now()
@@ -85,7 +85,7 @@ export async function accountSecret(ctx: TxContext, merchantId: string): Promise
   return made
 }
 
-/** The account's newest secret. Throws `INVALID_OPERATION` if it was shown before. Needs a transaction. */
+/** The account's newest secret. Throws `INVALID_OPERATION` if the secret was shown before. Needs a transaction. */
 export async function revealAccountSecret(ctx: TxContext, merchantId: string): Promise<string> {
   await accountSecret(ctx, merchantId)
   const owner = { merchantId, webhookId: null }

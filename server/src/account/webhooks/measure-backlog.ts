@@ -7,7 +7,7 @@ import { webhookBacklog, webhookOldest } from "../../platform/metrics.ts"
 const MAX_COUNTED = 100_000
 const EVERY_MS = 15_000
 
-/** SQL: whether workers send a delivery. A listener's deliveries are pulled, so workers don't reduce them. */
+/** SQL: whether workers send a delivery. A listener's deliveries are pulled, so workers don't reduce their number. */
 const isSent = sql`not starts_with(lane, 'lsn_')`
 
 /** Measures the pending deliveries. Returns the milliseconds until the next measurement. */

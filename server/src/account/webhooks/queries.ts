@@ -84,7 +84,7 @@ export function filteredDeliveries(
   const query = deliveries(ctx).where(eb.and(conditions))
   const order = { at: "deliveries.created_at", id: "deliveries.id" }
   // The merchant is repeated here, because the planner does not infer from the join that it is the same one. Otherwise,
-  // it can't use the index on a merchant's event types.
+  // the planner can't use the index on a merchant's event types.
   if (event !== undefined)
     return newestFirst(query.where("events.type", "=", event).where("events.merchant_id", "=", merchantId), order)
   // Counted without the joins. The planner would drop the joins too, but then would not use an index-only scan.

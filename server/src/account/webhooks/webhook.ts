@@ -6,8 +6,8 @@ import type { DeliveryStatus } from "../../platform/db/schema.ts"
 import { addressRule, notPublic } from "../../platform/net/public-address.ts"
 
 /**
- * The maximum number of deliveries that an endpoint's statistics count, newest first. Reading them takes a third of a
- * second.
+ * The maximum number of deliveries that an endpoint's statistics count, newest first. Reading these deliveries takes a
+ * third of a second.
  */
 export const STATS_AT_MOST = 20_000
 
@@ -33,13 +33,14 @@ export const namedEvents = [
 ] as const
 
 /**
- * Events that reverse an earlier event. Endpoints get them if they name them, use `*`, or were sent the earlier event.
+ * Events that reverse an earlier event. An endpoint gets such an event if it names the event, uses `*`, or was sent the
+ * earlier event.
  */
 export const reversalEvents = ["checkout.session.reversed", "paywall.reversed"] as const
 
 /**
  * Events that every endpoint gets at the address that it has at the time, whatever its subscriptions. Moving, pausing
- * or deleting the endpoint afterwards does not silence them.
+ * or deleting the endpoint afterwards does not silence such events.
  */
 const unconditionalEvents = [
   "settings.payout_address_changed",

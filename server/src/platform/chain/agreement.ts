@@ -236,7 +236,7 @@ export function verdictOn(
 
 /**
  * The time of a log's block according to the required number of voters. If a voter was not asked for the block, the
- * time in its log counts. Undefined if they do not agree.
+ * time in its log counts. Undefined if the voters do not agree.
  */
 export function timeOf(voters: readonly Voter[], log: Transfer, needed: number): Date | undefined {
   const said = testimoniesOn(voters, log).flatMap(({ voter, affirms, said }) => {

@@ -21,8 +21,8 @@ export interface EscrowDeployment {
    */
   collector: Address
   /**
-   * Our own contract, which pulls refunds from the merchant's allowance. If it is undefined, it is not deployed, and
-   * refunds are impossible.
+   * Our own contract, which pulls refunds from the merchant's allowance. If the field is undefined, the contract is not
+   * deployed, and refunds are impossible.
    */
   refundCollector: Address | undefined
 }

@@ -1,4 +1,7 @@
-/** Addresses and hashes as branded types, parsed once at the edge. Inside the service they are always in lower case. */
+/**
+ * Addresses and hashes as branded types, parsed once at the edge. Inside the service, addresses and hashes are always
+ * in lower case.
+ */
 import { getHashes, hash } from "node:crypto"
 import { getAddress, type Hex, keccak256 } from "viem"
 import { memoize } from "../net/memoize.ts"

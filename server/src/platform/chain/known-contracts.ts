@@ -1,4 +1,7 @@
-/** Addresses that nobody can own, the same on every network. A token sent there is lost, or anyone can take it. */
+/**
+ * Addresses that nobody can own, the same on every network. A token that is sent to such an address is lost, or anyone
+ * can take it.
+ */
 import { batchDeployment } from "./authorization-batch.ts"
 import { knownEscrows } from "./escrow-deployments.ts"
 import type { Address } from "./hex.ts"

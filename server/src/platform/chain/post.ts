@@ -49,10 +49,10 @@ const unpackers: Record<string, () => zlib.Gunzip | zlib.BrotliDecompress> = {
 }
 
 /**
- * Sends `body` and returns the answer, of at most `maxBytes` when unpacked. Rejects with {@link AnswerTooLarge} if it
- * is larger, with `UselessAnswer` if it only fills memory, with {@link TooLate} after `timeoutMs`. The promise also
- * rejects if the answer is not JSON, with the signal's reason, or with the error of the connection. Redirects are not
- * followed.
+ * Sends `body` and returns the answer, of at most `maxBytes` when unpacked. Rejects with {@link AnswerTooLarge} if the
+ * answer is larger, with `UselessAnswer` if it only fills memory, with {@link TooLate} after `timeoutMs`. The promise
+ * also rejects if the answer is not JSON, with the signal's reason, or with the error of the connection. Redirects are
+ * not followed.
  */
 export async function post(url: string, body: string, { read, ...bounds }: Bounds): Promise<Posted> {
   const { status, encoding, bytes } = await exchange(url, body, bounds)

@@ -32,8 +32,9 @@ interface List {
 let lastGood: List | undefined
 
 /**
- * Returns the addresses of the list file, read again whenever it changes. If it can't be read or contains none, returns
- * those of the last successful reading, else undefined. A file that is being replaced must not clear everybody.
+ * Returns the addresses of the list file, read again whenever it changes. If the file can't be read or contains no
+ * address, returns those of the last successful reading, else undefined. A file that is being replaced must not clear
+ * everybody.
  */
 export function sanctionedAddresses(path: string): Set<string> | undefined {
   const good = lastGood?.path === path ? lastGood : undefined
@@ -143,9 +144,9 @@ async function askOracle(
 }
 
 /**
- * Asks the oracle. An address is listed, or clear, when two endpoints say so, or the only one. A single lying endpoint
- * can neither get anybody paid nor stop anybody's payouts. If too few respond, or the votes are equal, the address is
- * unknown. An endpoint that contradicts the others is recorded; if two contradict each other, both are.
+ * Asks the oracle. An address is listed, or clear, when two endpoints say so, or the only one does. A single lying
+ * endpoint can neither get anybody paid nor stop anybody's payouts. If too few respond, or the votes are equal, the
+ * address is unknown. An endpoint that contradicts the others is recorded; if two contradict each other, both are.
  */
 async function isSanctioned(
   ctx: Context,

@@ -161,7 +161,7 @@ function valueBuilder(waiting: WaitingBytes) {
     frame.member = at + 1
   }
 
-  /** Opens all frames that are not open yet. In each one, the members before its child are complete. */
+  /** Opens all frames that are not open yet. In each frame, the members before its child are complete. */
   function open(): void {
     for (; opened < frames.length; opened++) {
       const frame = frames[opened] as Frame

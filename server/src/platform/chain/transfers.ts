@@ -112,7 +112,7 @@ export function readReceipt(value: unknown): Receipt | undefined {
   }
 }
 
-/** The cost of a transaction. A receipt without it still proves what was moved. */
+/** The cost of a transaction. A receipt without the cost still proves what was moved. */
 function costOf({ gasUsed, effectiveGasPrice, l1Fee }: Json): bigint | undefined {
   if (!isQuantity(gasUsed) || !isQuantity(effectiveGasPrice)) return undefined
   // Rollups of the OP stack charge for the data in addition to the gas.
@@ -209,7 +209,7 @@ function quantity(value: unknown): bigint {
   return BigInt(value)
 }
 
-/** Reads a number that fits the database and dates. A larger one would stop the round that writes it. */
+/** Reads a number that fits the database and dates. A larger number would stop the round that writes it. */
 function small(value: unknown, most: number): number {
   const number = Number(quantity(value))
   if (number > most) throw new RpcError("an answer has a number that is too large")

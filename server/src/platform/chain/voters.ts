@@ -14,7 +14,10 @@ import { type Block, blockCall, type Receipt, readBlock, readReceipt, receiptCal
 
 /** Windows of logs per round and endpoint: after downtime the scan catches up over several rounds. */
 const WINDOWS_PER_ROUND = 5
-/** How many logs an endpoint may report alone in a scan. Beyond that, it counts as having read no further. */
+/**
+ * How many logs an endpoint may report alone in a scan. Beyond that number, the endpoint counts as having read no
+ * further.
+ */
 const MAX_ALONE = 2_000
 /** How many logs that some voter lacks are compared again to find which endpoints differ. */
 const MAX_DISPUTED = 300

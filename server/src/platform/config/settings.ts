@@ -53,8 +53,8 @@ export interface Settings {
   redisUrl: string | undefined
   sandboxPublic: boolean
   /**
-   * The keys of secrets at rest: SECRET_KEY, and SECRET_KEY_OTHER if it is set. In the sandbox, they are empty until it
-   * has created its own.
+   * The keys of secrets at rest: SECRET_KEY, and SECRET_KEY_OTHER if it is set. In the sandbox, the keys are empty
+   * until it has created its own.
    */
   secretKeys: SecretKeys
   oidcIssuer: string
@@ -69,7 +69,7 @@ export interface Settings {
   ratesUrl: string
   /** How long the personal data in checkouts is kept, in milliseconds; undefined: until it is erased. */
   customerDataRetentionMs: number | undefined
-  /** The first one is the default network. */
+  /** The first network is the default. */
   networks: NetworkSettings[]
   verifyIntervalMs: number
   /** In blocks. */

@@ -3,7 +3,7 @@ import { httpUrl } from "./setting-values.ts"
 
 /**
  * An {@link httpUrl} without credentials, query or fragment, because these would be lost. The fault repeats none of
- * them.
+ * these parts.
  */
 export function collectorUrl(value: string): string {
   const url = httpUrl(value)

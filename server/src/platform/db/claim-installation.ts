@@ -24,7 +24,7 @@ export async function claimInstallation(db: Db, mode: Mode, networks: readonly N
       )
     }
     // With wrong decimals everything would be sold for nothing. If one of two endpoints does not respond, the other
-    // reports them alone.
+    // reports the decimals alone.
     const known = await remember(db, `decimals ${chainId} ${token.address}`, `${token.decimals}`)
     if (known !== `${token.decimals}`)
       throw new Error(

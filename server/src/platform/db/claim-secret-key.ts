@@ -95,7 +95,7 @@ const checkOf = (key: Uint8Array): string => seal([key], "check", OWNER, "sluice
 
 /**
  * Records the first key if it is new. Throws a sentence, and writes nothing, if the keys are not the installation's. If
- * nothing was recorded yet, it returns the tables with secrets that none of the keys decrypts.
+ * nothing was recorded yet, returns the tables with secrets that none of the keys decrypts.
  */
 export async function claimSecretKey(db: Db, keys: SecretKeys): Promise<Tried[]> {
   const [first] = keys
@@ -139,10 +139,10 @@ async function replaceRecord(db: Db, before: string, checks: readonly string[]):
 }
 
 /**
- * Tries the keys on the newest secrets. Throws if they decrypt at most half of all, unless they decrypt each key that
- * signs tokens. After a key was lost, the database still has the secrets that merchants have not set again. If only
- * some signing keys can be read, two keys are in use. Then the majority decides, because a process with a wrong key
- * writes less.
+ * Tries the keys on the newest secrets. Throws if the keys decrypt at most half of all secrets, unless they decrypt
+ * each key that signs tokens. After a key was lost, the database still has the secrets that merchants have not set
+ * again. If only some signing keys can be read, two keys are in use. Then the majority decides, because a process with
+ * a wrong key writes less.
  */
 async function tryKeys(db: Db, keys: SecretKeys): Promise<{ used: Uint8Array[]; unreadable: Tried[] }> {
   const used = new Set<Uint8Array>()

@@ -1,7 +1,7 @@
 /**
- * Describes the schema of a database from its catalogue, as SQL. `schema.sql` is generated with it, and two databases
- * on one server have the same schema if their descriptions are equal. `pg_dump` is not used, because its text changes
- * with its version.
+ * Describes the schema of a database from its catalogue, as SQL. `schema.sql` is generated with this code, and two
+ * databases on one server have the same schema if their descriptions are equal. `pg_dump` is not used, because its text
+ * changes with its version.
  */
 
 /** Runs one statement and returns its rows. */
@@ -20,8 +20,8 @@ interface Part {
 
 /**
  * Returns the parts of the schema that is first in the search path. The result leaves out the table of migrations, and
- * the names of `not null` constraints, which only Postgres 18 has. Without `comments` it leaves out all comments,
- * including those in functions.
+ * the names of `not null` constraints, which only Postgres 18 has. Without `comments`, the result leaves out all
+ * comments, including those in functions.
  */
 export async function describeSchema(query: Query, { comments = true } = {}): Promise<SchemaParts> {
   const [current] = await query("select current_schema() as schema")

@@ -13,7 +13,7 @@ const MAX_KEYS = 1_000
 
 /**
  * Returns a function that reads one key by `load`; undefined if `load` has nothing for it. The read rejects if the
- * `load` with its key rejects. If no read is in progress, it loads immediately.
+ * `load` with its key rejects. If no read is in progress, a read starts immediately.
  */
 export function gather<K, R>(load: (keys: readonly K[]) => Promise<Map<K, R>>): (key: K) => Promise<R | undefined> {
   let last: Promise<unknown> | undefined

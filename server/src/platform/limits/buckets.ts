@@ -62,7 +62,7 @@ export const limitRows: readonly LimitRow[] = [
   { bucket: "public", path: "/*", credential: "none" },
 ]
 
-/** The buckets that requests with an API key count against. The operator can set them for a single merchant. */
+/** The buckets that requests with an API key count against. The operator can set these limits for a single merchant. */
 export const keyBuckets: readonly Bucket[] = [
   ...new Set(limitRows.filter(({ credential }) => credential === "apiKey").map(({ bucket }) => bucket)),
 ]
@@ -86,8 +86,8 @@ export const isUnlimited = (path: string): boolean =>
 export const WINDOW_MS = 60_000
 
 /**
- * How many API keys a merchant may have at a time. Together, they are admitted at most this many times the limit of one
- * key, even if they are revoked and created again.
+ * How many API keys a merchant may have at a time. Together, these keys are admitted at most this many times the limit
+ * of one key, even if they are revoked and created again.
  */
 export const KEYS_PER_MERCHANT = 20
 

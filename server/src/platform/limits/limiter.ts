@@ -1,6 +1,6 @@
 /**
- * The limits as the API uses them. With Redis they are shared through it, with this process's own log as the fallback.
- * Without Redis, only that log counts.
+ * The limits as the API uses them. With Redis, the limits are shared through it, with this process's own log as the
+ * fallback. Without Redis, only that log counts.
  */
 import { randomUUID } from "node:crypto"
 import { once } from "node:events"
@@ -191,8 +191,8 @@ type InTime = <T>(work: Promise<T>) => Promise<T>
 class NoAnswer extends Error {}
 
 /**
- * The result of `work`. Rejects with {@link NoAnswer} if it takes too long. If the process itself was busy for that
- * long, it first reads what has arrived.
+ * The result of `work`. Rejects with {@link NoAnswer} if the work takes too long. If the process itself was busy for
+ * that long, it first reads what has arrived.
  */
 function within<T>(ms: number, work: Promise<T>): Promise<T> {
   const late = () => new NoAnswer(`no answer within ${ms} ms`)

@@ -25,14 +25,14 @@ const SLACK_MS = WINDOW_MS / 4
 /**
  * KEYS: the lists. ARGV: a limit for each list; then the time, or an empty text for Redis' clock, and the number of
  * keys of each request. For one request by Redis' clock both are omitted. Returns three numbers of eight bytes for each
- * request. First, the limit of the bucket that is closest to its limit. Second, what remains of it, or -1 if the
- * request is refused. Third, the milliseconds until that bucket's oldest admission leaves the window.
+ * request. First, the limit of the bucket that is closest to its limit. Second, what remains of that limit, or -1 if
+ * the request is refused. Third, the milliseconds until that bucket's oldest admission leaves the window.
  *
  * An entry consists of its time, the oldest time in the list and the list's length, both including this entry. So for
  * the usual request, reading the newest entry is enough.
  *
- * If Redis' clock was set back, a list's newest entry may be more than a window ahead. All times in the list are then set to
- * that of this request, and the list is rewritten: 12,000 entries in 5 ms.
+ * If Redis' clock was set back, a list's newest entry may be more than a window ahead. All times in the list are then
+ * set to that of this request, and the list is rewritten: 12,000 entries in 5 ms.
  */
 const admitScript = `
 local call, pack, unpack, spread = redis.call, struct.pack, struct.unpack, unpack

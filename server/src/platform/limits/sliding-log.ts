@@ -51,8 +51,8 @@ export function memoryLog(options: { windowMs: number; maxKeys: number; clock?: 
     get size() {
       return logs.size()
     },
-    // Plain loops that allocate only the verdict. With iterators and closures it is a third slower (script/bench
-    // limits).
+    // Plain loops that allocate only the verdict. With iterators and closures, this code is a third slower
+    // (script/bench limits).
     admit: (counts, clockMs = clock(), entryMs) => {
       // A clock that goes back must not admit anything extra, so a log's time stands still until the clock has caught
       // up. If that would take more than a window, all its times are set to now. Otherwise callers would be blocked for

@@ -56,9 +56,9 @@ export interface AmountToken {
 }
 
 /**
- * Reads the amount written at `path`, in base units. Returns a fault if it is not a valid amount. Also returns a fault
- * if the amount is below `least` whole tokens for each of the `recipients` that share it, because each gets its own
- * transfer.
+ * Reads the amount written at `path`, in base units. Returns a fault if the text is not a valid amount. Also returns a
+ * fault if the amount is below `least` whole tokens for each of the `recipients` that share it, because each gets its
+ * own transfer.
  */
 export function readAmount(
   path: string,

@@ -1,4 +1,4 @@
-/** Tracing with OpenTelemetry's SDK. Import it only if a collector is set, as `open-tracing.ts` does. */
+/** Tracing with OpenTelemetry's SDK. Import this file only if a collector is set, as `open-tracing.ts` does. */
 import { AsyncLocalStorage } from "node:async_hooks"
 import { randomUUID } from "node:crypto"
 import {
