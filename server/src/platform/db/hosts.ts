@@ -68,8 +68,9 @@ const databases = new Map<string, Primary & { clients: Set<pg.Client> }>()
 
 /**
  * Admits a connection to a primary; throws if another host was promoted after it. If this host is the newly promoted
- * one, connections to the earlier primary are ended, even those in use. Otherwise they would keep writing to it.
- * Another cluster counts as new, for example after `pg_upgrade`, because its timelines start again.
+ * one, connections to the earlier primary are ended, even those in use. Otherwise, those connections would keep writing
+ * to the earlier primary. Another cluster counts as new, for example after `pg_upgrade`, because its timelines start
+ * again.
  */
 export function admit(name: string, client: pg.Client, { cluster, timeline }: Primary): void {
   const known = databases.get(name)

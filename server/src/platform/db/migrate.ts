@@ -65,9 +65,9 @@ const IN_USE = /^(55P03|40P01)$/
 
 /**
  * Brings the database up to this version's schema. Throws if an applied file's text has changed, or if the database is
- * newer than this program. On a big database a file may take minutes, so each one is reported. If a long statement of
- * another process uses a table, the migration does not wait for it, because requests would wait behind the migration.
- * The migration rolls everything back and tries again.
+ * newer than this program. On a big database a file may take minutes, so each file is reported. If a long statement of
+ * another process uses a table, the migration does not wait for that table, because requests would wait behind the
+ * migration. The migration rolls everything back and tries again.
  */
 export async function migrate(
   engine: Engine,

@@ -78,7 +78,10 @@ type Answer = Position & { standby: boolean; at: number }
 /** The most that {@link PRIMARY} subtracts. */
 const HEADER_BYTES = 40n
 
-/** Opens the replica at `url` of the database `primary`, without waiting; it is used after its first good check. */
+/**
+ * Opens the replica at `url` of the database `primary`, without waiting; the replica is used after its first good
+ * check.
+ */
 export function openReplica(
   { url, maxLagMs }: { url: string; maxLagMs: number },
   primary: Db,

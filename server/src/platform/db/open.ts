@@ -29,7 +29,7 @@ export interface OpenDatabase {
   /** For requests: no statement takes longer than ten seconds. */
   db: Db
   /**
-   * For the loops, some of whose statements read whole tables. This one has separate connections, with longer
+   * For the loops, some of whose statements read whole tables. The loops have separate connections, with longer
    * deadlines.
    */
   background: Db
@@ -208,9 +208,7 @@ export async function openPostgres(
   }
 }
 
-/**
- * The LISTEN connection. `heardAt` is when the newest notification that arrived on it was sent, by the monotonic clock.
- */
+/** The LISTEN connection. `heardAt` is when the newest notification that arrived was sent, by the monotonic clock. */
 interface Line {
   heardAt: number
 }
@@ -220,7 +218,7 @@ interface Line {
  * swallow LISTEN.
  */
 const BEAT_MS = 500
-/** After this long without its own notification, other notifications may not have arrived either. */
+/** After this long without a notification of its own, other notifications may not have arrived either. */
 const MAX_SILENCE_MS = 2_000
 /**
  * After this many beats without a notification, while the database responds on other connections, the connection is

@@ -16,8 +16,9 @@ export interface PayoutKind {
   /** Whose money the call moves: that of a deposit, of the signing payer, of an escrow, or of a merchant's wallet. */
   moneyOf: "deposit" | "payer" | "escrow" | "merchant" | "nobody"
   /**
-   * Who waits for the payout, and so how long it is held if it can't be made now. If a payer waits, it is cancelled
-   * immediately. If a merchant waits, it is held until its deadline; if a recipient waits, until it can be made.
+   * Who waits for the payout, and so how long it is held if it can't be made now. If a payer waits, the payout is
+   * cancelled immediately. If a merchant waits, the payout is held until its deadline; if a recipient waits, until it
+   * can be made.
    */
   waits: "payer" | "merchant" | "recipient"
   /**
@@ -42,7 +43,7 @@ export interface PayoutKind {
   turn: "buyer" | "release" | "capture" | "refund" | undefined
   /**
    * What follows a revert. `again`: the lane makes another payout. `error`: the revert is logged as an error.
-   * `ordinary`: it is logged as a warning.
+   * `ordinary`: the revert is logged as a warning.
    */
   afterRevert: "again" | "error" | "ordinary"
   /** The payout's signature is public after the broadcast: anyone may submit it, immediately or later. */

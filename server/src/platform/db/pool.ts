@@ -1,7 +1,7 @@
 /**
  * A pool of Postgres connections on which nothing waits forever. The server ends statements and lock waits that take
- * too long. Our own deadline ends those that the server never answers, because it is paused or the connection is cut.
- * In both cases, and if there is no connection, the caller gets a {@link DatabaseUnavailable}.
+ * too long. Our own deadline ends statements that the server never answers, because it is paused or the connection is
+ * cut. In both cases, and if there is no connection, the caller gets a {@link DatabaseUnavailable}.
  */
 import type { PostgresPool, PostgresPoolClient } from "kysely"
 import pg from "pg"
@@ -16,7 +16,10 @@ export interface Deadlines {
   statementMs: number
   /** The wait for a lock that another transaction holds. */
   lockMs: number
-  /** Whether a large read may start parallel workers. Starting them takes 5 ms, more than a request's statement. */
+  /**
+   * Whether a large read may start parallel workers. Starting workers takes 5 ms, which is more than a request's
+   * statement takes.
+   */
   parallel?: true
 }
 
@@ -47,7 +50,7 @@ const IDLE_MS = 60_000
 
 /**
  * The database could not be reached or did not finish in time. A transaction whose COMMIT got no answer may have been
- * committed; every other one was rolled back and is safe to repeat.
+ * committed; every other transaction was rolled back and is safe to repeat.
  */
 export class DatabaseUnavailable extends Error {
   constructor(cause: unknown) {
@@ -187,7 +190,7 @@ const STALE = /^(0A000|26000|42P05)$/
  * have the comment at the end. A connection parses such a statement once, and mostly plans it once. Doing this each
  * time was half of the cost of `emit`. Name only statements that run all the time, with one text and a list of columns.
  * A named `select *` fails after a migration that adds a column. The name is used only if each connection is known to
- * have a session of its own. Behind a pooler that shares sessions, other ones would not know the name.
+ * have a session of its own. Behind a pooler that shares sessions, other sessions would not know the name.
  *
  * Nobody reads the result of `/* named: emit, deferred *\/`: the statement is sent with the commit, or before the
  * transaction's next statement.

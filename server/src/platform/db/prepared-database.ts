@@ -1,6 +1,7 @@
 /**
- * A prepared embedded database, as a first start would make it. `script/install` makes it once
- * (`server/tools/prepare-database.ts`), and each new sandbox starts with a copy. Making a new one takes three seconds.
+ * A prepared embedded database, as a first start would make it. `script/install` makes this database once
+ * (`server/tools/prepare-database.ts`), and each new sandbox starts with a copy. Making a new database takes three
+ * seconds.
  */
 // I/O: reads and copies files; a start needs them before there is a context.
 import { createHash } from "node:crypto"

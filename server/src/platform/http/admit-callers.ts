@@ -15,7 +15,7 @@ const STOPPING =
 
 /**
  * Finds out who is calling, counts the request against the caller's limits, and only then refuses invalid credentials.
- * During a stop, it refuses requests on open connections.
+ * During a stop, requests on open connections are refused.
  */
 export function admitCallers(
   app: Pick<FastifyInstance, "addHook" | "after">,

@@ -22,7 +22,7 @@ export async function admitMember(request: FastifyRequest, access: MerchantAcces
   if (!isCounted) checkRight(member, access.right)
   else if (!member.moneyPerDay) checkRight(member, access.right, " until an owner sets a daily limit for you")
   const { merchantId, personId, role } = member
-  // The role is read again in each transaction of the request, because it may change while the request runs.
+  // The role is read again in each transaction of the request, because the role may change while the request runs.
   holdMember({ merchantId, personId, role })
   request.member = member
   request.merchantId = merchantId

@@ -64,7 +64,7 @@ declare module "fastify" {
 export type Credential = "token" | "token or key" | "wallet" | "key" | "optional key" | "bearer key"
 
 /**
- * The credential that a path needs if it has no route. Strangers learn nothing there, and pages of other sites read
+ * The credential that a path without a route needs. Strangers learn nothing there, and pages of other sites read
  * nothing.
  */
 const areas: { path: RegExp; credential: Credential }[] = [

@@ -32,7 +32,7 @@ const MAX_CONNECTIONS = 4_000
 
 /**
  * How many connections a process may hold, by the size to which its heap may grow. With `--max-old-space-size=256`, V8
- * may grow it to 352 MB, which gives 1,408 connections; a gigabyte or more gives 4,000.
+ * may grow the heap to 352 MB, which gives 1,408 connections; a gigabyte or more gives 4,000.
  */
 export function connectionsFor(heapBytes: number): number {
   return Math.min(MAX_CONNECTIONS, Math.floor(heapBytes / CONNECTION_BYTES))
@@ -162,8 +162,8 @@ function endAfter(connection: Connection, socket: Socket, end: () => void): void
 
 /**
  * Refuses a CONNECT like bytes that are not HTTP, after the answers before it. Without a listener Node destroys the
- * socket, and those answers with it. With one, Node detaches the socket and parses nothing more. The answers that are
- * still being sent then get neither the socket's drain nor its timeout.
+ * socket, and those answers with it. With a listener, Node detaches the socket and parses nothing more. The answers
+ * that are still being sent then get neither the socket's drain nor its timeout.
  */
 function refuseConnect(server: Server, held: HeldConnections, socket: Socket, timedOut: (socket: Socket) => void) {
   socket.on("drain", () => held.of(socket)?.running?.emit("drain"))

@@ -130,7 +130,7 @@ function stateReader(ctx: Context, alarmsNow: () => Promise<string[]>, draining:
 
 /**
  * Returns a function that says why the database accepts no writes, as of the last finished test write. A write takes as
- * long as the disk needs, so the caller that starts one waits at most a second.
+ * long as the disk needs, so the caller that starts a write waits at most a second.
  */
 function writeReader(ctx: Context): () => Promise<string | undefined> {
   let fault: string | undefined

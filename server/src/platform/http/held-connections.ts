@@ -1,7 +1,7 @@
 /**
- * The open connections and what each holds in memory. Above each limit, one connection is closed. For requests it is
- * the one that holds most. For answers it is the one whose caller has read nothing for longest. For connections it is
- * the one that has been idle for longest.
+ * The open connections and what each holds in memory. Above each limit, one connection is closed. For requests, that is
+ * the connection that holds most. For answers, it is the connection whose caller has read nothing for longest. For
+ * connections, it is the connection that has been idle for longest.
  */
 import type { IncomingMessage, ServerResponse } from "node:http"
 import type { Socket } from "node:net"

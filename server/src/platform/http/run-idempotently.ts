@@ -10,7 +10,7 @@
  *
  * Idempotency keys are for routes that create something or move money. A route whose answer contains a secret uses
  * {@link idempotentlySealed}: it keeps the answer encrypted, for an hour, for its caller only. Other routes ignore the
- * header instead of refusing it, because many clients send one with every POST.
+ * header instead of refusing it, because many clients send a key with every POST.
  */
 import { createHash, randomUUID } from "node:crypto"
 import type { FastifyRequest } from "fastify"
@@ -93,10 +93,10 @@ export const idempotently = <T>(
  * Does the same for work that needs a step outside the transaction first: `prepare` queries nodes or asks for a
  * wallet's signature, and `work` gets the result. A request that gets the first answer again does not call `prepare`.
  *
- * Work for which `isOneStatement` holds has no transaction around it, because its statement is one. With a key it gets
- * `keptOf`, and must write that row in the same statement. If the key is in the table, the work must write nothing and
- * throw. Whatever the work throws, the request then runs in three steps, and gets its answer or error there. `prepare`
- * may only read, because it may run twice, even for an answer that is given again.
+ * Work for which `isOneStatement` holds has no transaction around it, because its statement is one. With a key, the
+ * work gets `keptOf`, and must write that row in the same statement. If the key is in the table, the work must write
+ * nothing and throw. Whatever the work throws, the request then runs in three steps, and gets its answer or error
+ * there. `prepare` may only read, because it may run twice, even for an answer that is given again.
  */
 export const idempotentlyPrepared = <C extends Context, P, T>(
   ctx: C,
@@ -328,8 +328,8 @@ async function reserve(
   requestHash: string,
 ): Promise<Answer | undefined> {
   for (;;) {
-    // A reservation with an expired lease has had no effect and can't have one any more, because this removes its
-    // claim. The commit of a reservation does not wait for the disk. If a database crash undoes the reservation, it
+    // A reservation with an expired lease has had no effect and can't have one any more, because this statement removes
+    // its claim. The commit of a reservation does not wait for the disk. If a database crash undoes the reservation, it
     // undoes the work too: the work commits later, and only while the reservation exists.
     const { rows } = await sql`
       /* named: reserve_key */ insert into idempotency_keys (merchant_id, route, key, request_hash, claim_id, lease_until, expires_at)

@@ -95,8 +95,9 @@ async function sendStates<T>(
   try {
     while (!raw.destroyed) {
       const { text } = seen
-      // While the caller does not read, nothing is added: later it gets only the newest state. Bytes written a moment
-      // ago wait until the end of this turn. Without the first condition, the first state came five seconds late.
+      // While the caller does not read, nothing is added: later the caller gets only the newest state. Bytes written a
+      // moment ago wait until the end of this turn. Without the first condition, the first state came five seconds
+      // late.
       const isReading = sent === "" || raw.writableLength === 0
       if (text !== sent && isReading) {
         raw.write(`data: ${text}\n\n`)
@@ -122,8 +123,8 @@ async function sendStates<T>(
 
 /**
  * For pages behind a proxy that buffers streams: returns the state now, or with `wait` and `known` (the last answer's
- * `X-State`) once the state differs. If too many requests are waiting, it answers immediately: a page without an answer
- * would ask for money that was already paid.
+ * `X-State`) once the state differs. If too many requests are waiting, the request is answered immediately, because a
+ * page without an answer would ask for money that was already paid.
  */
 export async function sendState<T>(
   ctx: Context,

@@ -60,7 +60,8 @@ export function newestFirst<T extends keyof Database, O>(
       const ordered = rows.orderBy(sql.ref(at), "desc").orderBy(sql.ref(id), "desc")
       if (named === undefined || limit !== ROWS_PER_READ + 1 || offset !== 0)
         return await ordered.limit(limit).offset(offset).execute()
-      // A stored plan does not know its parameters: with a limit of unknown size, it would read and sort all rows.
+      // A stored plan does not know its parameters: with a limit of unknown size, the plan would read and sort all
+      // rows.
       const name = sql.raw(`/* named: ${named}_${last === undefined ? "newest" : "next"} */`)
       return await ordered.limit(sql.lit(limit)).modifyFront(name).execute()
     },

@@ -1,7 +1,7 @@
 /**
  * Reads for requests that wait: live pages, long-polls, agents. Everyone who waits for one state shares each read of
- * it. The periodic reads of all states start together, so that their statements are combined (`db/gather.ts`). Without
- * sharing, a thousand live pages of one checkout cost 2,058 transactions a second.
+ * that state. The periodic reads of all states start together, so that their statements are combined (`db/gather.ts`).
+ * Without sharing, a thousand live pages of one checkout cost 2,058 transactions a second.
  *
  * A wake-up that names a state, or names nothing, causes an immediate read of it. If a wake-up arrives during a read,
  * the state is read once more afterwards. Without a wake-up, a state is read after its pause, so a lost wake-up costs
@@ -326,7 +326,10 @@ async function notify(reader: Reader, seen: Seen<unknown>): Promise<void> {
   }
 }
 
-/** Stores the state that was read. If it is not news, the previous one stays, so that all waiters share one object. */
+/**
+ * Stores the state that was read. If the state is not news, the previous one stays, so that all waiters share one
+ * object.
+ */
 function note(reader: Reader, n: number, state: unknown): void {
   const { isNews } = reader.shared
   const text = isNews ? "" : JSON.stringify(state)

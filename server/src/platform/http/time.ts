@@ -17,7 +17,7 @@ const LAST_YEAR = 9998
 
 /**
  * Parses the time in a field. Throws `VALIDATION_ERROR` for a time that does not exist, before 1970 or after 9998.
- * Without an hour it is midnight in UTC.
+ * Without an hour, the time is midnight in UTC.
  */
 export function timeAt(path: string, text: string): Date {
   const at = new Date(text)

@@ -19,8 +19,8 @@ interface Validate {
 
 /**
  * Fastify's validators. Bodies are checked unconverted; queries and paths are text and may be converted to numbers.
- * Each validator is compiled when it is first needed, because a new process answers few routes. Compiling all of them
- * took a fifth of the start.
+ * Each validator is compiled when it is first needed, because a new process answers few routes. Compiling all
+ * validators took a fifth of the time of a start.
  */
 export function validatorFactory({ schema, httpPart }: { schema: AnySchema; httpPart?: string }): Validate {
   let compiled: ValidateFunction | undefined

@@ -1,6 +1,6 @@
 /**
- * Values that are usually available immediately. A promise for one would cost a turn of the microtask queue each time,
- * and a request needs several such values.
+ * Values that are usually available immediately. A promise for such a value would cost a turn of the microtask queue
+ * each time, and a request needs several such values.
  */
 
 /** Applies `use` to a value, immediately if it is not a promise. Rejects if the promise does. */

@@ -32,7 +32,7 @@ const SLACK_MS = WINDOW_MS / 4
  * the usual request, reading the newest entry is enough.
  *
  * If Redis' clock was set back, a list's newest entry may be more than a window ahead. All times in the list are then
- * set to that of this request, and the list is rewritten: 12,000 entries in 5 ms.
+ * set to the time of this request, and the list is rewritten: 12,000 entries in 5 ms.
  */
 const admitScript = `
 local call, pack, unpack, spread = redis.call, struct.pack, struct.unpack, unpack

@@ -55,8 +55,8 @@ export function memoryLog(options: { windowMs: number; maxKeys: number; clock?: 
     // (script/bench limits).
     admit: (counts, clockMs = clock(), entryMs) => {
       // A clock that goes back must not admit anything extra, so a log's time stands still until the clock has caught
-      // up. If that would take more than a window, all its times are set to now. Otherwise callers would be blocked for
-      // as long as the clock was wrong.
+      // up. If that would take more than a window, all the log's times are set to now. Otherwise callers would be
+      // blocked for as long as the clock was wrong.
       let blocking = Number.NEGATIVE_INFINITY
       let full = 0
       for (let i = 0; i < counts.length; i++) {
