@@ -1,4 +1,6 @@
-/** The lanes of the payout engine: each has its own wallet, loop and slots in flight on every network. */
+/**
+ * The lanes of the payout engine. Each has its own wallet, loop and limit of transactions in flight on every network.
+ */
 import { payoutLane } from "./ledger/payouts/payout-lane.ts"
 import { relayLane } from "./ledger/relays/relay-lane.ts"
 import type { Lane } from "./ledger/txmanager/lane.ts"

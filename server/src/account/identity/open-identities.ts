@@ -122,7 +122,7 @@ export function openIdentities(ctx: Context, tokens: TokenIssuer, sessions: Sess
 }
 
 /**
- * Looks a credential up immediately and shares the query with concurrent lookups. For an address over its limit, the
+ * Looks up a credential immediately and shares the query with concurrent lookups. For an address over its limit, the
  * lookup waits for a batch.
  */
 function lookups<R>(ask: (names: readonly string[]) => Promise<Map<string, R>>): (isRefused: boolean) => Lookup<R> {

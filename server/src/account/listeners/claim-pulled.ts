@@ -10,7 +10,7 @@ import type { Pulled } from "./schema.ts"
 /**
  * How many of a listener's deliveries may be pulled but have no result yet, over all its pullers. A puller that was
  * killed gets these deliveries again, although it may have handled each of them. With a thousand deliveries, that is
- * one in a hundred.
+ * one delivery in a hundred.
  */
 const MAX_OPEN = 10
 /** A lease outlives the longest exchange and the report of its result by this margin. */

@@ -175,7 +175,7 @@ async function readState(
   }
 }
 
-/** The greatest age of a shared state. */
+/** The maximum age of a shared state. */
 const SHARED_MS = 250
 const shared = new WeakMap<readonly Endpoint[], Map<Address, { at: number; state: Promise<WalletState> }>>()
 

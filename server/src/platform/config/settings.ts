@@ -40,7 +40,7 @@ export interface Settings {
   dataDir: string
   /** Undefined for the embedded database in `dataDir`. */
   databaseUrl: string | undefined
-  /** The greatest age of the last known backup, in milliseconds; 0 for any age. */
+  /** The maximum age of the last known backup, in milliseconds; 0 for any age. */
   backupMaxAgeMs: number
   /** Whether live mode also accepts the embedded database. */
   allowEmbeddedDb: boolean

@@ -66,7 +66,7 @@ export function walletSettings({ env, read, faults }: SettingReader, mode: Mode)
   return { payoutSigner, payoutWallet, relaySigner, relayWallet, storageSigner, serviceWallets, secretFiles }
 }
 
-/** Faults that two remote keys have only together. */
+/** Faults that two remote keys have only in combination. */
 function keysTogether(
   payout: RemoteKey | undefined,
   relay: RemoteKey | undefined,

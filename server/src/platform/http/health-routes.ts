@@ -168,7 +168,7 @@ function shared<T>(ctx: Context, ask: () => Promise<T>): () => Promise<T> {
   let asked: { at: number; isOpen: boolean; answer: Promise<T> } | undefined
   return () => {
     const at = ctx.now().getTime()
-    // Also asked again if the clock was set back.
+    // The database is also asked again if the clock was set back.
     if (asked && (asked.isOpen || Math.abs(at - asked.at) < SHARED_MS)) return asked.answer
     const fresh = { at, isOpen: true, answer: ask() }
     const close = () => {

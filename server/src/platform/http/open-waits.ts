@@ -16,7 +16,7 @@ interface Waits extends SharedReads {
   polls: Slots
   /** Agents and facilitators whose payments are in progress. */
   agents: Slots
-  /** Streams of a merchant's changes, and requests that wait for one. */
+  /** Streams of a merchant's changes, and requests that wait for a change. */
   streams: Slots
 }
 

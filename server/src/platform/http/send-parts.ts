@@ -77,7 +77,7 @@ export const dropSlowReader = (
 /**
  * Sends `parts` as one answer. Throws `RATE_LIMITED` if the credential already has `MAX_DOWNLOADS` in progress. A
  * caller that reads slower than 2 KB a second is disconnected. An error before the first part is answered like any
- * other. An error after that is logged, and the connection is closed, so that nobody takes the part for the whole.
+ * other. A later error is logged, and the connection is closed, so that nobody takes the part for the whole.
  */
 export async function sendParts(
   { log, settings }: Pick<Context, "log" | "settings">,

@@ -1,7 +1,7 @@
 /**
  * The sliding log for many processes: the same steps as in `sliding-log.ts`, in Lua on lists in Redis, newest first.
- * Redis' own clock counts. For a list, its time is never taken to be earlier than the newest entry, unless that entry
- * is more than a window ahead.
+ * Redis' own clock counts. For a list, the clock's time is never taken to be earlier than the newest entry, unless that
+ * entry is more than a window ahead.
  */
 import { hash } from "node:crypto"
 import { createRequire } from "node:module"
