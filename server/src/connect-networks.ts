@@ -45,8 +45,8 @@ interface Connecting {
 }
 
 /**
- * Checks all networks of the settings. Throws a sentence for the operator if a network is wrong, or if it can't be
- * checked and no earlier start knew it.
+ * Checks all networks of the settings. Throws an error with a sentence for the operator if a network is wrong, or if it
+ * can't be checked and no earlier start knew it.
  */
 export async function connectNetworks(connecting: Connecting): Promise<Network[]> {
   const networks: Network[] = []

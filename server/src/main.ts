@@ -177,8 +177,8 @@ async function serve(start: Start): Promise<void> {
 }
 
 /**
- * Starts the sandbox. Throws a sentence for the user if the sandbox's packages are not installed, as in the package for
- * operators.
+ * Starts the sandbox. Throws an error with a sentence for the user if the sandbox's packages are not installed, as in
+ * the package for operators.
  */
 async function startSandbox({ given, log, flags, cleanups, fail }: Start) {
   const { startSandbox } = await import("./operations/sandbox/start.ts").catch((error: NodeJS.ErrnoException) => {

@@ -19,7 +19,10 @@ const LAST = {
 /** Whether the database has migrations from before the baseline. `applied` has their checksums by name. */
 export const isBeforeBaseline = (applied: ReadonlyMap<string, unknown>): boolean => applied.has("0001_foundation.sql")
 
-/** Throws the sentence for the operator unless the last migration before the baseline is the last that was applied. */
+/**
+ * Throws an error with a sentence for the operator unless the last migration before the baseline is the last that was
+ * applied.
+ */
 export function assertLastBefore(applied: ReadonlyMap<string, unknown>): void {
   const newest = [...applied.keys()].sort().at(-1)
   if (newest === LAST.name && applied.get(LAST.name) === LAST.checksum) return
@@ -29,9 +32,9 @@ export function assertLastBefore(applied: ReadonlyMap<string, unknown>): void {
 }
 
 /**
- * Replaces the rows of `migrations` with the row of the baseline. Throws the sentence for the operator if the schema is
- * not the baseline's. The baseline is built in a separate schema, because the text of a catalogue depends on the
- * server.
+ * Replaces the rows of `migrations` with the row of the baseline. Throws an error with a sentence for the operator if
+ * the schema is not the baseline's. The baseline is built in a separate schema, because the text of a catalogue depends
+ * on the server.
  */
 export async function adoptBaseline(
   session: Session,

@@ -94,8 +94,8 @@ const checksIn = (recorded: string): string[] => JSON.parse(recorded) as string[
 const checkOf = (key: Uint8Array): string => seal([key], "check", OWNER, "sluice")
 
 /**
- * Records the first key if it is new. Throws a sentence, and writes nothing, if the keys are not the installation's. If
- * nothing was recorded yet, returns the tables with secrets that none of the keys decrypts.
+ * Records the first key if it is new. Throws an error with a sentence, and writes nothing, if the keys are not the
+ * installation's. If nothing was recorded yet, returns the tables with secrets that none of the keys decrypts.
  */
 export async function claimSecretKey(db: Db, keys: SecretKeys): Promise<Tried[]> {
   const [first] = keys
@@ -199,7 +199,8 @@ const BATCH = 500
 /**
  * Encrypts everything with the first key, in transactions of 500 rows. Skips rows that are already encrypted with it,
  * so the next run continues an interrupted one. Ends with a pass that finds nothing more, and records only the first
- * key. Throws a sentence if that pass finds something: a process still encrypts with the other key.
+ * key. Throws an error with a sentence if that pass finds something, because a process still encrypts with the other
+ * key.
  */
 export async function reencrypt(db: Db, keys: SecretKeys, batch = BATCH): Promise<Reencrypted> {
   const [first] = keys

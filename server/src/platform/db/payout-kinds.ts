@@ -27,13 +27,13 @@ export interface PayoutKind {
    */
   budget: "half" | "by_amount" | "all" | "free"
   /**
-   * How many times the payout's gas counts in the half and in the total: a reservation also counts for the call that
-   * ends it.
+   * How many times the payout's gas counts toward the half and toward the total: a reservation also counts for the call
+   * that ends it.
    */
   gasTimes: 1n | 2n
   /**
-   * Whether a reservation paid for the payout's gas in the total of all merchants: for each such call, or only for a
-   * payment's first.
+   * Whether a reservation already covers the payout's gas in the total of all merchants: for each such call, or only for
+   * a payment's first.
    */
   prepaid: "no" | "first" | "each"
   /**

@@ -115,7 +115,7 @@ interface Reader {
 /** Opens the shared reads of a process; at `signal` all followers end. */
 export function openSharedReads(wakes: Pick<Wakes, "onWake">, signal: AbortSignal): SharedReads {
   const readers = openReaders()
-  // A read belongs to no request, whichever asked for it first.
+  // A shared read belongs to no request, not even to the one that asked first.
   const apart = AsyncLocalStorage.snapshot()
   const enqueue = openQueue(apart, readers.forget)
   const takeEager = openEager()
