@@ -1,6 +1,6 @@
 /**
- * Returns the memory of a burst to the machine. V8 collects only when it needs room. A process that had served a burst
- * held 100 MB of garbage and free memory for as long as nothing happened (measured, even a minute later).
+ * Returns the memory of a burst to the machine. V8 collects garbage only when it needs room. A process that had served
+ * a burst held 100 MB of garbage and free memory for as long as nothing happened (measured, even a minute later).
  */
 // I/O: changes a flag of V8, and collects garbage in this process.
 import { performance } from "node:perf_hooks"

@@ -107,7 +107,9 @@ const headOf = (text: string): string =>
     .replace(/\ufffd+$/, "")
     .replaceAll("\0", "\ufffd")
 
-/** Queues entries to be written. While a batch is being written or the database fails, up to ten thousand wait. */
+/**
+ * Queues entries to be written. While a batch is being written or the database fails, up to ten thousand entries wait.
+ */
 function openQueue(ctx: Context) {
   let waiting: Entry[] = []
   const byCaller = new Map<string, number>()

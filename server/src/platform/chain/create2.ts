@@ -1,6 +1,6 @@
 /**
- * Deploys through the deployer that has the same address on every network: an init code therefore has one address
- * everywhere. Pure.
+ * Deploys through the deployer that has the same address on every network, so an init code has one address everywhere.
+ * Pure.
  */
 import { concat, getContractAddress, type Hex, zeroHash } from "viem"
 import type { Address } from "./hex.ts"

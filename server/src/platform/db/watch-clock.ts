@@ -1,7 +1,7 @@
 /**
- * Knows the database's time without a query for each row. What outlives a process must not depend on the clock of the
- * process's machine. A machine whose clock was a day ahead deleted all nonces, and permanently scheduled retries a day
- * late. Between two measurements the monotonic clock counts, so setting the machine's clock changes nothing.
+ * Knows the database's time without a query for each row. Anything that outlives a process must not depend on the clock
+ * of the process's machine. A machine whose clock was a day ahead deleted all nonces, and permanently scheduled retries
+ * a day late. Between two measurements the monotonic clock counts, so setting the machine's clock changes nothing.
  */
 import { setTimeout as sleep } from "node:timers/promises"
 import { sql } from "kysely"

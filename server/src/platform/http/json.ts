@@ -1,6 +1,6 @@
 /**
  * Parses JSON bodies once and strictly. Numbers keep their text, and values that a database, a double or a prototype
- * can't hold are refused. Free JSON is stored, served and signed, and nobody would notice if its digits changed.
+ * can't hold are refused. Free-form JSON is stored, served and signed, and nobody would notice if its digits changed.
  */
 import { invalid } from "../errors.ts"
 
