@@ -51,6 +51,8 @@ export async function makeReceiptKey(
     .executeTakeFirstOrThrow()
 }
 
-/** Returns the key of a row, ready to sign. */
-export const openKey = (ctx: TxContext, { id, public_key, sealed }: Row<"receipt_keys">): SigningKey =>
-  signingKeyOf(id, public_key, unseal(ctx.settings.secretKeys, "receipt-key", id, sealed))
+/** Returns the key of a row, ready to sign. Throws if the private key was lost with SECRET_KEY. */
+export function openKey(ctx: TxContext, { id, public_key, sealed }: Row<"receipt_keys">): SigningKey {
+  if (sealed === null) throw new Error(`the receipt key ${id} was lost with SECRET_KEY`)
+  return signingKeyOf(id, public_key, unseal(ctx.settings.secretKeys, "receipt-key", id, sealed))
+}

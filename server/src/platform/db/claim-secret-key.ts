@@ -166,16 +166,6 @@ async function tryKeys(db: Db, keys: SecretKeys): Promise<{ used: Uint8Array[]; 
   return { used: [...used], unreadable }
 }
 
-/**
- * What to do if the key is right and the previous one was lost. With new signing keys, merchants only have to sign in
- * again.
- */
-function afterLoss(unreadable: readonly Tried[]): string {
-  const dead = unreadable.filter(each => each.readable === 0 || each.table === SIGNING)
-  const tables = (dead.length > 0 ? dead : unreadable).map(({ table }) => table)
-  return `If the previous key was lost and this is the new one, delete the rows of ${tables.join(", ")}.`
-}
-
 const countOf = ({ table, readable, unreadable }: Tried) => `${table}: ${readable} of ${readable + unreadable} can be`
 
 /** Records the first key, and no other, as the installation's. */
