@@ -101,8 +101,8 @@ a network's name in upper case, with \`_\` instead of \`-\`, as in \`RPC_BASE_SE
 With \`--env-file FILE\`, a command also reads variables from a file with one NAME=VALUE on each line (\`sluice --help\` has the details).
 No character in a value has a special meaning. A variable that is already set takes precedence over the file.
 
-A secret can be in its own file, which one of these settings names: ${secretFileNames.map(name => `\`${name}\``).join(", ")}.
-One newline at the end of the file is ignored. The service refuses to start if both forms are set.
+A secret can be in a file of its own, which one of these settings names: ${secretFileNames.map(name => `\`${name}\``).join(", ")}.
+One newline at the end of the file is ignored. The service refuses to start if a secret is set in both forms.
 
 | setting | meaning | default | live mode requires |
 |---|---|---|---|
@@ -113,12 +113,12 @@ ${rows.join("\n")}
 While no payments arrive, each RPC endpoint of each network gets 198,000 calls a day in 68,000 requests. The scan makes 104,000 of these
 calls: six in each of 17,280 rounds, at the default \`VERIFY_INTERVAL\` of 5 seconds. The other calls are about the wallets, money that
 left receiving addresses, and other tokens. With a \`VERIFY_INTERVAL\` of one minute, there are 104,000 calls in total, and payments
-are confirmed up to a minute later. 27,000 of the 198,000 calls are \`eth_getLogs\` (12,000 with an interval of one minute). Every
-thousand further addresses in the scan add one call to each round.
+are confirmed up to a minute later. 27,000 of the 198,000 calls are \`eth_getLogs\` (12,000 with an interval of one minute). For every
+thousand further addresses in the scan, each round makes one more call.
 
-\`script/bench calls\` measured this on 2026-11-28 on a busy machine, with one process, three endpoints and a block every two seconds. It
-extrapolates from 60 to 120 seconds to a day, without hourly and daily jobs. In an earlier run, 20 payments were confirmed 2.8 s (p50)
-and at most 6.1 s after they had enough confirmations.
+\`script/bench calls\` measured this on 2026-11-28 on a busy machine, with one process, three endpoints and a block every two seconds. The
+script extrapolates to a day from 60 to 120 seconds, without hourly and daily jobs. In an earlier run of 20 payments, Sluice marked
+each payment as confirmed 2.8 s (p50), and at most 6.1 s, after it had enough confirmations.
 `
 }
 

@@ -16,7 +16,7 @@ export const networkSettingsTable = {
   },
   ESCROW: {
     meaning:
-      "the escrow that the relay wallet operates, one of those listed in docs/developers/contracts.md; off: none",
+      "the escrow that the relay wallet operates (docs/developers/contracts.md lists the possible ones); off: none",
     otherwise: "v1.1 on base and base-sepolia, otherwise none; in the sandbox its own",
   },
   REFUND_COLLECTOR: {
@@ -25,7 +25,7 @@ export const networkSettingsTable = {
     otherwise: "the sandbox's; elsewhere none, and refunds are refused",
   },
   SANCTIONS_ORACLE: {
-    meaning: "a contract with isSanctioned(address), which screens the buyers of all networks",
+    meaning: "a contract with isSanctioned(address) that screens the buyers of all networks",
     otherwise: "Chainalysis' on base",
   },
 } satisfies Record<string, Meaning>

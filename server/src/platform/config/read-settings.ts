@@ -261,7 +261,7 @@ export const nameIn = (fault: string): string => fault.split(" ", 1)[0] ?? ""
 export function listSettings(): { name: string; meaning: string; standsIn: string; live: string }[] {
   const perNetwork = Object.entries<Meaning>(networkSettingsTable).map(([part, rest]): [string, Meaning] => [
     `${part}_<NETWORK>`,
-    { ...rest, meaning: `${networkSetting(part, "base")} and so on: ${rest.meaning}` },
+    { ...rest, meaning: `for each network, such as ${networkSetting(part, "base")}: ${rest.meaning}` },
   ])
   const all = [...Object.entries<Meaning>(settingsTable), ...perNetwork]
   return all.map(([name, { meaning, fallback = "", otherwise: standsIn = fallback, live = "" }]) => {

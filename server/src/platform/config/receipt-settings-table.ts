@@ -23,19 +23,19 @@ export const receiptSettings = {
   },
   RECEIPT_ANCHOR: {
     meaning:
-      "how often the roots of these files are written to the chain that their payments are on, such as 1h. The payout wallet writes them to the contract that `sluice deploy --contract receipt-anchor` deploys. off: never, so receipts can't be verified without asking this service",
+      "how often the roots of receipt files are written to the chain of their payments, such as 1h. The payout wallet writes the roots to the contract that `sluice deploy --contract receipt-anchor` deploys. off: never, so receipts can't be verified without asking this service",
     fallback: "off",
     parse: offOrDuration(1, 30 * 86_400),
   },
   RECEIPT_STORE: {
     meaning:
-      "where these files are kept. file: in DATA_DIR. 0g: in DATA_DIR and in 0G's storage, where they remain even if this service is gone. 0g needs ZEROG_RPC, ZEROG_INDEXER, ZEROG_FLOW and a key, and also uploads older files",
+      "where receipt files are kept. file: in DATA_DIR. 0g: in DATA_DIR and in 0G's storage, where they remain even if this service is gone. 0g needs ZEROG_RPC, ZEROG_INDEXER, ZEROG_FLOW and a key. The service then also uploads older files",
     fallback: "file",
     parse: oneOf("file", "0g"),
   },
   RECEIPT_WAIT: {
     meaning:
-      "with RECEIPT_STORE=0g: how long checkout.session.completed waits for the transaction that stores its receipt. After that, the event is sent without zeroG",
+      "with RECEIPT_STORE=0g: how long checkout.session.completed waits for the transaction that stores its receipt. After that, the event is sent without the field zeroG",
     fallback: "10s",
     parse: durationWithin(0, 300),
   },
@@ -52,7 +52,7 @@ export const receiptSettings = {
   ZEROG_INDEXER: { meaning: "the address of 0G's indexer, which names its storage nodes", parse: httpUrl },
   ZEROG_MAX_FEE: {
     meaning:
-      "the highest fee that is paid for one file, in 0G's native token, without the gas. A file with a higher fee waits",
+      "the highest fee that is paid for one file, in 0G's native token, not counting gas. A file with a higher fee waits",
     fallback: "0.01",
     parse: ether,
   },

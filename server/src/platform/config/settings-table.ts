@@ -92,7 +92,7 @@ export const settingsTable = {
   ALLOW_EMBEDDED_DB: { meaning: "1: live mode also accepts the embedded database", fallback: "0", parse: flag },
   BACKUP_MAX_AGE: {
     meaning:
-      "how old the last backup made by `sluice backup`, or recorded with `--done`, may be before an alarm is raised; 0s: no alarm",
+      "how old the last backup (made by `sluice backup`, or recorded with `sluice backup --done`) may be before an alarm is raised; 0s: no alarm",
     otherwise: "none; in live mode 2d",
     parse: durationWithin(0, 366 * 86_400),
   },
@@ -132,7 +132,7 @@ export const settingsTable = {
     parse: duration,
   },
   MAX_SCAN_LAG: {
-    meaning: "how many blocks a network's scan may lag behind the newest block before /readyz has an alarm",
+    meaning: "how many blocks a network's scan may lag behind the newest block before /readyz reports an alarm",
     fallback: "300",
     parse: whole(20, 1_000_000),
   },
@@ -141,7 +141,7 @@ export const settingsTable = {
     parse: text,
   },
   PAYOUT_WALLET: {
-    meaning: "the address of the wallet that moves money out of deposits, for a process without its key (--role api)",
+    meaning: "the address of the wallet that moves money out of deposits, for a process without that wallet's key (--role api)",
     otherwise: "the address of the key",
     parse: address,
   },
@@ -168,7 +168,7 @@ export const settingsTable = {
     parse: parseRemoteWallet,
   },
   RELAY_WALLET: {
-    meaning: "the address of the wallet that relays buyers' authorizations, for a process without its key",
+    meaning: "the address of the wallet that relays buyers' authorizations, for a process without that wallet's key",
     otherwise: "the address of the key",
     parse: address,
   },
@@ -200,7 +200,7 @@ export const settingsTable = {
   },
   MIN_AMOUNT: { meaning: "the lowest price, in whole tokens", fallback: "0.01", parse: decimal },
   QUORUM_ABOVE: {
-    meaning: "payments above this amount, in whole tokens, need both RPC endpoints if a network has two",
+    meaning: "if a network has two RPC endpoints, both must report payments above this amount, in whole tokens",
     fallback: "100",
     parse: decimal,
   },
@@ -226,13 +226,13 @@ export const settingsTable = {
   },
   WEBHOOK_ALLOW_CIDRS: {
     meaning:
-      "the ranges of private addresses that webhooks may reach, comma-separated. Every merchant can send requests there",
+      "the ranges of private addresses that webhooks may reach, comma-separated. Every merchant can send requests to these addresses",
     otherwise: "none; in the sandbox loopback",
-    live: "not every address",
+    live: "no range that covers every address",
     parse: listOf(cidr),
   },
   WEBHOOK_RETENTION: {
-    meaning: "how long events, their deliveries and attempts are kept",
+    meaning: "how long events, their deliveries and their attempts are kept",
     fallback: "90d",
     parse: durationWithin(86_400, 36_500 * 86_400),
   },
@@ -251,19 +251,19 @@ export const settingsTable = {
   },
   CUSTOMER_DATA_RETENTION: {
     meaning:
-      "how long personal data in checkouts is kept before it is erased, as POST /api/console/erasures does. Data that is still needed, such as an active subscription's, is kept longer",
+      "how long personal data in checkouts is kept before the service erases it, as POST /api/console/erasures does. Data that is still needed, such as an active subscription's, is kept longer",
     otherwise: "until a merchant erases it",
     parse: durationWithin(86_400, 36_500 * 86_400),
   },
   ...receiptSettings,
   INVOICE_AHEAD: {
-    meaning: "how long before a subscription's next period its invoice is created; for short periods, half a period",
+    meaning: "how long before a subscription's next period the invoice is created; for short periods, half a period",
     fallback: "3d",
     parse: durationWithin(0, 30 * 86_400),
   },
   ORIGIN_TIMEOUT: {
     meaning:
-      "how long a proxied API's origin may take to begin its answer, and how long it may pause within the answer. The whole answer may take ten times as long",
+      "how long a proxied API's origin may take to begin its answer, and how long the origin may pause within the answer. The whole answer may take ten times as long",
     fallback: "60s",
     parse: durationWithin(1, 600),
   },
@@ -281,26 +281,26 @@ export const settingsTable = {
   },
   GAS_BUDGET: {
     meaning:
-      "how much ether one merchant's payouts may cost in 24 hours, on all networks together; 0: no limit. Payouts beyond it wait. Relays for the merchant's buyers may use half of it. A reservation counts twice, and a void does not count",
+      "how much ether one merchant's payouts may cost in 24 hours, on all networks together; 0: no limit. Payouts beyond this budget wait. Relays for the merchant's buyers may use half of the budget. A reservation counts twice, and a void does not count",
     otherwise: "0.02; in the sandbox 0",
-    live: "0, or at least the cost of one payout at PAYOUT_MAX_FEE",
+    live: "either 0, or no less than the cost of one payout at PAYOUT_MAX_FEE",
     parse: ether,
   },
   GAS_BUDGET_TOTAL: {
     meaning:
-      "how much ether the payouts and relays of all merchants together may cost in 24 hours; 0: no limit. Payouts beyond it wait, and relays are refused. Relays may use half of it. A reservation counts twice, and the void or first capture that ends it is then free",
+      "how much ether the payouts and relays of all merchants together may cost in 24 hours; 0: no limit. Payouts beyond this budget wait, and relays are refused. Relays may use half of the budget. A reservation counts twice, and the void or first capture that ends it is then free",
     otherwise: "0; in live mode with SIGNUP=open 0.2",
     parse: ether,
   },
   RELAY_CONTRACT_BUDGET: {
     meaning:
-      "how much ether the relays of contract wallets may cost in 24 hours on each network; 0: no limit. Relays beyond it are refused",
+      "how much ether the relays of contract wallets may cost in 24 hours on each network; 0: no limit. Relays beyond this budget are refused",
     otherwise: "0.005; in the sandbox 0",
     parse: ether,
   },
   SMALL_PAYOUT: {
     meaning:
-      "an amount in whole tokens. Payouts below it and relays may together use at most three quarters of GAS_BUDGET, because strangers can cause many of both at little cost",
+      "an amount in whole tokens. Payouts below this amount, together with relays, may use at most three quarters of GAS_BUDGET, because strangers can cause many of both at little cost",
     fallback: "0.10",
     parse: decimal,
   },
@@ -311,22 +311,25 @@ export const settingsTable = {
     "10",
   ),
   LIMIT_PAY_STATUS: perMinute("GET /api/pay/status/:id, by IP", "30"),
-  LIMIT_CONSOLE: perMinute("/api/console/*, by token subject", "60"),
+  LIMIT_CONSOLE: perMinute("/api/console/*, by token subject or API key", "60"),
   LIMIT_PAYWALL_VERIFY: perMinute("GET /api/paywalls/:id/verify, by IP", "30"),
   LIMIT_PAYWALL_PAY: perMinute("POST /api/paywalls/:id/pay, by IP", "10"),
-  LIMIT_MERCHANT: perMinute("merchant routes without a limit of their own, by API key", "60"),
-  LIMIT_CONSUME: perMinute("POST /api/paywalls/:id/consume, and verify requests with an API key, by API key", "600"),
-  LIMIT_PAGES: perMinute("the hosted pages and their assets together, by IP", "600"),
+  LIMIT_MERCHANT: perMinute("/api/checkouts/*, except POST /api/checkouts, by API key", "60"),
+  LIMIT_CONSUME: perMinute("POST /api/paywalls/:id/consume, and GET /api/paywalls/:id/verify, by API key", "600"),
+  LIMIT_PAGES: perMinute("the hosted pages and the console's pages together, without their assets, by IP", "600"),
   LIMIT_LINK_START: perMinute("checkouts started from payment links and paywalls, by IP", "30"),
   LIMIT_AGENT: perMinute("agents' purchases (/api/p/* and /api/agent/*), by IP", "120"),
   LIMIT_DEVICE: perMinute("sign-ins for programs that have no browser (/api/device*), by IP", "60"),
-  LIMIT_LISTENER: perMinute("a listener's requests, which pull deliveries and report results, by API key", "600"),
+  LIMIT_LISTENER: perMinute("listeners' requests (/api/console/listeners/:id/*), by token subject or API key", "600"),
   LIMIT_MCP: perMinute(
     "requests from assistants (/mcp), by API key. Requests made by their tools count toward the usual limits",
     "120",
   ),
   LIMIT_FACILITATOR: perMinute("the facilitator (/x402/*), by API key", "600"),
-  LIMIT_PUBLIC: perMinute("all unauthenticated requests together, by IP", "30"),
+  LIMIT_PUBLIC: perMinute(
+    "all unauthenticated requests together, except those that LIMIT_PAGES, LIMIT_LINK_START, LIMIT_AGENT and LIMIT_DEVICE count, by IP",
+    "30",
+  ),
   MAX_DOWNLOADS: {
     meaning:
       "how many long lists and CSV files each process sends at the same time to one API key, or to one merchant's tokens. Further requests get 429",
@@ -360,7 +363,7 @@ export const settingsTable = {
   },
   OTEL_EXPORTER_OTLP_ENDPOINT: {
     meaning:
-      "an OpenTelemetry collector (OTLP over HTTP) that receives the traces, such as http://127.0.0.1:4318. /v1/traces is appended",
+      "an OpenTelemetry collector (OTLP over HTTP) that receives the traces, such as http://127.0.0.1:4318. The service appends /v1/traces",
     otherwise: "none, and nothing is traced",
     live: "https, or a private address",
     parse: collectorUrl,

@@ -12,7 +12,7 @@ export const signInSettings = {
     parse: originUrl,
   },
   CONSOLE_ORIGINS: {
-    meaning: "the origins of other browser-based consoles, comma-separated. They send tokens, never the cookie",
+    meaning: "the origins of other browser-based consoles, comma-separated. These consoles send tokens, never the cookie",
     fallback: "",
     parse: listOf(part => new URL(httpUrl(part)).origin),
   },
@@ -25,7 +25,7 @@ export const signInSettings = {
   OIDC_AUDIENCE: { meaning: "the audience that console tokens must name", fallback: "sluice", parse: text },
   OIDC_CLIENT_ID: {
     meaning:
-      "the console's client id at OIDC_ISSUER. People then sign in there. Its redirect URI is CONSOLE_URL/console/callback",
+      "the console's client id at OIDC_ISSUER, where people then sign in. The client's redirect URI is CONSOLE_URL/console/callback",
     otherwise: "none: people sign in with wallets",
     parse: text,
   },
