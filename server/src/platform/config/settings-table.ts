@@ -141,7 +141,8 @@ export const settingsTable = {
     parse: text,
   },
   PAYOUT_WALLET: {
-    meaning: "the address of the wallet that moves money out of deposits, for a process without that wallet's key (--role api)",
+    meaning:
+      "the address of the wallet that moves money out of deposits, for a process without that wallet's key (--role api)",
     otherwise: "the address of the key",
     parse: address,
   },

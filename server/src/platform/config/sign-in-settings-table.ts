@@ -12,7 +12,8 @@ export const signInSettings = {
     parse: originUrl,
   },
   CONSOLE_ORIGINS: {
-    meaning: "the origins of other browser-based consoles, comma-separated. These consoles send tokens, never the cookie",
+    meaning:
+      "the origins of other browser-based consoles, comma-separated. These consoles send tokens, never the cookie",
     fallback: "",
     parse: listOf(part => new URL(httpUrl(part)).origin),
   },
