@@ -82,7 +82,7 @@ also in the header \`X-Request-Id\` and in the service's log.
 }
 \`\`\`
 
-\`details\` is present if single fields are at fault. A \`RATE_LIMITED\` error has \`retryAfter\`, the seconds to wait.
+\`details\` is present if individual fields are at fault. A \`RATE_LIMITED\` error has \`retryAfter\`, the seconds to wait.
 
 ${sections.join("\n\n")}
 `
@@ -116,9 +116,9 @@ left receiving addresses, and other tokens. With a \`VERIFY_INTERVAL\` of one mi
 are confirmed up to a minute later. 27,000 of the 198,000 calls are \`eth_getLogs\` (12,000 with an interval of one minute). For every
 thousand further addresses in the scan, each round makes one more call.
 
-\`script/bench calls\` measured this on 2026-11-28 on a busy machine, with one process, three endpoints and a block every two seconds. The
-script extrapolates to a day from 60 to 120 seconds, without hourly and daily jobs. In an earlier run of 20 payments, Sluice marked
-each payment as confirmed 2.8 s (p50), and at most 6.1 s, after it had enough confirmations.
+\`script/bench calls\` measured this on 2026-11-28 on a busy machine, with one process, three endpoints and a block every two seconds. It
+extrapolates from 60 to 120 seconds to a day, without hourly and daily jobs. In an earlier run of 20 payments, the service marked each
+payment as confirmed 2.8 s (p50), and at most 6.1 s, after it had enough confirmations.
 `
 }
 

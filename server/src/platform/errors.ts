@@ -65,12 +65,12 @@ export const errorTable = {
   slow_down: {
     status: 400,
     message: "You polled too early. From now on, wait five seconds longer between polls.",
-    help: "Add five seconds to the `interval` for this sign-in, and poll again after it.",
+    help: "Add five seconds to the `interval` for this sign-in, and wait that long before you poll again.",
   },
   access_denied: {
     status: 400,
     message: "The person denied this sign-in, or is no longer allowed to grant this key. No key was created.",
-    help: "If that was a mistake, start again with `POST /api/device`. An approval counts only while the person keeps the role and the session that they approved it with.",
+    help: "If that was a mistake, start again with `POST /api/device`. An approval counts only while the person still has the role and the session with which they approved.",
   },
   expired_token: {
     status: 400,
@@ -87,7 +87,7 @@ export const errorTable = {
     status: 400,
     message:
       "The recipients do not form a valid split; `details` says why. Their percentages must add up to exactly 100.",
-    help: "A split has 2 to 50 recipients. No address appears twice, each percentage is above 0 with at most 4 decimals, and no recipient is one of the service's own addresses.",
+    help: "A split has 2 to 50 recipients. No address appears twice, each percentage is above 0 and has at most 4 decimals, and no recipient is one of the service's own addresses.",
   },
   UNAUTHORIZED: {
     status: 401,
@@ -116,50 +116,50 @@ export const errorTable = {
   },
   SCOPE_REQUIRED: {
     status: 403,
-    message: "This API key has no scope for this request.",
+    message: "This API key lacks the scope that this request requires.",
     help: "Create a key with the scope that the message names: `POST /api/console/api-keys` with `scopes`.",
   },
   IP_NOT_ALLOWED: {
     status: 403,
     message: "This API key can't be used from this IP address.",
-    help: "The key's `allowedIps` do not include the address that the request came from, as the service sees it (`TRUSTED_PROXIES`). A signed-in person can change the list with `PUT /api/console/api-keys/:id`.",
+    help: "The key's `allowedIps` do not include the address that the request came from, as the service determines it (`TRUSTED_PROXIES`). A signed-in person can change the list with `PUT /api/console/api-keys/:id`.",
   },
   ROLE_REQUIRED: {
     status: 403,
     message: "Your role at this merchant does not allow this.",
-    help: "The message names the roles that may do it. Ask a member with one of these roles, or ask an owner to change your role. Nothing was written.",
+    help: "The message names the roles that allow it. Ask a member with one of these roles, or ask an owner to change your role. Nothing was written.",
   },
   ERASED: {
     status: 410,
-    message: "The data of this event was erased, so it can't be sent again.",
+    message: "The data of this event was erased, so the event can't be resent.",
     help: "The customer's personal data was erased (`POST /api/console/erasures`), or `CUSTOMER_DATA_RETENTION` has passed. The event keeps its id, its type and the SHA-256 of the body that was sent.",
   },
   ERASURE_REFUSED: {
     status: 409,
     message: "The customer's data is still needed.",
-    help: "The message says what still needs the data, and what to do: money that waits for a decision, an escrow, a refund that is not final, an active subscription, or undelivered events. Nothing was erased.",
+    help: "The message says what to do, and what still needs the data: money that waits for a decision, an escrow, a refund that is not final, an active subscription, or undelivered events. Nothing was erased.",
   },
   INVITATION_REFUSED: {
     status: 403,
     message: "You can't accept this invitation, or it is no longer valid.",
-    help: "The message says why. An invitation names a wallet or an e-mail address, which your identity provider must have verified (`email_verified`). The member who sent it must still be allowed to invite. Nothing was written, and the invitation stays open.",
+    help: "The message says why. An invitation names a wallet, or an e-mail address that your identity provider must have verified (`email_verified`). The member who sent the invitation must still be allowed to invite. Nothing was written, and the invitation stays open.",
   },
   WALLET_SIGNATURE_REQUIRED: {
     status: 403,
     message:
       "The payout wallet must sign this change: sign `details[0].typedData` (EIP-712), and send the request again with `Wallet-Signature: <nonce> <signature>`. If `details` has several entries, sign each and separate the signatures with spaces.",
-    help: "The merchant's wallet lock is on, or this request switches it on or off. The nonce is `details[0].typedData.message.nonce`; it is valid for ten minutes and only for this change. A contract wallet signs by ERC-1271. Switching the lock on needs the signature of every payout address, in any order. A key signs once for its address on all networks. Replace an address that is not yours or that can't sign first (`PUT /api/console/settings`). Nothing was changed.",
+    help: "The merchant's wallet lock is on, or this request switches it on or off. The nonce is `details[0].typedData.message.nonce`; it is valid for ten minutes and only for this change. A contract wallet's signature is verified through ERC-1271. To switch the lock on, send the signature of every payout address, in any order. One signature by a key covers its address on all networks. First replace any address that is not yours or can't sign (`PUT /api/console/settings`). Nothing was changed.",
   },
   RETURN_APPROVAL_REQUIRED: {
     status: 409,
     message:
       "Only the approving wallet of this receiving address can send its money back. Sign `details[0].typedData` (EIP-712) with it, and send the request again with `approval: { deadline, signature }`.",
-    help: "The deadline is `details[0].typedData.message.deadline`. A contract wallet signs by ERC-1271. If the wallet can't sign, as with an exchange's address, pay the buyer from your own wallet and accept this payment. To return later payments without a signature, set `approver` to `service` in the settings; it applies to receiving addresses created afterwards. Nothing was changed.",
+    help: "The deadline is `details[0].typedData.message.deadline`. A contract wallet's signature is verified through ERC-1271. If the wallet can't sign, as with an exchange's address, pay the buyer from your own wallet and accept this payment. To return later payments without a signature, set `approver` to `service` in the settings; it applies to receiving addresses created afterwards. Nothing was changed.",
   },
   DAILY_LIMIT_REACHED: {
     status: 403,
-    message: "This request would exceed the limit of this API key, or of this member, for 24 hours.",
-    help: "The message says how much is left, and when this request will fit. Three limits apply: the key's own `limits`, the limit of all keys together (`PUT /api/console/settings/key-limits`), and the limit of a member with the support role (`PUT /api/console/team/:id`). Failed and withdrawn decisions don't count. Nothing was created.",
+    message: "This request would exceed the 24-hour limit of this API key or of this member.",
+    help: "The message says how much is left, and when the limit will allow this request. Three limits apply: the key's own `limits`, the limit of all keys together (`PUT /api/console/settings/key-limits`), and the limit of a member with the support role (`PUT /api/console/team/:id`). Failed and withdrawn decisions don't count. Nothing was created.",
   },
   SANCTIONS_MATCH: {
     status: 403,
@@ -175,17 +175,17 @@ export const errorTable = {
   NOT_FOUND: {
     status: 404,
     message: "Nothing was found here. Check the path, the method and the id.",
-    help: "Look up the route in the API document. Objects of another merchant also get this answer.",
+    help: "Look up the route in the API document. A request for another merchant's object also gets this answer.",
   },
   PAYWALL_NOT_FOUND: {
     status: 404,
     message: "No paywall has this id.",
-    help: "Check the id, including the prefix `pw_`. In the console, a paywall of another merchant also gets this answer.",
+    help: "Check the id, including the prefix `pw_`. In the console, a request for another merchant's paywall also gets this answer.",
   },
   DEPOSIT_NOT_FOUND: {
     status: 404,
     message: "This is not a receiving address of this service. If you were asked to pay it, don't.",
-    help: "The same answer applies to an address that does not follow from its stored terms, and to an address of an older factory.",
+    help: "An address that does not match its stored terms also gets this answer, and so does an address of an older factory.",
   },
   PAYMENT_NOT_FOUND: {
     status: 404,
@@ -195,12 +195,12 @@ export const errorTable = {
   RECEIPT_NOT_HERE: {
     status: 404,
     message: "This process does not have this file of receipts.",
-    help: "A receipt is written to its file a few seconds after its payment (`RECEIPT_BATCH`). If the service runs on several machines, all of them need the same folder `DATA_DIR/receipts`.",
+    help: "A receipt is written to its file a few seconds after its payment (`RECEIPT_BATCH`). If the service runs on several machines, they must all share the folder `DATA_DIR/receipts`.",
   },
   SESSION_NOT_FOUND: {
     status: 404,
     message: "No checkout session has this id.",
-    help: "Check the id, including the prefix `cs_`. A session of another merchant also gets this answer.",
+    help: "Check the id, including the prefix `cs_`. A request for another merchant's session also gets this answer.",
   },
   LINK_NOT_FOUND: {
     status: 404,
@@ -236,8 +236,8 @@ export const errorTable = {
   PAYMENT_ALREADY_SERVED: {
     status: 409,
     message:
-      "This payment is settled. It already served another request, or is kept for its retry token. It is not charged again.",
-    help: "The header `PAYMENT-RESPONSE` has the settlement. A broadcast payment's signature is public, so each payment serves only one request. To get the first answer again, send its `Sluice-Retry-Token`. To get a paywall's content, prove that you own the paying wallet with `POST /api/paywalls/:id/access`.",
+      "This payment is settled. It already served another request, or is reserved for requests with its retry token. You are not charged again.",
+    help: "The header `PAYMENT-RESPONSE` describes the settlement. A broadcast payment's signature is public, so each payment serves only one request. To get the first answer again, send its `Sluice-Retry-Token`. To get a paywall's content, prove that you own the paying wallet with `POST /api/paywalls/:id/access`.",
   },
   PAYMENT_IDENTIFIER_USED: {
     status: 409,
@@ -272,7 +272,7 @@ export const errorTable = {
   PAYLOAD_TOO_LARGE: {
     status: 413,
     message: "The request body is too large; the limit is 256 KB.",
-    help: "Send less; host large content yourself and give its `contentUrl`.",
+    help: "Send a smaller body. Host large content yourself, and set `contentUrl` to its address.",
   },
   UNSUPPORTED_MEDIA_TYPE: {
     status: 415,
@@ -282,7 +282,7 @@ export const errorTable = {
   URL_UNREACHABLE: {
     status: 422,
     message: "The service could not reach the webhook's URL.",
-    help: "The message names what went wrong. The endpoint may answer with any status except a redirect, 404, 410, 502, 503 and 504.",
+    help: "The message says what went wrong. The endpoint may answer with any status except a redirect, 404, 410, 502, 503 and 504.",
   },
   AUTHORIZATION_REFUSED: {
     status: 422,
@@ -298,7 +298,7 @@ export const errorTable = {
   RATE_LIMITED: {
     status: 429,
     message: "Too many requests. Wait for the number of seconds in `retryAfter`, then try again.",
-    help: "On each answer, `X-RateLimit-Remaining` and `X-RateLimit-Reset` give the requests left and the time of the reset. `MAX_DOWNLOADS` limits how many long lists and CSV files an API key, or a merchant's console, reads at the same time. Read one to its end before you request the next. The number of pending payments per wallet is limited too: try again when some have ended.",
+    help: "In each answer, `X-RateLimit-Remaining` gives the number of requests left, and `X-RateLimit-Reset` the time of the reset. `MAX_DOWNLOADS` limits how many long lists and CSV files an API key, or a merchant's console, reads at the same time. Read one list or file to its end before you request the next. The number of pending payments per wallet is limited too: try again when some have ended.",
     retryAfterS: 1,
   },
   INTERNAL_ERROR: {
@@ -310,23 +310,23 @@ export const errorTable = {
   IDENTITY_UNAVAILABLE: {
     status: 503,
     message: "The identity provider can't be reached, so the token can't be checked. Try again in a moment.",
-    help: "The token may be valid. The operator checks `OIDC_ISSUER` and the network connection to it.",
+    help: "The token may be valid. The operator should check `OIDC_ISSUER` and the network connection to that issuer.",
   },
   CHAIN_UNAVAILABLE: {
     status: 503,
     message:
       "The network can't be reached, so the signature can't be checked. Try again in a moment, with the same signature.",
-    help: "The signature may be valid, and its nonce is still unused. If the message mentions a sanctions list, nothing was decided. The operator checks `RPC_<NETWORK>`.",
+    help: "The signature may be valid, and its nonce is still unused. If the message mentions a sanctions list, nothing was changed. The operator should check `RPC_<NETWORK>`.",
   },
   RELAY_UNAVAILABLE: {
     status: 503,
     message: "The service can't relay authorizations at the moment. Send a transfer from your wallet instead.",
-    help: "Either the relay wallet on this network is missing, halted or waiting for its signer, or a gas budget is spent. For the wallet, the operator sets `RELAY_PRIVATE_KEY` and checks the wallet. The budgets are the relay share of the merchant's daily `GAS_BUDGET`, `GAS_BUDGET_TOTAL` for all merchants, and `RELAY_CONTRACT_BUDGET` for contract wallets.",
+    help: "Either the relay wallet on this network is missing, halted or waiting for its signer, or a gas budget is spent. If the wallet is the cause, the operator should set a missing `RELAY_PRIVATE_KEY`, or check the wallet with `sluice wallet show`. The budgets are the relay share of the merchant's daily `GAS_BUDGET`, `GAS_BUDGET_TOTAL` for all merchants, and `RELAY_CONTRACT_BUDGET` for contract wallets.",
   },
   ORIGIN_FAILED: {
     status: 502,
     message: "The API behind this address failed.",
-    help: "The message says how. To repeat a paid call without paying again, send the answer's `retryToken` as `Sluice-Retry-Token` within 24 hours. The merchant sees the failure in `GET /api/console/bundles/:id/failures`. These count as failures: redirects, any status from 500 up, and the statuses by which the API refuses the merchant (401, 402, 407, 408, 421, 425, 429).",
+    help: "The message says how it failed. To repeat a paid call without paying again, send the answer's `retryToken` as `Sluice-Retry-Token` within 24 hours. The merchant sees the failure in `GET /api/console/bundles/:id/failures`. These count as failures: redirects, any status from 500 up, and the statuses with which the API refuses the merchant (401, 402, 407, 408, 421, 425, 429).",
   },
   ORIGIN_BUSY: {
     status: 503,
@@ -345,7 +345,7 @@ export const errorTable = {
     status: 503,
     message:
       "The database is unreachable or too slow. Try again after the number of seconds in `Retry-After`, with the same Idempotency-Key.",
-    help: "The change was written completely or not at all. If you sent no Idempotency-Key, first check whether the change was made. The operator checks the database and `DATABASE_URL`; the service recovers without a restart.",
+    help: "The change was written completely or not at all. If you sent no Idempotency-Key, first check whether the change was made. The operator should check the database and `DATABASE_URL`. The service recovers without a restart.",
     retryAfterS: 5,
   },
   NOT_READY: {
