@@ -19,17 +19,17 @@ const own: Record<string, Command> = {
       ["--forward-to <address>", "the address that gets the events, such as localhost:3000/webhooks"],
       ["--events <list>", "the names of the events, separated by commas; all by default"],
       ["--callbacks", "also forwards copies of the events sent to a callbackUrl; not in live mode"],
-      ["--exec <command>", "runs this command with the secret in SLUICE_WEBHOOK_SECRET, and ends when it ends"],
-      ["--print", "also prints the body of each event; without --forward-to, it only prints"],
-      ["--skip-verify-tls", "accepts any certificate of the receiver"],
+      ["--exec <command>", "runs this command with the secret in SLUICE_WEBHOOK_SECRET, and ends when the command ends"],
+      ["--print", "also prints the body of each event; without --forward-to, forwards nothing"],
+      ["--skip-verify-tls", "accepts any certificate from the receiver"],
     ],
     load: () => import("./commands/listen.ts"),
   },
   mcp: {
     does: "provides tools for an assistant (MCP), over standard input and output",
     options: [
-      ["--write", "also tools that create things and, with a limited key, move money"],
-      ["--buyer", "tools that buy with a wallet on this machine, instead"],
+      ["--write", "also provides tools that create objects and, with a limited key, move money"],
+      ["--buyer", "provides tools that buy with a wallet on this machine instead"],
       ["--key-file <file>", "the file with the wallet's private key; only its owner may read it"],
       [
         "--keyring <account>",
@@ -47,7 +47,7 @@ const own: Record<string, Command> = {
     takes: "<id>",
     options: [
       ["--partial", "pays half of the missing amount"],
-      ["--over", "pays the missing amount and half of the price more"],
+      ["--over", "pays the missing amount plus half of the price"],
       ["--late", "pays after the expiry, by moving the sandbox's clock"],
       ["--twice", "pays the missing amount, then the whole price again"],
       ["--as-agent", "pays through x402: the buyer signs, and the service sends the transaction"],
@@ -78,7 +78,7 @@ const own: Record<string, Command> = {
     among: ["books", "payouts", "balance", "tax"],
     options: [
       ["--from <day>", "the first day, such as 2026-01-01"],
-      ["--to <day>", "the day after the last"],
+      ["--to <day>", "the day after the last day"],
       ["--tz <zone>", "the time zone of the tax report's days"],
       ["--out <file>", "writes a new file instead of printing"],
     ],
@@ -89,7 +89,7 @@ const own: Record<string, Command> = {
     takes: "<method> <path>",
     options: [
       ["--data <json>", "the body; @FILE reads a file, - reads standard input"],
-      ["--idempotency-key <key>", "makes a POST take effect once"],
+      ["--idempotency-key <key>", "makes a POST take effect only once"],
     ],
     load: () => import("./commands/api.ts"),
   },
@@ -118,12 +118,12 @@ const ofEvents: Record<string, Command> = {
     options: [
       ["--type <event>", "only events of this name"],
       ["--since <time>", "starts with events after this time instead of the next event"],
-      ["--count <number>", "ends after this number"],
+      ["--count <number>", "ends after printing this many"],
     ],
     load: () => import("./commands/tail-events.ts"),
   },
   resend: {
-    does: "sends an event again to each of its endpoints",
+    does: "resends an event to each of its endpoints",
     takes: "<id>",
     load: () => import("./commands/resend-event.ts"),
   },
@@ -131,13 +131,13 @@ const ofEvents: Record<string, Command> = {
 
 const ofRequests: Record<string, Command> = {
   tail: {
-    does: "prints requests as they are answered, one per line, with the reason of each refusal",
+    does: "prints requests as they are answered, one per line, with the reason for each refusal",
     options: [
       ["--status <class>", "only 2xx, 3xx, 4xx, 5xx or refused"],
       ["--key <id>", "only requests of one API key"],
       ["--route <pattern>", "only requests to one route, such as /api/checkouts"],
       ["--since <time>", "starts with requests after this time instead of the next request"],
-      ["--count <number>", "ends after this number"],
+      ["--count <number>", "ends after printing this many"],
     ],
     load: () => import("./commands/tail-requests.ts"),
   },

@@ -9,7 +9,7 @@ import { SignatureError } from "../../sdk/src/webhooks.ts"
 /** The meaning of each exit code; docs/developers/cli.md has the same list. */
 export const exitCodes = {
   0: "it was done",
-  1: "the service refused the request, or it can't be done",
+  1: "the service refused the request, or the command can't be done",
   2: "the command line is wrong; no request was sent",
   3: "the credential is missing, refused, or not allowed to do this",
   4: "there was no usable answer; the same command may succeed later",
@@ -69,7 +69,7 @@ export function failureText(facts: FailureFacts): string {
     ...details.map(({ path, message }) => `  ${path ? `${path}: ` : ""}${message}`),
     ...(facts.requestId ? [`  request ${facts.requestId}`] : []),
     ...(facts.idempotencyKey
-      ? [`  It may have taken effect. Repeat it with --idempotency-key ${facts.idempotencyKey}`]
+      ? [`  The request may have taken effect. Repeat it with --idempotency-key ${facts.idempotencyKey}`]
       : []),
   ].join("\n")
 }

@@ -111,7 +111,7 @@ export function credentialOf(options: ConnectOptions): { baseUrl: string; apiKey
   }
   if (url !== undefined && trimmed(url) !== profile.url)
     throw new Failure(
-      `The profile is for ${profile.url}, not ${trimmed(url)}. Set SLUICE_API_KEY, or sign in there.`,
+      `The profile is for ${profile.url}, not ${trimmed(url)}. Set SLUICE_API_KEY, or sign in at ${trimmed(url)}.`,
       3,
     )
   return { baseUrl: profile.url, apiKey: keyOf(profile) }
@@ -120,7 +120,7 @@ export function credentialOf(options: ConnectOptions): { baseUrl: string; apiKey
 function keyOf({ apiKey, keyring = "" }: Profile): string {
   const key = apiKey ?? readSecret(keyring)
   if (key) return key
-  throw new Failure("The keyring of the system does not give the key. Unlock it, or run `sluice login` again.", 3)
+  throw new Failure("The system's keyring does not return the key. Unlock the keyring, or run `sluice login` again.", 3)
 }
 
 /**
@@ -143,7 +143,7 @@ function sandboxCredential(url: string | undefined): { baseUrl: string; apiKey: 
 /** The address without slashes at its end; throws a {@link Failure} if it is not an address. */
 export function trimmed(url: string): string {
   if (!URL.canParse(url) || !/^https?:\/\//.test(url))
-    throw new Failure(`${url} is no address: it begins with http:// or https://.`, 2)
+    throw new Failure(`${url} is not an address: it must begin with http:// or https://.`, 2)
   return url.replace(/\/+$/, "")
 }
 

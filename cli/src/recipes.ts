@@ -147,7 +147,7 @@ export const recipes: Record<(typeof triggered)[number], (sluice: Connected, wis
     return {}
   },
   ping: async (sluice, { on }) => {
-    if (!on) throw new Failure("--on names the webhook that gets the ping.", 2)
+    if (!on) throw new Failure("--on must name the webhook that gets the ping.", 2)
     await sluice.webhooks.test(on)
     return {}
   },

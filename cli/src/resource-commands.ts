@@ -24,7 +24,7 @@ function commandOf(operation: Operation): Command {
       ...Object.entries(fields).map(([name, field]) => [flagsOf(name, field), field.does] as const),
       ...(body ? ([["--data <json>", "the whole body; @FILE reads a file, - reads the standard input"]] as const) : []),
       ...(pages ? ([["--all", "every page, one row per line"]] as const) : []),
-      ...(key ? ([["--idempotency-key <key>", "makes the call take effect once"]] as const) : []),
+      ...(key ? ([["--idempotency-key <key>", "makes the call take effect only once"]] as const) : []),
     ],
     load: async () => {
       const { callOperation } = await import("./commands/call-operation.ts")

@@ -34,7 +34,7 @@ export async function inSandbox(sluice: Connected, path: string, body: object): 
     return (await postSandbox(sluice.baseUrl, path, body)) as Record<string, unknown>
   } catch (error) {
     if (error instanceof SluiceError && error.status === 404)
-      throw new Failure(`${sluice.baseUrl} is no sandbox. Test payments and triggers happen only there.`)
+      throw new Failure(`${sluice.baseUrl} is not a sandbox. Test payments and triggers work only in a sandbox.`)
     throw error
   }
 }
@@ -47,7 +47,7 @@ export async function payCheckout(sluice: Connected, id: string, manner: Manner)
     return []
   }
   const { payTo } = status
-  if (payTo === undefined) throw new Failure(`The checkout ${id} takes no transfer now: ${status.message}`)
+  if (payTo === undefined) throw new Failure(`The checkout ${id} accepts no transfer now: ${status.message}`)
   if (manner.late) await passEnd(sluice, status)
   const hashes: string[] = []
   for (const amount of amountsOf(status, manner)) {
@@ -63,7 +63,7 @@ function amountsOf(status: Status, { partial, over, twice }: Manner): string[] {
   const amount = toUnits(status.amount, decimals)
   const missing = amount - toUnits(status.amountReceived, decimals)
   if (missing <= 0n && !over && !twice)
-    throw new Failure("The whole amount has arrived already. --over and --twice pay more.")
+    throw new Failure("The whole amount has already arrived. --over and --twice pay more.")
   const open = missing > 0n ? missing : amount
   const units = partial ? [open / 2n] : over ? [open + amount / 2n] : twice ? [open, amount] : [open]
   return units.map(each => fromUnits(each, decimals))
@@ -111,7 +111,7 @@ export async function waitFor<T>(what: string, look: () => Promise<T | undefined
     const found = await look()
     if (found !== undefined) return found
   }
-  throw new Failure(`Not within two minutes: ${what}.`, 4)
+  throw new Failure(`This did not happen within two minutes: ${what}.`, 4)
 }
 
 /**
@@ -150,7 +150,7 @@ export async function sendAsMerchant(sluice: Connected, owner: string, call: obj
   for (let merchant = 0; ; merchant++) {
     const accounts = await askWallet(sluice, { merchant }, "eth_accounts").catch(error => {
       if (!(error instanceof SluiceError) || error.status !== 400) throw error
-      throw new Failure(`The sandbox has no key of the payout wallet ${owner}. Send the call yourself.`)
+      throw new Failure(`The sandbox has no key for the payout wallet ${owner}. Send the call yourself.`)
     })
     if (`${accounts}`.toLowerCase() !== owner.toLowerCase()) continue
     await askWallet(sluice, { merchant }, "eth_sendTransaction", [call])

@@ -213,7 +213,7 @@ describe("progress", () => {
 
   it("is a line of a terminal, which is gone when the work is done", async () => {
     const { out } = await inTerminal(["trigger", "settings.webhook_changed"])
-    expect(out).toContain("\r\u001b[KMaking settings.webhook_changed happen ...  ")
+    expect(out).toContain("\r\u001b[KTriggering settings.webhook_changed ...  ")
     expect(out.endsWith("\r\u001b[K")).toBe(true)
     expect((await inTerminal(report)).out).toMatch(/Reading the report books \.\.\. {2}\d+ KiB {2}\d+ s/)
   })

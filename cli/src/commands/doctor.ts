@@ -23,7 +23,7 @@ export async function run({ options, out }: Input): Promise<void> {
     {
       check: "key",
       ok: apiKey !== undefined,
-      message: apiKey ? "there is one" : "run `sluice login`, or set SLUICE_API_KEY",
+      message: apiKey ? "there is a key" : "run `sluice login`, or set SLUICE_API_KEY",
     },
   ]
   const asked = Date.now()
@@ -39,7 +39,7 @@ export async function run({ options, out }: Input): Promise<void> {
     findings.push({
       check: "clock",
       ok: skewMs < MAX_SKEW_MS,
-      message: `${Math.round(skewMs / 1_000)} s from the service's`,
+      message: `differs from the service's clock by ${Math.round(skewMs / 1_000)} s`,
     })
   }
   let exitCode: 0 | 1 | 2 | 3 | 4 = response?.ok ? (apiKey ? 0 : 3) : 4

@@ -12,7 +12,7 @@ export async function run({ args, options, out }: Input): Promise<void> {
   let progress: Progress | undefined
   const { reports } = connect(options, { fetch: counting(bytes => progress?.set(`${Math.ceil(bytes / 1_024)} KiB`)) })
   if (!Object.hasOwn(reports, report))
-    throw new Failure(`There is no report ${report}: books, payouts, balance or tax.`, 2)
+    throw new Failure(`There is no report named ${report}. Choose books, payouts, balance or tax.`, 2)
   const query = { ...(from ? { from } : {}), ...(to ? { to } : {}), ...(tz ? { tz } : {}) }
   progress = out.progress(`Reading the report ${report} ...`)
   const csv = await reports[report as keyof typeof reports](query as never).finally(progress.end)

@@ -55,10 +55,10 @@ export async function run(input: Input): Promise<void> {
   if (out.isJson) out.show({ listenerId: id, secret, resumed: isResumed, events, to })
   else {
     out.show(
-      `${isResumed ? "Resumed" : "Made"} the listener ${id}. Events are ${target ? `posted to ${to}` : "printed"}.\nVerify them with the secret ${secret}`,
+      `${isResumed ? "Resumed" : "Created"} the listener ${id}. Events are ${target ? `posted to ${to}` : "printed"}.\nVerify them with the secret ${secret}`,
     )
     if (!isKept)
-      out.note("If this is killed, the next one starts with a new listener: nothing is kept on this machine.")
+      out.note("If this command is killed, the next one creates a new listener, because nothing is stored on this machine.")
   }
   const kept = isKept ? place : undefined
   await listen(input, sluice, { listener, place: kept, target, backlog, left: new AbortController() })
@@ -68,7 +68,7 @@ function eventsOf(list: string | undefined): string[] {
   if (list === undefined) return [...names]
   const events = list.split(",").map(name => name.trim())
   const unknown = events.find(name => !names.includes(name))
-  if (unknown !== undefined) throw new Failure(`There is no event ${unknown}: ${names.join(", ")}.`, 2)
+  if (unknown !== undefined) throw new Failure(`There is no event named ${unknown}. Choose from these: ${names.join(", ")}.`, 2)
   return events
 }
 
@@ -120,7 +120,7 @@ async function listen({ options, out }: Input, sluice: Sluice, listening: Listen
   const started = place?.started ?? new Set<string>()
   const reporter = openReporter(
     async results => await sluice.listeners.report(listener.id, results as never),
-    ({ message }) => out.note(`The service did not take a result: ${message}`),
+    ({ message }) => out.note(`The service did not accept a result: ${message}`),
   )
   const cut = new AbortController()
   const bar = barOf(out, listening.backlog)
@@ -211,7 +211,7 @@ async function end(sluice: Sluice, { listener, place }: Listening, note: (text: 
 function ended(place: Place | undefined): Failure {
   place?.remove()
   return new Failure(
-    "The listener has ended, from elsewhere or because it was not pulled for ten minutes. Start this command again: the secret will be a new one.",
+    "The listener has ended: someone ended it, or nothing pulled from it for ten minutes. Start this command again: the secret will be new.",
     4,
   )
 }

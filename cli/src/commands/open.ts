@@ -14,8 +14,8 @@ export async function run({ args, options, out }: Input): Promise<void> {
 }
 
 async function addressOf(options: Input["options"], id: string): Promise<string> {
-  if (!/^[a-z]+_[a-z0-9]{24}$/.test(id)) throw new Failure(`${id} is no id, such as cs_….`, 2)
+  if (!/^[a-z]+_[a-z0-9]{24}$/.test(id)) throw new Failure(`${id} is not an id, such as cs_….`, 2)
   const found = (await connect(options).search.find({ q: id })).find(each => each.id === id)
-  if (!found) throw new Failure(`The service knows nothing with the id ${id}.`)
+  if (!found) throw new Failure(`The service has no object with the id ${id}.`)
   return found.url
 }

@@ -15,7 +15,7 @@ export async function run({ args, options, out }: Input): Promise<void> {
   if (id === undefined) throw new Failure("Name a checkout: cs_…, or the address of its page.", 2)
   const { partial, over, late, twice, asAgent } = options as Omit<Manner, "buyer">
   if ([partial, over, late, twice, asAgent].filter(Boolean).length > 1)
-    throw new Failure("Choose one manner of paying.", 2)
+    throw new Failure("Choose only one way to pay.", 2)
   const buyer = Number(options.buyer ?? 0)
   if (!Number.isInteger(buyer) || buyer < 0) throw new Failure("--buyer must be an index from 0.", 2)
   const { baseUrl, apiKey } = credentialOf(options)

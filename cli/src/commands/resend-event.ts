@@ -9,6 +9,6 @@ export async function run({ args, options, out }: Input): Promise<void> {
   const { deliveries } = connect(options)
   const sent: unknown[] = []
   for await (const { id } of deliveries.list({ eventId } as never)) sent.push(await deliveries.resend(id))
-  if (sent.length === 0) throw new Failure(`No endpoint was to get ${eventId}, so there is nothing to resend.`)
+  if (sent.length === 0) throw new Failure(`${eventId} has no deliveries, so there is nothing to resend.`)
   out.show(sent)
 }

@@ -16,13 +16,13 @@ export async function run({ args, options, out }: Input): Promise<void> {
   const recipe = Object.hasOwn(recipes, event) ? recipes[event as keyof typeof recipes] : undefined
   const reason = Object.hasOwn(untriggered, event) ? untriggered[event] : undefined
   if (reason) throw new Failure(`${event} can't be triggered: ${reason}.`, 2)
-  if (!recipe) throw new Failure(`${event} can't be triggered. These can: ${Object.keys(recipes).join(", ")}.`, 2)
+  if (!recipe) throw new Failure(`${event} can't be triggered. These events can: ${Object.keys(recipes).join(", ")}.`, 2)
   const sluice = connect(options)
   // Checked first, because nothing must be created on a service that is not a sandbox.
   const { now } = await inSandbox(sluice, "clock", { advance: "0s" })
   const metadata = Object.fromEntries(((options.metadata ?? []) as string[]).map(pairOf))
   const wish = { on: options.on as string | undefined, amount: `${options.amount ?? "1.00"}`, metadata }
-  const progress = out.progress(`Making ${event} happen ...`)
+  const progress = out.progress(`Triggering ${event} ...`)
   try {
     const { object, again } = await recipe(sluice, wish)
     progress.set("it is done, and the event is awaited")
@@ -32,7 +32,7 @@ export async function run({ args, options, out }: Input): Promise<void> {
       if (data[0]) return out.show(data[0])
       await again?.()
     }
-    throw new Failure(`${event} has not happened in two minutes. Look at \`sluice timeline get ${object ?? "ID"}\`.`, 4)
+    throw new Failure(`${event} did not happen within two minutes. Look at \`sluice timeline get ${object ?? "ID"}\`.`, 4)
   } finally {
     progress.end()
   }

@@ -36,7 +36,7 @@ export interface Target {
 export function targetOf(address: string, verifiesTls: boolean): Target {
   const whole = /^[a-z]+:\/\//.test(address) ? address : `http://${address}`
   if (!URL.canParse(whole) || !/^https?:$/.test(new URL(whole).protocol))
-    throw new Failure(`${address} is no address, such as localhost:3000/webhooks.`, 2)
+    throw new Failure(`${address} is not an address, such as localhost:3000/webhooks.`, 2)
   return { url: new URL(whole), verifiesTls }
 }
 
@@ -91,8 +91,8 @@ export async function forward(
 function reasonOf(error: Error & { code?: string; errors?: Error[] }): string {
   const { name } = (error.cause as Error | undefined) ?? error
   if (name === "TimeoutError") return `no answer within ${TIMEOUT_MS / 1_000} s`
-  if (name === "AbortError") return "`sluice listen` was stopped before the answer came"
-  // localhost has two addresses, each of which fails for its own reason.
+  if (name === "AbortError") return "`sluice listen` was stopped before the answer arrived"
+  // localhost has two addresses, and each fails for a reason of its own.
   const text = error.message || error.errors?.[0]?.message || error.code || "no answer"
   return text.slice(0, MAX_ERROR).toWellFormed()
 }

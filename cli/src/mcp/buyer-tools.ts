@@ -74,13 +74,13 @@ export function buyerTools(wallet: Wallet, rules: Rules, folder: string) {
       )
       const text = await response.text()
       return {
-        sentence: `It answered HTTP ${response.status}.`,
+        sentence: `The service answered HTTP ${response.status}.`,
         result: { status: response.status, isWhole: text.length <= MAX_TEXT, spentToday: spent() },
         untrusted: { "/body": text.slice(0, MAX_TEXT) },
       }
     },
     spent: async (): Promise<Answer> => ({
-      sentence: `At most ${rules.maxPerDay} of each token is spent in a day (UTC), and ${rules.maxPerCall} at once.`,
+      sentence: `This wallet spends at most ${rules.maxPerDay} of each token a day (UTC), and ${rules.maxPerCall} for one purchase.`,
       result: {
         address: wallet.address,
         spentToday: spent(),
@@ -93,12 +93,12 @@ export function buyerTools(wallet: Wallet, rules: Rules, folder: string) {
 }
 
 const sentences: Record<BuyerError["code"], string> = {
-  OVER_CAP: "It costs more than this wallet may spend at once or in a day. Nothing was paid.",
-  UNKNOWN_TOKEN: "It is paid in a token that this wallet may not spend. Nothing was paid.",
-  REFUSED: "The payment was refused. `spent` says what counts as spent.",
-  PENDING: "The payment may still be executed. Pay the same again later: it is not paid twice.",
-  ALREADY_PAID: "It was paid before, and its answer can't be had again here.",
-  NOT_PAYABLE: "It can't be paid here. Nothing was paid.",
+  OVER_CAP: "The price is above what this wallet may spend for one purchase or in a day. Nothing was paid.",
+  UNKNOWN_TOKEN: "The price is in a token that this wallet may not spend. Nothing was paid.",
+  REFUSED: "The payment was refused. `spent` shows what counts as spent.",
+  PENDING: "The payment may still be executed. Repeat the same purchase later: it is not paid twice.",
+  ALREADY_PAID: "This was paid before, and its answer can't be fetched again here.",
+  NOT_PAYABLE: "This can't be paid here. Nothing was paid.",
 }
 
 const limitOf = (init: RequestInit | undefined): AbortSignal =>
@@ -106,12 +106,12 @@ const limitOf = (init: RequestInit | undefined): AbortSignal =>
 
 /** Returns the address if its host may be paid; throws a {@link Refused} otherwise. */
 function allowed(text: string, { hosts }: Rules): string {
-  if (!URL.canParse(text)) throw new Refused("The url is no address.")
+  if (!URL.canParse(text)) throw new Refused("The url is not an address.")
   const { protocol, host, username, href } = new URL(text)
   if (protocol !== "https:" && !(protocol === "http:" && isLoopback(host)))
     throw new Refused("The url must start with https://.")
   if (username !== "" || !hosts.includes(host))
-    throw new Refused(`This wallet may not pay there. It may pay ${hosts.join(", ")}: --allow-host says so.`)
+    throw new Refused(`This wallet may not pay there. --allow-host allows only ${hosts.join(", ")}.`)
   return href
 }
 
@@ -123,7 +123,7 @@ async function quote(url: string, rules: Rules): Promise<Answer> {
   await response.body?.cancel()
   if (response.status !== 402)
     return {
-      sentence: response.ok ? "It costs nothing." : `It answered HTTP ${response.status}.`,
+      sentence: response.ok ? "It costs nothing." : `The service answered HTTP ${response.status}.`,
       result: { status: response.status, prices: [] },
       untrusted: {},
     }
@@ -137,7 +137,7 @@ async function quote(url: string, rules: Rules): Promise<Answer> {
   })
   const [first] = prices
   return {
-    sentence: first ? `It costs ${first.amount}.` : "It is paid in no token that this wallet may spend.",
+    sentence: first ? `It costs ${first.amount}.` : "The price is in no token that this wallet may spend.",
     result: { status: response.status, prices },
     untrusted: {},
   }
@@ -152,9 +152,9 @@ async function quoteCheckout(origin: string, id: string): Promise<Answer> {
     string | undefined
   >
   if (!response.ok || !AMOUNT.test(`${amount}`) || !/^[a-z_]{1,30}$/.test(`${status}`))
-    throw new Refused(`It answered HTTP ${response.status}, and no price.`)
+    throw new Refused(`The service answered HTTP ${response.status} without a price.`)
   return {
-    sentence: `The checkout asks for ${amount}. It is ${status}.`,
+    sentence: `The checkout asks for ${amount}. Its status is ${status}.`,
     result: { status, amount, amountReceived: AMOUNT.test(`${amountReceived}`) ? amountReceived : null },
     untrusted: { "/currency": currency, "/description": description ?? null },
   }
@@ -164,7 +164,7 @@ async function reach(url: string, init: RequestInit): Promise<Response> {
   try {
     return await fetch(url, { ...init, redirect: "manual", signal: AbortSignal.timeout(TIMEOUT_MS) })
   } catch {
-    throw new Refused("It can't be reached.")
+    throw new Refused("The address can't be reached.")
   }
 }
 

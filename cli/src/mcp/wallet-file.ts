@@ -19,7 +19,7 @@ const MAX_WAIT_MS = 150_000
  * message.
  */
 export function readWalletKey(file: string): `0x${string}` {
-  const how = `Write the private key of a wallet into it, which holds no more than it may lose: (umask 077; cat > ${file})`
+  const how = `Write into it the private key of a wallet with no more money than you can lose: (umask 077; cat > ${file})`
   let text: string
   try {
     if (process.platform !== "win32" && (statSync(file).mode & 0o077) !== 0)
@@ -29,7 +29,7 @@ export function readWalletKey(file: string): `0x${string}` {
     if (error instanceof Failure) throw error
     throw new Failure(`${file} can't be read. ${how}`, 3)
   }
-  if (!KEY.test(text)) throw new Failure(`${file} holds no private key: 64 hexadecimal digits. ${how}`, 3)
+  if (!KEY.test(text)) throw new Failure(`${file} does not contain a private key (64 hexadecimal digits). ${how}`, 3)
   return `0x${text.replace(/^0x/, "")}`
 }
 
@@ -41,7 +41,7 @@ export function readKeyringKey(account: string): `0x${string}` {
   const text = readSecret(account) ?? ""
   if (KEY.test(text)) return `0x${text.replace(/^0x/, "")}`
   throw new Failure(
-    `The keyring of the system gives no private key for the service sluice and the account ${account}. Store it there, or unlock it.`,
+    `The system's keyring returns no private key for the service sluice and the account ${account}. Store the key there, or unlock the keyring.`,
     3,
   )
 }
@@ -57,7 +57,7 @@ export function fileStore(file: string): BuyerStore & { all(): Record<string, st
     } catch (error) {
       if ((error as { code?: string }).code === "ENOENT") return {}
       throw new Failure(
-        `${file} can't be read, and it has what was spent and is being paid: ${(error as Error).message}`,
+        `${file} can't be read, and it records what was spent and what is being paid: ${(error as Error).message}`,
       )
     }
   }
@@ -90,7 +90,7 @@ export function lockOf(file: string): <T>(work: () => Promise<T>) => Promise<T> 
     const database = new DatabaseSync(file)
     try {
       for (const endsAt = Date.now() + MAX_WAIT_MS; !tryLock(database); await sleep(PAUSE_MS))
-        if (Date.now() > endsAt) throw new Failure("Another process pays with this wallet. Try again later.", 4)
+        if (Date.now() > endsAt) throw new Failure("Another process is paying with this wallet. Try again later.", 4)
       return await work()
     } finally {
       database.close()

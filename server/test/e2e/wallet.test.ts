@@ -161,7 +161,7 @@ describe("script/wallet", () => {
     const [{ nonce, payout }] = await flying()
     expect(await wallet(["unstick", "payout", `${Number(nonce) + 1}`, "--reason", "x"])).toMatchObject({
       code: 1,
-      err: `Only the lowest unmined nonce can be replaced, which is ${nonce}.\n`,
+      err: `Only the lowest unmined nonce, ${nonce}, can be replaced.\n`,
     })
     const done = await wallet(["unstick", "payout", nonce, "--reason", "too large for a block", "--max-fee", "900"])
     expect(done).toMatchObject({ code: 0, out: expect.stringContaining("replaced by an empty transfer") })
@@ -277,7 +277,7 @@ describe("script/wallet", () => {
       expect(err).toContain("--help")
     }
     const unknown = await wallet(["adopt", HASH])
-    expect([unknown.code, unknown.err]).toEqual([1, expect.stringContaining("No endpoint knows")])
+    expect([unknown.code, unknown.err]).toEqual([1, expect.stringContaining("No endpoint of these networks knows")])
     const nobody = mkdtempSync(join(tmpdir(), "sluice-none-"))
     try {
       expect(await wallet(["show"], nobody)).toMatchObject({ code: 3, err: expect.stringContaining("Is it running") })

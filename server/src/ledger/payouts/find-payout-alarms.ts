@@ -68,10 +68,10 @@ async function unsweptPayments(ctx: Context, { chain_id: chainId }: Row<"wallets
 
 /** The alarm for a served network without a payout key. */
 export const NO_KEY =
-  "the service has no payout key, so no money can leave its deposits: set PAYOUT_PRIVATE_KEY, PAYOUT_KEYSTORE or PAYOUT_SIGNER, and restart"
+  "the service has no payout key, so no money can leave its deposits: set PAYOUT_PRIVATE_KEY, PAYOUT_KEYSTORE or PAYOUT_SIGNER, and restart the service"
 /** The alarm for payouts that need a process for their factory. */
 export const UNSERVED =
-  "payouts have waited for an hour at receiving addresses of a deposit factory that no process serves: docs/operators/operations.md (Keys) says how to run a process for another factory, and docs/operators/alarms.md what else you can do"
+  "payouts have waited for an hour at receiving addresses of a deposit factory that no process serves: docs/operators/operations.md (Keys) explains how to run a process for another factory, and docs/operators/alarms.md (unserved) says what else you can do"
 const UNSERVED_MS = 3_600_000
 
 /** Returns the networks where payouts are due and no process has the key. */

@@ -6,7 +6,7 @@ import type { WaitingAlarm } from "../txmanager/report-alarms.ts"
 
 /** The alarm when the escrow holds payments that the current relay wallet can't move. */
 const OTHER_OPERATOR =
-  "the escrow holds payments that only an earlier relay wallet can move, so the service can't capture or release them, and only their payers can withdraw them later: see docs/operators/alarms.md (other_operator)"
+  "the escrow holds payments that only an earlier relay wallet can move: the service can't capture or release them, and later only their payers can withdraw them. See docs/operators/alarms.md (other_operator)"
 /** The alarm starts when this many captures, or voids, of one payment failed on chain. */
 export const MAX_FAILED_CALLS = 3
 /**

@@ -19,7 +19,7 @@ export interface WaitingAlarm {
 const halted: Record<LaneName, string> = {
   payout: "payouts wait, and nothing can be sold on this network, until you run `sluice wallet resume`",
   relay: "no authorization is executed until you run `sluice wallet resume`",
-  storage: "receipts are kept only here until you run `sluice wallet resume`",
+  storage: "receipts are stored only in DATA_DIR until you run `sluice wallet resume`",
 }
 /** The active alarms, for each set of networks that a process serves. */
 const on = new WeakMap<Context["chain"], Set<string>>()

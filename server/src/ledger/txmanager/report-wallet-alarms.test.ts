@@ -237,7 +237,7 @@ describe("other alarms", () => {
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
     ctx.settings.payoutWallet = undefined
     const words =
-      "base-sepolia: the service has no payout key, so no money can leave its deposits: set PAYOUT_PRIVATE_KEY, PAYOUT_KEYSTORE or PAYOUT_SIGNER, and restart"
+      "base-sepolia: the service has no payout key, so no money can leave its deposits: set PAYOUT_PRIVATE_KEY, PAYOUT_KEYSTORE or PAYOUT_SIGNER, and restart the service"
     // As if verification kept running: the clock is advanced below.
     expect((await ready()).alarms).toContain(words)
     const { payoutSigner } = ctx.settings

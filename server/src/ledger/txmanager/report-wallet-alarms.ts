@@ -33,16 +33,16 @@ const words: Record<StandingAlarm, string> = {
   fee_cap: "can't pay the network's fee, which is above PAYOUT_MAX_FEE, so payouts wait",
   rpc_unavailable: "can't be observed: no endpoint reports its nonce, its gas and the fees, so payouts wait",
   gas_total:
-    "has, with the others, spent GAS_BUDGET_TOTAL of the last 24 hours, so payouts wait; or relays have spent their half of it, so no relay is accepted",
+    "and the other wallets have spent GAS_BUDGET_TOTAL of the last 24 hours, so payouts wait; or relays have spent their half of that budget, so no relay is accepted",
   transfer: "has a payout that was mined without its transfer: a person must investigate",
   stuck:
-    "or an earlier wallet of its lane has a payout that is in no block after 15 minutes: `sluice wallet show` says what endpoints answer, and docs/operators/alarms.md what to do",
+    "or an earlier wallet of its lane has a payout that is still not in a block after 15 minutes: `sluice wallet show` shows what the endpoints answer, and docs/operators/alarms.md says what to do",
   given_up:
-    "has payouts that failed on chain five times and are no longer retried automatically: `sluice wallet held` lists them, `sluice wallet retry` retries one",
+    "has payouts that failed on chain five times and are no longer retried automatically: `sluice wallet held` lists them, and `sluice wallet retry` retries one",
   unswept:
     "can't sweep payments that were due a day ago, because it is not certain that their money is there: the log names them, and docs/operators/alarms.md says what to do",
   signer:
-    "has waited for a signature for a minute, so payouts wait, or no authorization is accepted: the log says what its signer answers, or who must sign, and docs/operators/alarms.md what to do",
+    "has waited for a signature for a minute, so payouts wait, or no authorization is accepted: the log says what its signer answers, or who must sign, and docs/operators/alarms.md says what to do",
 }
 const standing = Object.keys(words) as StandingAlarm[]
 

@@ -26,11 +26,11 @@ const usage = `Writes a consistent copy of the database to a file, while the ser
   sluice backup --done
 
   FILE    a file that does not exist yet, or - for the standard output. Only its owner can read it. It contains no keys, but it does contain the addresses' terms and encrypted secrets.
-  --done  makes no backup, and notes in the database of DATABASE_URL that another tool has just made one.
+  --done  makes no backup, and records in the database of DATABASE_URL that another tool has just made one.
 
-It reads DATABASE_URL; without it, the embedded database in DATA_DIR. For Postgres it runs pg_dump, in the custom format of
+It copies the database of DATABASE_URL, or without that setting the embedded database in DATA_DIR. For Postgres it runs pg_dump, in the custom format of
 pg_restore. An embedded database becomes a tar.gz of its folder; the service answers no requests meanwhile.
-docs/operators/operations.md says how to restore a backup, and how to lose nothing since the last one. The database records
+docs/operators/operations.md explains how to restore a backup, and how to keep what was written after it. The database records
 the time of each backup: the service raises an alarm when the last one is older than BACKUP_MAX_AGE.
 
 Exits with 0 when the backup is complete, 1 when it failed, 2 for a wrong command line.
@@ -95,7 +95,7 @@ async function noteDone(file: string | undefined): Promise<string> {
   const { databaseUrl } = readDatabaseSettings()
   if (databaseUrl === undefined) throw new UsageError("Only `sluice backup FILE` can copy the embedded database.")
   await withClient(databaseUrl, async client => client.query(NOTE_BACKUP, [await timeOf(client)]))
-  return "Noted that a backup was just made."
+  return "Recorded that a backup was just made."
 }
 
 async function withClient<T>(databaseUrl: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
@@ -117,7 +117,7 @@ async function dump(databaseUrl: string, file: string): Promise<void> {
   const begunAt = await withClient(databaseUrl, timeOf)
   await runDump(databaseUrl, file)
   await withClient(databaseUrl, client => client.query(NOTE_BACKUP, [begunAt])).catch((error: Error) =>
-    say(`The time of the backup could not be noted in the database: ${error.message}.`),
+    say(`The time of the backup could not be recorded in the database: ${error.message}.`),
   )
 }
 

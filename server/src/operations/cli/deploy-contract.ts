@@ -83,7 +83,7 @@ async function checkChain({ network, endpoints, to }: Deployment): Promise<void>
   for (const [i, [chain, code] = []] of answers.entries()) {
     const host = hostOf(endpoints[i] as Endpoint)
     if (chain?.ok && chain.value !== hexNumber(network.chainId))
-      throw new Error(`${host} serves chain ${Number(chain.value)}; ${network.name} is ${network.chainId}.`)
+      throw new Error(`${host} serves chain ${Number(chain.value)}, but ${network.name} is chain ${network.chainId}.`)
     if (code?.ok && code.value === "0x")
       throw new Error(
         `${network.name} has no CREATE2 deployer at ${checksummed(to)}, according to ${host}. Is this the right network?`,
@@ -104,7 +104,7 @@ async function resume(d: Deployment): Promise<Kept | undefined> {
     { method: "eth_getTransactionReceipt", params: [hash] },
   ])
   if (receipt === null && Number(count) > kept.nonce) {
-    d.say(`The earlier transaction ${hash} can't be mined: another transaction of its account took its place.`)
+    d.say(`The earlier transaction ${hash} can't be mined: another transaction of the same account used its nonce.`)
     return undefined
   }
   d.say(`Continuing with the transaction ${hash} of an earlier run.`)
@@ -119,7 +119,7 @@ async function resume(d: Deployment): Promise<Kept | undefined> {
 }
 
 const tooDear = ({ baseFee, tip }: Market, cap: bigint): string =>
-  `Gas costs ${formatGwei(baseFee + tip)} gwei now, and --max-fee is ${formatGwei(cap)}. Wait, or raise it.`
+  `Gas costs ${formatGwei(baseFee + tip)} gwei now, but --max-fee is ${formatGwei(cap)}. Wait, or raise --max-fee.`
 
 /** Simulates the deployment, shows its cost, asks for confirmation, signs and sends. */
 async function begin(d: Deployment): Promise<Kept> {
@@ -143,7 +143,7 @@ async function begin(d: Deployment): Promise<Kept> {
   for (const fact of d.facts) d.say(fact)
   d.say(`Paid by   ${checksummed(signer.address)}, which has ${formatEther(balance)} ether`)
   d.say(
-    `Cost      at most ${formatEther(cost)} ether: ${gas} gas at up to ${formatGwei(fees.maxFee)} gwei${dataFee ? ", and the data" : ""}`,
+    `Cost      at most ${formatEther(cost)} ether: ${gas} gas at up to ${formatGwei(fees.maxFee)} gwei${dataFee ? ", plus the data fee" : ""}`,
   )
   d.say("The simulation succeeded.")
   if (balance < cost)
@@ -207,7 +207,7 @@ async function untilMined(d: Deployment, { raw }: Kept): Promise<void> {
       throw new Error(`The transaction ${hash} failed on chain. Nothing was deployed; run this command again.`)
     if (performance.now() > until)
       throw new Error(
-        `The transaction ${hash} is in no block yet. Run this command again: it resends the transaction, at a higher gas price if needed.`,
+        `The transaction ${hash} is not in a block yet. Run this command again: it resends the transaction, at a higher gas price if needed.`,
       )
   }
 }
@@ -215,10 +215,10 @@ async function untilMined(d: Deployment, { raw }: Kept): Promise<void> {
 /** Resolves with true when the contract is in a final block, and with false if a reorg removed it. */
 async function untilFinal(d: Deployment): Promise<boolean> {
   for (let i = 0; !(await hasCode(d, "finalized")); i++) {
-    if (i === 0) d.say("Waiting until it is final, up to half an hour. You can stop this command and run it again.")
+    if (i === 0) d.say("Waiting up to half an hour until it is final. You can stop this command and run it again.")
     await sleep(POLL_MS)
     if (!(await hasCode(d, "latest"))) {
-      d.say("A reorg removed it.")
+      d.say("A reorg removed the contract.")
       return false
     }
   }
@@ -238,7 +238,7 @@ async function payerNow(d: Deployment) {
   const count = pending ?? latest
   if (!market || balance === undefined || count === undefined)
     throw new Error(
-      `The endpoints of ${d.network.name} do not agree on the gas price: leave out an endpoint that does not answer.`,
+      `Too few endpoints of ${d.network.name} report the same balance and gas price: leave out any endpoint that does not answer.`,
     )
   return { market, balance, count, dataFee: dataFee * dataParts(d.data) }
 }

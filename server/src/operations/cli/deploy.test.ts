@@ -70,7 +70,7 @@ async function run(
       // The chain mines no blocks on its own.
       say: line => {
         said.push(line)
-        if (line.startsWith("Waiting until it is final")) void anvil.client.mine({ blocks: 4 })
+        if (line.startsWith("Waiting up to half an hour")) void anvil.client.mine({ blocks: 4 })
       },
       ask: async question => {
         asked.push(question)
@@ -147,7 +147,7 @@ it.each([
 it("a run that was stopped after it signed is continued: the same transaction, once, by another endpoint too", async () => {
   proxy.swallows = true
   const first = await run([], { patienceMs: 0 })
-  expect(first.text).toMatch(/^The transaction 0x[0-9a-f]{64} is in no block yet\. Run this command again/)
+  expect(first.text).toMatch(/^The transaction 0x[0-9a-f]{64} is not in a block yet\. Run this command again/)
   const bytes = readFileSync(kept(), "utf8")
   expect(await nonceOfPayer()).toBe(0)
   proxy.swallows = false
@@ -161,7 +161,7 @@ it("a run that was stopped after it signed is continued: the same transaction, o
 
 it("a run that was stopped while its transaction waits in the pool goes on, and replaces it when gas costs more", async () => {
   await anvil.client.setAutomine(false)
-  expect((await run([], { patienceMs: 0 })).text).toMatch(/is in no block yet/)
+  expect((await run([], { patienceMs: 0 })).text).toMatch(/is not in a block yet/)
   const { maxFee } = JSON.parse(readFileSync(kept(), "utf8"))
   await anvil.client.setNextBlockBaseFeePerGas({ baseFeePerGas: BigInt(maxFee) * 2n })
   await anvil.client.mine({ blocks: 1 })
@@ -183,7 +183,7 @@ it("a kept transaction whose place another one took is left behind", async () =>
   await anvil.client.sendTransaction({ account: payer, to: payer, value: 0n, chain: null })
   const again = await run()
   expect(again.said[0]).toMatch(
-    /^The earlier transaction 0x\w+ can't be mined: another transaction of its account took its place/,
+    /^The earlier transaction 0x\w+ can't be mined: another transaction of the same account used its nonce/,
   )
   expect(again.text).toMatch(/^DEPOSIT_FACTORY/)
   expect(await nonceOfPayer()).toBe(2)
@@ -221,7 +221,7 @@ it.each<
     () => {},
     ["--max-fee", "0.000001"],
     {},
-    /^Gas costs .* gwei now, and --max-fee is 0\.000001\. Wait, or raise it\.$/,
+    /^Gas costs .* gwei now, but --max-fee is 0\.000001\. Wait, or raise --max-fee\.$/,
   ],
   [
     "a node of another chain",
@@ -268,7 +268,7 @@ it.each<[string, string[], RegExp]>([
   ["a wrong operator", ["--operator", "0x12"], /^--operator must be .*address/],
   ["an operator that nobody is", ["--operator", `0x${"0".repeat(40)}`], /^--operator can't be the zero address/],
   ["a wrong guardian", ["--guardian", "0x12"], /^--guardian must be .*address/],
-  ["one account for both", ["--operator", GUARDIAN], /^--guardian must be another account than the operator/],
+  ["one account for both", ["--operator", GUARDIAN], /^--guardian must differ from the operator/],
   ["a wrong node", ["--rpc", "localhost"], /^--rpc must be an http\(s\) address\.$/],
   ["a wrong price", ["--max-fee", "x"], /^--max-fee must be/],
   ["an option that is none", ["--gas", "1"], /There is no option --gas/],

@@ -39,17 +39,17 @@ for receipts, and prints the setting that names it.
   --key-file FILE     the private key of any account with a little ether, or - for the standard input. The account pays for
                       the deployment and has no power over the contract. A key is never an argument, because other users of
                       the machine can read arguments.
-  --guardian ADDRESS  a cold account that never changes: it can pause the operator and name another, but moves no money.
-  --operator ADDRESS  for a factory, who releases money from deposits; by default the payout wallet of the settings.
-                      For a refund collector, who operates the escrow; by default the relay wallet of the settings.
+  --guardian ADDRESS  a cold account that never changes: it can pause the operator and name another, but can't move money.
+  --operator ADDRESS  for a factory, the account that releases money from deposits; by default the payout wallet of the settings.
+                      For a refund collector, the escrow's operator; by default the relay wallet of the settings.
   --rpc URL           a node of the network; by default the nodes of RPC_<NETWORK>.
   --max-fee GWEI      the highest price for a unit of gas (20).
   --yes               sends without asking.
   --help              this text.
 
-It simulates the deployment, shows the cost, asks, sends, waits until the transaction is final, and compares the code with
-this version's. If it was stopped, run it again: it finds the contract or the pending transaction, and continues. The same
-accounts give the same address on every network. Only the setting goes to the standard output.
+It simulates the deployment, shows the cost, asks for confirmation, sends the transaction, waits until it is final, and
+compares the code with this version's. If the command was stopped, run it again: it finds the contract or the pending transaction,
+and continues. The same accounts give the same address on every network. Only the setting goes to the standard output.
 
 Exits with 0 when the contract is deployed and final, 1 when it is not, 2 for a wrong command line.
 `
@@ -248,7 +248,7 @@ function guardianOf(text: string | undefined, operator: Address): Address {
   const guardian = accountOf("--guardian", text)
   if (guardian === operator)
     throw new UsageError(
-      "--guardian must be another account than the operator: it protects against the theft of the operator's key.",
+      "--guardian must differ from the operator: the guardian protects against the theft of the operator's key.",
     )
   return guardian
 }

@@ -197,7 +197,7 @@ describe("what the doctor finds", () => {
         return {}
       },
       [at("payout_wallet alarm")],
-      new RegExp(`too little ether for gas.*Send ether to ${payout}, which has 0: 100 typical payouts cost`),
+      new RegExp(`too little ether for gas.*Send ether to ${payout}, which has 0: at current prices, 100 typical payouts cost`),
     ],
     [
       "a wallet that will soon be empty",
@@ -492,7 +492,7 @@ describe.runIf(postgresBinaries())("the doctor of a Postgres", () => {
     await client.query("update pg_database set datcollversion = null where datname = 'by language'")
     const unknown = await diagnosis({ DATABASE_URL: url })
     expect(unknown.bad).toEqual([])
-    expect(unknown.text).toMatch(/Nothing records how its\s+indexes\s+are\s+sorted/)
+    expect(unknown.text).toMatch(/Nothing records how the\s+indexes\s+are\s+sorted/)
     await client.end()
   })
 
@@ -513,7 +513,7 @@ describe.runIf(postgresBinaries())("the doctor of a Postgres", () => {
     const late = await diagnosis({ DATABASE_URL: durable.url })
     expect([late.bad, late.text]).toEqual([
       ["base-sepolia unserved alarm"],
-      expect.stringContaining("They are 1 of 0x9999"),
+      expect.stringContaining("Waiting: 1 of the factory 0x9999"),
     ])
     await client.query("delete from payouts")
     await client.query("insert into installation values ('mode', 'sandbox')")

@@ -17,8 +17,8 @@ const usage = `Stores exchange rates from a file of the European Central Bank.
   FILE      eurofxref-daily.xml, eurofxref-hist-90d.xml, eurofxref-hist.xml or eurofxref-hist.csv, from
             https://www.ecb.europa.eu/stats/policy_and_exchange_rates/euro_reference_exchange_rates/
 
-For a service that can't fetch RATES_URL, and for the time before RATES was set. Rates apply until one day after the file's last
-day, so import a file each working day. A value that was already shown never changes: a known rate is not replaced.
+Use it if the service can't fetch RATES_URL, or for the time before RATES was set. Rates apply until one day after the file's last
+day, so import a file each working day. A value that was already shown never changes, because a known rate is not replaced.
 It needs the environment of the service. The embedded database serves one process: stop the service first.
 Exits with 0 when the file is stored, 1 when it is not, 2 for a wrong command line.
 `
@@ -27,7 +27,7 @@ async function main(args: string[]): Promise<string> {
   const { positionals, values } = parseCommandLine(args, { allowPositionals: true })
   const [action, file, ...more] = positionals
   if (values.help) return usage.trimEnd()
-  if (action !== "import" || !file || more.length > 0) throw new UsageError("Name the action, import, and a file.")
+  if (action !== "import" || !file || more.length > 0) throw new UsageError("Name the action (import) and a file.")
   const days = parseEcb(await readFile(file, "utf8"))
   const settings = readSettings()
   const { db, close } = await openForCommand(settings)

@@ -59,7 +59,7 @@ async function main(args: string[]): Promise<string> {
   const { positionals, values } = parseCommandLine(args, { allowPositionals: true })
   const [subject, issuer, ...more] = positionals
   if (values.help) return usage.trimEnd()
-  if (!subject || more.length > 0) throw new UsageError("Name one subject, and its issuer if that is not the default.")
+  if (!subject || more.length > 0) throw new UsageError("Name one subject, and its issuer if that is not OIDC_ISSUER.")
   const settings = readSettings()
   const iss = issuerOf(issuer, settings)
   const sub = iss === settings.baseUrl ? walletSubject(subject, settings) : subject
@@ -78,7 +78,7 @@ async function main(args: string[]): Promise<string> {
 
 function issuerOf(given: string | undefined, { oidcIssuer, baseUrl }: Settings): string {
   if (given === undefined && oidcIssuer === "")
-    throw new UsageError("OIDC_ISSUER is not set: name the issuer after the subject.")
+    throw new UsageError("OIDC_ISSUER is not set: add the issuer as a second argument.")
   const iss = given === undefined ? oidcIssuer : parsedValue("The issuer", given, issuerUrl)
   // BASE_URL is stored without a trailing slash, and tokens have none either.
   return iss !== oidcIssuer && iss.replace(/\/+$/, "") === baseUrl ? baseUrl : iss

@@ -19,7 +19,7 @@ const usage = `Sets how many requests per minute the API keys of one merchant ma
 
   MERCHANT  the merchant's id, mer_…
   BUCKET    ${keyBuckets.join(", ")}
-  NUMBER    requests per minute for each of its keys, and twenty times as many for all together; 0 for no limit.
+  NUMBER    requests per minute for each of the merchant's keys, and twenty times as many for all its keys together; 0 for no limit.
             \`default\` removes the merchant's own limit.
 
 It applies in every process from the next request, and appears in the merchant's audit log. It needs the environment of the
@@ -63,7 +63,7 @@ async function main(args: string[]): Promise<string> {
   const [action, merchantId, bucket, number, ...more] = positionals
   if (values.help) return usage.trimEnd()
   if (action !== "limit" || !merchantId || !bucket || !number || more.length > 0)
-    throw new UsageError("Name the action, limit, then a merchant, a bucket and a number.")
+    throw new UsageError("Name the action (limit), a merchant, a bucket and a number.")
   if (!(keyBuckets as readonly string[]).includes(bucket))
     throw new UsageError(`There is no bucket ${bucket} for API keys; it must be one of: ${keyBuckets.join(", ")}.`)
   const perMinute = number === "default" ? undefined : wholeNumber(number)

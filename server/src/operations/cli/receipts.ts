@@ -7,19 +7,19 @@ import type { showStorage } from "../operator/show-storage.ts"
 import { askService, plain } from "./ask-service.ts"
 import { parseCommandLine, runCommand, UsageError } from "./run-command.ts"
 
-const usage = `Says what 0G's storage of receipts costs, waits until it has all of them, and replaces the key that signs receipts. \`sluice receipts list\` and \`export\` are merchants' commands.
+const usage = `Prints what storing receipts on 0G costs, waits until 0G has all of them, and replaces the key that signs receipts. \`sluice receipts list\` and \`export\` are merchants' commands.
 
-  sluice receipts cost            the files of receipts, what their storage has cost, and what the rest takes at today's price
-  sluice receipts migrate --to 0g waits until 0G has every file, also those from before RECEIPT_STORE=0g, and says how many it has
+  sluice receipts cost            the files of receipts, what their storage has cost, and what the rest will cost at today's price
+  sluice receipts migrate --to 0g waits until 0G has every file, including those from before RECEIPT_STORE=0g, and prints how many it has
   sluice receipts rotate-key [--network N] --reason R
-                                  makes a new key that signs receipts. The one before signs until the new one is registered on the
-                                  chain, and is revoked there when all that it signed is written
+                                  makes a new key that signs receipts. The previous key signs until the new one is registered on the
+                                  chain. The previous key is revoked there when everything that it signed is written
 
   --json   the service's answer as JSON
   --help   this text
 
-The running service pays and uploads; this asks it, so it needs the DATA_DIR of the service. A file stays in DATA_DIR, and its root is
-the same in both stores: no receipt, link or anchor changes.
+The running service pays and uploads. This command asks the service, so it needs the service's DATA_DIR. A file stays in
+DATA_DIR, and its root is the same in both stores: no receipt, link or anchor changes.
 Exits with 0 when it was done, 1 when it was refused, 2 for a wrong command line, 3 when the service can't be reached.
 `
 
@@ -49,7 +49,7 @@ async function main(args: string[]): Promise<string> {
   if (stray) throw new UsageError(`${name} has no --${stray}.`)
   if (name === "rotate-key") return await rotated(flags)
   if (name === "migrate" && flags.to !== "0g")
-    throw new UsageError("migrate needs --to 0g: files are in DATA_DIR in any case.")
+    throw new UsageError("migrate needs --to 0g: all files stay in DATA_DIR in any case.")
   const shown = name === "migrate" ? await migrated() : await ask()
   return flags.json ? JSON.stringify(shown, undefined, 2) : name === "migrate" ? progress(shown) : costs(shown)
 }
@@ -81,7 +81,7 @@ async function migrated(): Promise<Shown> {
     const shown = await ask()
     if (shown.store !== "0g")
       throw new Error(
-        "RECEIPT_STORE is file. Set it to 0g, with ZEROG_RPC, ZEROG_FLOW, ZEROG_INDEXER and a key, and start the service again: it then stores what there is.",
+        "RECEIPT_STORE is file. Set it to 0g, with ZEROG_RPC, ZEROG_FLOW, ZEROG_INDEXER and a key, and restart the service: it then stores all existing receipts.",
       )
     if (shown.stored === shown.files) return shown
     const now = progress(shown)
@@ -104,12 +104,12 @@ function costs(shown: Shown): string {
     ...(store === "0g" && unpaid > 0
       ? [
           unpaidFees === null
-            ? `Not paid for: ${unpaid}. 0G's nodes can't be asked for the price.`
-            : `Not paid for: ${unpaid}, which take ${unpaidFees} at today's price, and their gas.`,
+            ? `Not paid for: ${unpaid}. 0G's nodes do not report the price.`
+            : `Not paid for: ${unpaid}, which will cost ${unpaidFees} at today's price, plus gas.`,
         ]
       : []),
-    ...(price === null ? [] : [`0G's price of 256 bytes is ${price}.`]),
-    ...(store === "0g" ? ["All amounts are in the money of 0G's chain."] : []),
+    ...(price === null ? [] : [`0G's price for 256 bytes is ${price}.`]),
+    ...(store === "0g" ? ["All amounts are in 0G's native token."] : []),
   ].join("\n")
 }
 

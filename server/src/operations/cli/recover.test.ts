@@ -146,7 +146,7 @@ describe("script/recover", () => {
     ],
     ["a file of another kind", "script/recover --rpc https://rpc.example --terms key", "no column address"],
     ["no key", `script/recover ${TERMS}`, "Sending needs a key: --key-file."],
-    ["a key that is none", `echo secret | script/recover ${TERMS} --key-file -`, "The key is not 0x and 64"],
+    ["a key that is none", `echo secret | script/recover ${TERMS} --key-file -`, "The key must be 0x and 64"],
     ["a file of a key that is none", `script/recover ${TERMS} --key-file no`, "--key-file no can't be read: ENOENT."],
     [
       "an address that is not in it",
@@ -190,7 +190,7 @@ describe("script/recover", () => {
     )
     await client.setAutomine(true)
     expect(failure).toMatch(
-      /^The transaction 0x[0-9a-f]{64} is in no block after \d+ s. .* safely run this again, .* 1 more address was not tried.$/,
+      /^The transaction 0x[0-9a-f]{64} is still not in a block after \d+ s. .* safely run this command again, .* 1 more address was not tried.$/,
     )
     const [hash] = /0x[0-9a-f]{64}/.exec(failure ?? "") ?? []
     // The file has the newest first.

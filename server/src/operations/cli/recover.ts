@@ -21,16 +21,17 @@ const usage = `Sends the money at receiving addresses to their owners after the 
 
   --rpc URL         a node of the network.
   --terms FILE      deposits.csv, as the console exports it: /api/console/deposits.csv.
-  --address ADDRESS only this address; repeat it for more. By default, every address in the file that holds money and is open.
+  --address ADDRESS only this address; repeat the option for more addresses. By default, every address in the file that holds
+                    money and is open.
   --key-file FILE   the private key of any account with a little ether, or - for the standard input. A key is never an
                     argument, because other users of the machine can read arguments.
   --token A         a token other than the one in the file; 0x and 40 zeros for ether, which needs no recovery time.
   --dry-run         shows what would be sent. It needs no key, and sends nothing.
 
-Whoever runs this, the money goes to the owner that the address itself names. You can safely run it again at any time: empty
-addresses are left out.
+Whoever runs this command, the money goes to the owner that the address itself names. You can safely run the command
+again at any time: it skips empty addresses.
 
-Exits with 0 when everything open was sent, 1 when something was not, 2 for a wrong command line or file.
+Exits with 0 when the money of every open address was sent, 1 when some was not, 2 for a wrong command line or file.
 `
 
 const OPTIONS = {
@@ -103,10 +104,10 @@ export async function recoverDeposits(args: string[], surroundings: Surroundings
   const time = readBlock(block)?.time
   if (!time) throw new Error("The node does not report its latest block.")
   const here = all.filter(each => each.chainId === undefined || each.chainId === chainId)
-  if (here.length < all.length) say(`${all.length - here.length} are on other networks than this node (${chainId}).`)
+  if (here.length < all.length) say(`${all.length - here.length} addresses are on networks other than this node's (${chainId}).`)
   const chosen = named.length > 0 ? here.filter(each => named.includes(each.address)) : here
   if (named.length > chosen.length)
-    throw new Error(`The node serves the network ${chainId}; the named deposits are on another.`)
+    throw new Error(`The node serves the network ${chainId}, but the named deposits are on another network.`)
 
   const balances = await balancesOf(node, chosen)
   const rich = chosen.filter((_, i) => (balances[i] ?? 0n) > 0n)
@@ -207,7 +208,7 @@ function termsIn(file: string, token: string | undefined): RecoverableDeposit[] 
   const names = head?.split(",") ?? []
   for (const needed of [...COLUMNS, ...(token ? [] : ["token"])])
     if (!names.includes(needed))
-      throw new UsageError(`${file} has no column ${needed}; it must be deposits.csv of the console.`)
+      throw new UsageError(`${file} has no column ${needed}; it must be the console's deposits.csv.`)
   return lines.map((line, i) => {
     const cells = Object.fromEntries(line.split(",").map((cell, at) => [names[at] ?? "", cell]))
     const where = `line ${i + 2} of ${file}`
@@ -223,7 +224,7 @@ function termsIn(file: string, token: string | undefined): RecoverableDeposit[] 
 function keyFrom(file: string | undefined): Hex {
   if (file === undefined) throw new UsageError("Sending needs a key: --key-file. With --dry-run nothing is sent.")
   const key = textOf(file === "-" ? 0 : file, `--key-file ${file}`).trim()
-  if (!/^0x[0-9a-fA-F]{64}$/.test(key)) throw new UsageError("The key is not 0x and 64 hexadecimal digits.")
+  if (!/^0x[0-9a-fA-F]{64}$/.test(key)) throw new UsageError("The key must be 0x and 64 hexadecimal digits.")
   return key as Hex
 }
 

@@ -48,7 +48,7 @@ async function main(args: string[]): Promise<string> {
       const { changed, unreadable } = await withActor(by, () => reencrypt(database.background, secretKeys))
       const said = `${changed} secrets were encrypted again. All are now encrypted with SECRET_KEY: remove SECRET_KEY_OTHER.`
       if (unreadable === 0) return said
-      throw new Failure(`${said} But no key decrypts ${unreadable} of them, so they were left unchanged.`, 1)
+      throw new Failure(`${said} But no key decrypts ${unreadable} other secrets, which were left unchanged.`, 1)
     } finally {
       await database.close()
     }

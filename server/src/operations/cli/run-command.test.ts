@@ -77,7 +77,7 @@ it.each([
   ["deploy", ["--rpc"], "--rpc needs a value."],
   ["backup", [], "Name one file."],
   ["backup", ["."], ". exists already. Name a new file."],
-  ["invite", [], "Name one subject, and its issuer if that is not the default."],
+  ["invite", [], "Name one subject, and its issuer if that is not OIDC_ISSUER."],
   ["signer", [], "Name one key."],
   ["signer", ["x"], "The key must start with"],
   ["recover", [], "--rpc is missing: the URL of a node."],

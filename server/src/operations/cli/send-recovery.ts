@@ -107,11 +107,11 @@ async function receiptOf(hash: Hash, { node, say, patienceMs }: Recovery): Promi
     const seconds = Math.round(waitedMs / 1_000)
     if (waitedMs >= patienceMs)
       throw new Unmined(
-        `The transaction ${hash} is in no block after ${seconds} s${trouble}. It may still be mined: look it up in an explorer. You can safely run this again, because the money can only go to its owner.`,
+        `The transaction ${hash} is still not in a block after ${seconds} s${trouble}. It may still be mined: look it up in an explorer. You can safely run this command again, because the money can only go to its owner.`,
       )
     if (waitedMs - shownMs >= PROGRESS_MS) {
       shownMs = waitedMs
-      say(`Still waiting for ${hash}, for ${seconds} s${trouble}.`)
+      say(`Still waiting for ${hash} after ${seconds} s${trouble}.`)
     }
     await sleep(POLL_MS)
   }

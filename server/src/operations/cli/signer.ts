@@ -21,7 +21,7 @@ key in a file, as the value of PAYOUT_WALLET or RELAY_WALLET.
   --endpoint URL  the address of the KMS's API, if it is a private endpoint (KMS_ENDPOINT).
   --help          this text.
 
-A KMS signs a sentence twice, which shows its wallet, so the permission to sign is enough. A Web3Signer lists its keys.
+A KMS signs a test message twice, which shows its wallet, so the permission to sign is enough. A Web3Signer lists its keys.
 Exits with 0 when it printed a wallet, 1 when the signer names none, 2 for a wrong command line.
 `
 

@@ -22,7 +22,7 @@ const commands: Record<string, Command> = {
   merchant: { does: "changes how many requests a merchant may make", load: () => import("./limit-merchant.ts") },
   rates: { does: "imports a file of exchange rates", load: () => import("./import-rates.ts") },
   receipts: {
-    does: "says what 0G's storage of receipts costs, and replaces the key that signs them",
+    does: "prints what storing receipts on 0G costs, and replaces the key that signs them",
     merchants: ["list", "export"],
     load: () => import("./receipts.ts"),
   },
@@ -47,8 +47,8 @@ ${Object.entries(commands)
   .map(([name, { does }]) => `  ${name.padEnd(16)}${does}`)
   .join("\n")}
 
-\`sluice COMMAND --help\` explains a command, and \`sluice --version\` names the version. Each accepts \`--env-file FILE\`: a file of settings with one NAME=VALUE per line,
-read as it is, without a shell. An environment variable wins over the file. You can repeat the option; the first file with a name wins.
+\`sluice COMMAND --help\` explains a command, and \`sluice --version\` prints the version. Each command accepts \`--env-file FILE\`: a file of settings with one NAME=VALUE per line,
+read as it is, without a shell. An environment variable takes precedence over the file. You can repeat the option: the first file that sets a name takes precedence.
 
 Merchants' commands, which call a service with an API key; docs/developers/cli.md has all of them:
 ${ofMerchants.join(" ")}

@@ -129,7 +129,7 @@ it("vouches for Sluice's factory alone, where its guardian and first operator ar
     )
   }
   const parties = ["--guardian", guardian, "--operator", operator]
-  expect(verify(ours, ...parties)).toMatchObject({ ok: true, text: expect.not.stringContaining("This holds if") })
+  expect(verify(ours, ...parties)).toMatchObject({ ok: true, text: expect.not.stringContaining("This holds only if") })
   expect(verify(guardian, ...parties)).toMatchObject({
     ok: false,
     text: expect.stringContaining("NOT Sluice's factory"),
@@ -153,7 +153,7 @@ it.each<[string, string[], RegExp, string?]>([
   ],
   ["payees without percentages", [A, ...flags({ ...good, payees: A })], /^--payees must be a list like/],
   ["terms from two places", [A, "--terms", "f", "--owner", A], /^--terms can't be combined with single terms\.$/],
-  ["a file of another kind", [A, "--terms", "f"], /^f has no column address; it must be deposits\.csv/, "a,b\n1,2"],
+  ["a file of another kind", [A, "--terms", "f"], /^f has no column address; it must be the console's deposits\.csv/, "a,b\n1,2"],
   [
     "a file without it",
     [A, "--terms", "f"],

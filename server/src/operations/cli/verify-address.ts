@@ -24,14 +24,14 @@ const usage = `Checks offline that a receiving address belongs to these terms.
   --factory A     the contract that creates the addresses; compare it with the operator's.
   --salt S        32 bytes in hexadecimal.
   --owner A       the merchant's payout address: after the recovery time anyone can send the money there.
-  --approver A    who sends money back to payers: an address that signs for it, or the factory, which means its operator.
-  --payees LIST   who shares the money, in their order, as "ADDRESS=PERCENT ADDRESS=PERCENT"; leave it out without a split.
+  --approver A    who can send money back to payers: an address that signs for it, or the factory, which stands for its operator.
+  --payees LIST   the split's recipients, in their order, as "ADDRESS=PERCENT ADDRESS=PERCENT"; leave it out without a split.
   --open-after N  the recovery time in Unix seconds.
   --guardian A    with --operator A: the factory's guardian and first operator, to compare the factory with Sluice's code.
   --terms FILE    a line of deposits.csv, as the console exports it, instead of these options; - for the standard input.
   --help          this text.
 
-Exits with 0 when they belong together, 1 when they don't, 2 for a wrong command line or file.
+Exits with 0 when the address belongs to the terms, 1 when it does not, 2 for a wrong command line or file.
 `
 
 const options = {
@@ -74,17 +74,17 @@ export function verifyAddress(args: string[], fileText: (path: string) => string
   const computed = addressOfTerms(terms.factory, terms.salt, { ...terms, payeesHash: payeesHash(terms.payees) })
   if (computed !== address)
     return {
-      text: `${checksummed(address)} does NOT belong to these terms: they give ${checksummed(computed)}. Because of this, do not pay the address.`,
+      text: `${checksummed(address)} does NOT belong to these terms: they give ${checksummed(computed)}. Because of this, do not send money to the address.`,
       ok: false,
     }
   const belongs = `${checksummed(address)} belongs to these terms.`
   const ours = isOurFactory(terms.factory, guardian, operator)
   if (ours === false)
     return {
-      text: `${belongs} But the factory ${checksummed(terms.factory)} is NOT Sluice's factory of this guardian and operator: it may let anyone take the money. Because of this, do not pay the address.`,
+      text: `${belongs} But the factory ${checksummed(terms.factory)} is NOT Sluice's factory with this guardian and operator: it may let anyone take the money. Because of this, do not send money to the address.`,
       ok: false,
     }
-  const doubt = `This holds if ${checksummed(terms.factory)} is Sluice's factory, which was not compared: name its --guardian and its first --operator.`
+  const doubt = `This holds only if ${checksummed(terms.factory)} is Sluice's factory. To check that too, name its --guardian and its first --operator.`
   return { text: [belongs, ...whatFollows(terms), ...(ours ? [] : [doubt])].join("\n"), ok: true }
 }
 
@@ -163,7 +163,7 @@ function termsIn(file: string, text: string, address: Address): AddressTerms {
   const [head = "", ...lines] = text.trim().split(/\r?\n/)
   const names = head.split(",")
   const missing = ["address", ...columns].find(each => !names.includes(each))
-  if (missing) throw new UsageError(`${file} has no column ${missing}; it must be deposits.csv of the console.`)
+  if (missing) throw new UsageError(`${file} has no column ${missing}; it must be the console's deposits.csv.`)
   const rows = lines.map(line => Object.fromEntries(line.split(",").map((cell, i) => [names[i] ?? "", cell])))
   const row = rows.find(each => parseAddress(each.address ?? "") === address)
   if (!row) throw new UsageError(`${file} does not have the address ${checksummed(address)}.`)

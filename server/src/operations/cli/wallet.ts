@@ -14,26 +14,26 @@ const usage = `Shows, halts and repairs the wallets that the running service pay
   sluice wallet log                       manual actions: what, by whom and why
   sluice wallet halt WALLET --reason R    stops signing and sending immediately
   sluice wallet resume WALLET --reason R [--books-compared] [--nothing-paid]
-                                          lets it sign and send again; refused while a nonce on the chain is unexplained
+                                          lets the wallet sign and send again; refused while a nonce on the chain is unexplained
   sluice wallet adopt HASH [--payout ID]  adopts one of our transactions that the database does not know
   sluice wallet adopt --all WALLET        finds what the wallet sent that the database does not know, and adopts it
   sluice wallet adopt HASH --foreign --reason R
-                                          the same for a transaction that pays nothing of ours
+                                          the same for a transaction that pays none of our payouts
   sluice wallet unstick WALLET NONCE --reason R [--max-fee GWEI]
-                                          replaces a nonce that can't be mined by an empty transfer
+                                          sends an empty transfer in place of a transaction that can't be mined
   sluice wallet retry PAYOUT [--reason R]
                                           retries a held payout now; it must still pass every check
   sluice wallet retry --all [--held WHY] [--reason R]
                                           retries all held payouts now, or only those held for one reason
   sluice wallet cancel PAYOUT --reason R  cancels a payout that has no nonce; its money stays in its deposit
 
-  WALLET             payout, relay, storage, or an address; with --network N if there are several, 0g for the storage
+  WALLET             payout, relay, storage, or an address; with --network N if several wallets match (0g for the storage wallet)
   --books-compared   you have compared what left the deposits so far with the payouts
   --nothing-paid     you have made sure that no other earlier transaction of the wallet paid a waiting payout
   --json             the service's answer as JSON
   --help             this text
 
-It needs the DATA_DIR of the service and permission to open admin.sock in it. docs/operators/wallet.md says when to use each.
+It needs the DATA_DIR of the service and permission to open admin.sock in it. docs/operators/wallet.md says when to use each command.
 Exits with 0 when it was done, 1 when it was refused, 2 for a wrong command line, 3 when the service can't be reached.
 `
 

@@ -30,7 +30,7 @@ export async function checkBaseUrl({ baseUrl }: Settings, signal: AbortSignal): 
   } catch (error) {
     return bad(
       `BASE_URL can't be reached: ${reasonOf(error)}`,
-      `${baseUrl}/healthz must reach this service from here: start it, and check its DNS name, proxy and certificate.`,
+      `${baseUrl}/healthz must reach this service from here: start the service, and check the DNS name, the proxy and the certificate.`,
     )
   }
 }

@@ -61,7 +61,7 @@ describe.runIf(postgresBinaries())("the alarms of a database", () => {
     await standing.check()
     expect(standing.alarms()).toContainEqual(expect.stringMatching(/^the last known backup of the database/))
     expect(await registry.metrics()).toContain('sluice_setup_alarm{part="database",check="backup"} 1')
-    expect((await backup("--done")).stdout).toContain("Noted that a backup was just made.")
+    expect((await backup("--done")).stdout).toContain("Recorded that a backup was just made.")
     expect(await found()).toEqual(["ok: the last backup is recent enough"])
     await standing.check()
     expect(standing.alarms().filter(each => each.includes("backup"))).toEqual([])

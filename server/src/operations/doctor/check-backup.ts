@@ -27,7 +27,7 @@ export async function checkBackup({ backupMaxAgeMs }: Settings, query: Query | u
         ? "no backup of the database is known"
         : `the last known backup of the database is ${Math.floor(ageS / HOUR_S)} hours old`
     const todo =
-      "Run `sluice backup FILE` now, and each night. If another tool makes the backups, run `sluice backup --done` after each, or set BACKUP_MAX_AGE=0s."
+      "Run `sluice backup FILE` now, and each night. If another tool makes the backups, run `sluice backup --done` after each backup, or set BACKUP_MAX_AGE=0s."
     return [{ part, check, level: "alarm", message, todo }]
   } catch {
     // Another finding reports that the database can't be queried.

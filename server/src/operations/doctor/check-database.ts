@@ -67,7 +67,7 @@ const embedded = ({ mode }: Settings): Finding =>
         level: "note",
         message:
           "the embedded database is in use: it serves one process, and has no replica and no point-in-time recovery",
-        todo: "Set DATABASE_URL to use Postgres. docs/operators/operations.md says how to back up either.",
+        todo: "Set DATABASE_URL to use Postgres. docs/operators/operations.md explains how to back up either database.",
       }
 
 /**
@@ -107,14 +107,14 @@ async function writes(query: Query): Promise<Finding> {
         check: "writes",
         level: "note",
         message: "temp_file_limit does not let this user test whether the disk of the database has room",
-        todo: "Run `alter role … set temp_file_limit = '4MB'`, or set more.",
+        todo: "Run `alter role … set temp_file_limit = '4MB'`, or set a higher limit.",
       }
     const message = whyUnwritable(error)
     if (message === undefined) throw error
     return fault(
       "writes",
       message,
-      "Make room on the disk of Postgres, or make it writable again. Never delete files in its folder. The service recovers automatically.",
+      "Free space on Postgres' disk, or make the database writable again. Never delete files in Postgres' folder. The service recovers automatically.",
     )
   }
 }
@@ -129,7 +129,7 @@ async function durability(query: Query): Promise<Finding[]> {
     alarm(
       name,
       `${name} is off in Postgres: a crash of the server can lose payments and payouts that were already reported`,
-      `Run \`alter system set ${name} = on\` and \`select pg_reload_conf()\`. It may also be set for the user or the database: \`\\drds\` in psql.`,
+      `Run \`alter system set ${name} = on\` and \`select pg_reload_conf()\`. The user or the database may have its own value for the setting: \`\\drds\` in psql shows it.`,
     ),
   )
 }
@@ -154,7 +154,7 @@ async function connections(query: Query): Promise<Finding> {
   return alarm(
     check,
     `${full.used} of the ${full.most} connections of ${full.name} are in use: soon no process can connect`,
-    "Find who holds them (pg_stat_activity by application_name), or raise the limit. Each process of the service opens at most 21.",
+    "Find out who holds them (application_name in pg_stat_activity), or raise the limit. Each process of the service opens at most 21 connections.",
   )
 }
 
@@ -183,7 +183,7 @@ async function collation(query: Query): Promise<Finding> {
   if (isKnown && row?.recorded !== row?.actual)
     return alarm(
       check,
-      "the system now sorts text differently from when the database's indexes were built: they may miss rows and allow duplicates",
+      "the system now sorts text differently than when the database's indexes were built: they may miss rows and allow duplicates",
       `Stop all processes of Sluice, run \`reindex database ${name}\` and then \`alter database ${name} refresh collation version\`.`,
     )
   const isBytes =
@@ -194,11 +194,11 @@ async function collation(query: Query): Promise<Finding> {
     check,
     level: "note",
     message:
-      "the database sorts text by a language, which costs a tenth of its time, and a system upgrade can break its indexes",
+      "the database sorts text by the rules of a language: this costs a tenth of its time, and a system upgrade can break its indexes",
     todo: `${
       isKnown
         ? "This check raises an alarm if that happens."
-        : `Nothing records how its indexes are sorted, so no check can detect that: run \`reindex database ${name}\` after each system upgrade.`
+        : `Nothing records how the indexes are sorted, so no check can detect a broken one: run \`reindex database ${name}\` after each system upgrade.`
     } Create a new database with \`createdb --template template0 --lc-collate C\`.`,
   }
 }
@@ -215,7 +215,7 @@ async function clock(query: Query, now: () => Date): Promise<Finding> {
   return alarm(
     "clock",
     `the clock of this machine is ${seconds} s ${aheadMs > 0 ? "ahead of" : "behind"} the clock of Postgres`,
-    "Synchronize both with NTP (chrony, systemd-timesyncd): leases and expiries depend on them.",
+    "Synchronize both clocks with NTP (chrony, systemd-timesyncd): leases and expiries depend on them.",
   )
 }
 
@@ -272,8 +272,8 @@ async function waiting({ networks }: Settings, query: Query, now: () => Date): P
       and lane = 'payout' and state = 'queued' and run_at < '${since}' group by 1 order by 1`)
     const others = rows.filter(row => row.to_address !== depositFactory)
     if (others.length === 0) continue
-    const list = others.map(row => `${row.n} of ${checksummed(String(row.to_address))}`).join(", ")
-    const todo = `They are ${list}. Run a worker with that factory as ${networkSetting("DEPOSIT_FACTORY", name)} and the key of its operator; see docs/operators/alarms.md (\`unserved\`).`
+    const list = others.map(row => `${row.n} of the factory ${checksummed(String(row.to_address))}`).join(", ")
+    const todo = `Waiting: ${list}. Run a worker with that factory as ${networkSetting("DEPOSIT_FACTORY", name)} and the key of its operator; see docs/operators/alarms.md (\`unserved\`).`
     found.push({ part: name, check: "unserved", level: "alarm", message: UNSERVED, todo, isWatched: true })
   }
   return found

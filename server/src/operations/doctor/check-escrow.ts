@@ -43,7 +43,7 @@ export async function checkEscrow({ network, settings, signal, faulty }: Network
         check: "escrow",
         level: "alarm",
         message: "there is no escrow at the configured address, so checkouts with capture can't be paid",
-        todo: `Set ${setting("ESCROW")} to an escrow of this network (docs/developers/contracts.md), or to off; ${checksummed(address)} and its collector ${checksummed(collector)} have no code.`,
+        todo: `Set ${setting("ESCROW")} to an escrow on this network (docs/developers/contracts.md), or to off. There is no code at ${checksummed(address)}, or at its collector ${checksummed(collector)}.`,
       },
     ]
   const present = fine(part, "escrow", "the escrow and its collector exist")
@@ -74,7 +74,7 @@ function refunds(
   if (words?.[0] === pad(address) && words[1] === pad(operator))
     return fine(part, check, "the refund collector serves only this escrow and the relay wallet")
   const message = words
-    ? "the refund collector serves another escrow, or another wallet than the relay wallet, so refunds fail"
+    ? "the refund collector serves another escrow, or a wallet other than the relay wallet, so refunds fail"
     : "the configured contract is not this version's refund collector, and merchants would allow it to take their money"
   return { part, check, level: "alarm", message, todo: `${todo} Until then leave ${setting} empty.` }
 }

@@ -21,7 +21,7 @@ export async function checkMail({ mail }: Pick<Settings, "mail">): Promise<Findi
     const message = isLogin ? "the mail server refuses the login" : "the mail server can't be reached"
     const todo = isLogin
       ? "Check the user and the password of SMTP_URL."
-      : "Check SMTP_URL. Mails wait meanwhile, for at most 11 hours."
+      : "Check SMTP_URL. Until it works, mails wait for at most 11 hours."
     return [{ part, check, level: "alarm", message, todo }]
   } finally {
     transport.close()

@@ -136,9 +136,9 @@ function enoughEndpoints({ name, rpcUrls }: NetworkSettings): Finding[] {
   if (hosts.size > 1) return []
   const message =
     rpcUrls.length > 1
-      ? "all RPC endpoints have the same host, so the service trusts everything that it reports"
+      ? "all RPC endpoints have the same host, so the service trusts everything that this host reports"
       : "there is only one RPC endpoint, so the service trusts everything that it reports"
-  const todo = `Add endpoints of other operators to ${networkSetting("RPC", name)}, separated by commas; use three for money that matters (docs/operators/trust.md).`
+  const todo = `Add endpoints of other companies to ${networkSetting("RPC", name)}, separated by commas; use three if real money is at stake (docs/operators/trust.md).`
   return [{ part: name, check: "endpoints", level: "alarm", message, todo }]
 }
 
@@ -203,7 +203,7 @@ async function wallets({ network, settings, signal }: NetworkCheck): Promise<Fin
     const shortage = gasShortage({ balance, market, dataFee }, settings.payoutMaxFee)
     const payouts = balance / usualCost(market, dataFee)
     if (!shortage) return fine(network.name, check, `the ${lane} wallet has gas for ${payouts} typical payouts`)
-    const todo = `Send ether to ${checksummed(wallet)}, which has ${formatEther(balance)}: 100 typical payouts cost ${formatEther(100n * usualCost(market, dataFee))} now.`
+    const todo = `Send ether to ${checksummed(wallet)}, which has ${formatEther(balance)}: at current prices, 100 typical payouts cost ${formatEther(100n * usualCost(market, dataFee))}.`
     return { part: network.name, check, level: "alarm", message: walletAlarm(lane, shortage), todo }
   }
   return [

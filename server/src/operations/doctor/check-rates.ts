@@ -26,7 +26,7 @@ export async function checkRates({ rates, ratesUrl }: Settings, query: Query | u
       return [fine(part, check, "the exchange rates are up to date")]
     const message =
       "the exchange rates were last read more than a day ago, so newer payments have no value in lists and reports"
-    const todo = `Can a worker reach ${ratesUrl}? If not, import the file each working day: \`sluice rates import FILE\`.`
+    const todo = `Check that a worker can reach ${ratesUrl}. If none can, import the file each working day: \`sluice rates import FILE\`.`
     return [{ part, check, level: "alarm", message, todo }]
   } catch {
     // Another finding reports that the database can't be queried.

@@ -37,7 +37,7 @@ async function waitingReceipts(query: Query): Promise<Finding> {
   if (Number(row?.n) === 0) return fine(part, check, "receipts are made")
   const message = `${row?.n} receipts have waited for more than an hour; their payments are settled`
   const todo =
-    "The log says why: `a receipt can't be made`, `receipts wait`, or an error of a round. They are made once they can be."
+    "The log says why: `a receipt can't be made`, `receipts wait`, or the error of a round. The receipts are made once the cause is fixed."
   return { part, check, level: "alarm", message, todo }
 }
 
@@ -48,7 +48,7 @@ async function waitingFiles(query: Query): Promise<Finding> {
     where uploaded_at is null and created_at < now() - make_interval(secs => ${WAIT_S}) limit 1000) late`)
   if (Number(row?.n) === 0) return fine(part, check, "0G has the files of receipts")
   const message = `${row?.n} files of receipts have waited for more than an hour to be stored by 0G; they are in DATA_DIR`
-  const todo = "Is the storage wallet empty or halted? If not, the log says what 0G's nodes answer."
+  const todo = "Check whether the storage wallet is empty or halted. If it is neither, the log says what 0G's nodes answer."
   return { part, check, level: "alarm", message, todo }
 }
 
@@ -62,8 +62,8 @@ export async function checkReceiptAnchor({ network, settings, signal, faulty }: 
   const [code] = await askAny(endpoints, calls, signal).catch((): RpcResult[] => [])
   // The findings about the endpoints give the reason.
   if (!code?.ok) return []
-  if (code.value !== "0x") return [fine(part, check, "the contract that receipts are written to is there")]
-  const message = "there is no contract that receipts are written to, so they wait: nobody could verify who signed them"
+  if (code.value !== "0x") return [fine(part, check, "the contract that receipts are written to exists")]
+  const message = "the contract that receipts are written to does not exist, so receipts wait: nobody could verify who signed them"
   const todo = `Run \`sluice deploy --contract receipt-anchor --network ${part}\`, or set RECEIPT_ANCHOR=off.`
   return [{ part, check, level: "alarm", message, todo }]
 }

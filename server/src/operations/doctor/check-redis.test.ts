@@ -51,13 +51,13 @@ describe.runIf(onRedis)("the check of a Redis", () => {
       const others = rights.filter(each => each !== right).join(" ")
       const url = await withUser([server], server.url, others)
       expect(await found(url), right).toEqual([
-        expect.stringMatching(/^alarm: the user of REDIS_URL has too few rights in Redis\. Grant them: ACL SETUSER/),
+        expect.stringMatching(/^alarm: the user of REDIS_URL has too few rights in Redis\. Grant the missing rights: ACL SETUSER/),
       ])
     }
   })
 
   it.each<[string, Record<string, string>, RegExp]>([
-    ["that is full", { maxmemory: "1" }, /^alarm: Redis is full\. Give it more memory/],
+    ["that is full", { maxmemory: "1" }, /^alarm: Redis is full\. Give Redis more memory/],
     [
       "that drops keys when it is full",
       { maxmemory: "100mb", "maxmemory-policy": "volatile-ttl" },

@@ -73,7 +73,7 @@ async function examine(redis: RedisClient, url: string): Promise<Finding[]> {
     return [
       finding(
         "note",
-        `Redis drops keys when it is full (${evicting[0]}): a caller whose list is dropped gets the limit of each process`,
+        `Redis drops keys when it is full (${evicting[0]}): a caller whose list is dropped can use its full limit again in each process`,
         "Set maxmemory-policy noeviction in Redis: then each process enforces its share while Redis is full.",
       ),
     ]
@@ -133,16 +133,16 @@ const answers: [answer: RegExp, words: string, todo: string][] = [
   [
     /^NOPERM|can't (run this command|access)/,
     "the user of REDIS_URL has too few rights in Redis",
-    `Grant them: ACL SETUSER NAME ${REDIS_RIGHTS} (docs/operators/operations.md).`,
+    `Grant the missing rights: ACL SETUSER NAME ${REDIS_RIGHTS} (docs/operators/operations.md).`,
   ],
   [
     /READONLY/,
     "REDIS_URL leads to a replica, which accepts no writes",
-    "Name the primary, or the sentinels or the cluster that know it.",
+    "Name the primary, or the sentinels or the cluster that know the primary.",
   ],
   [
     /OOM/,
     "Redis is full",
-    "Give it more memory (maxmemory). Until then each process enforces its share of the limits.",
+    "Give Redis more memory (maxmemory). Until then each process enforces its share of the limits.",
   ],
 ]

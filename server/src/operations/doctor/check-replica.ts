@@ -17,7 +17,7 @@ export async function checkReplica({ replica }: Settings, query: Query | undefin
     if (found === undefined) return [fine(part, "replica", "the replica is up to date with the primary")]
     const message = `the replica serves no reads: ${found}`
     const todo =
-      "Check DATABASE_REPLICA_URL, and check in the primary's pg_stat_replication whether it follows. Until then the primary serves all reads."
+      "Check DATABASE_REPLICA_URL, and check in the primary's pg_stat_replication whether the replica follows. Until it does, the primary serves all reads."
     return [{ part, check: "replica", level: "alarm", message, todo, isWatched: true }]
   } catch {
     // Another finding reports that the primary can't be queried.

@@ -38,7 +38,7 @@ export async function checkSecretKey(
       check,
       level: "alarm",
       message: "this process encrypts with a SECRET_KEY that the installation has retired",
-      todo: "Start it with the new key as SECRET_KEY, then run `sluice reencrypt` again: see docs/operators/operations.md (SECRET_KEY).",
+      todo: "Start this process with the new key as SECRET_KEY, then run `sluice reencrypt` again: see docs/operators/operations.md (SECRET_KEY).",
     },
   ]
 }

@@ -38,7 +38,7 @@ const knownKeys = (settings: Settings): Finding[] =>
       check: `${lane}_key`,
       level: "alarm",
       message: `the ${lane} wallet has a well-known development key, so anyone can take its money`,
-      todo: `Set another key for the ${lane} wallet, and a factory with it as operator. Live mode refuses this key.`,
+      todo: `Set another key for the ${lane} wallet${lane === "payout" ? ", and a factory whose operator is that wallet" : ""}. Live mode refuses this key.`,
     }))
 
 interface SandboxKeys {
@@ -67,7 +67,7 @@ function sandboxKeys(settings: Settings): Finding[] {
       check: "sandbox_keys",
       level: settings.mode === "live" ? "fault" : "alarm",
       message: `${used.join(" and ")} of a sandbox must not be used with MODE=${settings.mode}`,
-      todo: `Create new ones, and use a DATA_DIR that is not a sandbox's: this folder has keys.json.`,
+      todo: `Create new ones, and use a DATA_DIR that no sandbox has used: this one contains keys.json.`,
     },
   ]
 }
@@ -92,7 +92,7 @@ function openFiles({ secretFiles, dataDir }: Settings): Finding[] {
         check: "file_mode",
         level: "alarm",
         message: `${setting} can be used by users other than its owner (mode ${mode.toString(8)})`,
-        todo: `Run \`chmod ${isOfGroup ? "o=" : "go="} ${path}\`. If others use this machine, treat its contents as compromised.`,
+        todo: `Run \`chmod ${isOfGroup ? "o=" : "go="} ${path}\`. If others use this machine, treat the contents as compromised.`,
       },
     ]
   })

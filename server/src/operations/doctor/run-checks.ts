@@ -123,7 +123,7 @@ function needlessKeys({ payoutSigner, relaySigner }: Settings): Finding[] {
     check: `${lane}_key`,
     level: "note",
     message: `this process has the key of the ${lane} wallet, but --role api signs nothing`,
-    todo: `Set ${lane.toUpperCase()}_WALLET to its address, and remove the key.`,
+    todo: `Set ${lane.toUpperCase()}_WALLET to the wallet's address, and remove the key.`,
   }))
 }
 
@@ -137,7 +137,7 @@ const steps: [setting: RegExp, step: string][] = [
   [/^OIDC_ISSUER$/, "Set it to your identity provider, or to BASE_URL if merchants sign in with their wallets."],
   [
     /^RPC_/,
-    "Set it to the addresses of nodes, separated by commas; use three operators for money that matters (docs/operators/trust.md).",
+    "Set it to the URLs of nodes, separated by commas; use nodes of three companies if real money is at stake (docs/operators/trust.md).",
   ],
   [/^DEPOSIT_FACTORY_/, "`sluice deploy` deploys one and prints this setting."],
 ]

@@ -65,7 +65,7 @@ export async function adoptAll(ctx: Context, asked: WalletNamed & OperatorOrder)
   lines.push(
     rest.length === 0
       ? "Every final transaction of the wallet is known. Continue with `sluice wallet resume`."
-      : "Payouts planned after the backup are planned again while the scan catches up: wait, and run this command again. Adopt a transaction that pays none of our payouts by its hash, with --foreign.",
+      : "Payouts planned after the backup are planned again while the scan catches up: wait, and run this command again. If a transaction pays none of our payouts, adopt it with `sluice wallet adopt HASH --foreign --reason R`.",
   )
   return { said: lines.join("\n") }
 }
@@ -173,8 +173,8 @@ async function addressesAfter(ctx: Context, chainId: number, after: Address): Pr
 }
 
 const TOO_OLD =
-  "No endpoint reports the wallet's transactions at old blocks, or all logs since then: nodes keep the state of recent blocks " +
-  "only. Try again, add an archive node to the settings, or adopt each transaction by its hash."
+  "No endpoint reports the wallet's transaction counts at old blocks, or all logs since those blocks: nodes keep the state of recent blocks " +
+  "only. Try again, add an archive node to the settings, or adopt each transaction with its hash."
 
 /** The transfers out of these addresses, from the first endpoint that has all logs. */
 async function leftFrom(

@@ -377,7 +377,7 @@ describe("an old backup", () => {
       expect(await rig.states()).toEqual(["queued", "queued"])
       expect(await operator.attempts()).toEqual([])
       expect((await operator.ask("/halt", { wallet: "payout", reason: "look" })).status).toBe(200)
-      await expectRefused(resume(), /Including those waiting to be mined, the wallet has/)
+      await expectRefused(resume(), /Including transactions that wait to be mined, the wallet has/)
       await mine()
       for (const hash of await inExplorer(first)) expect((await adopt(hash)).status).toBe(200)
       expect((await resume()).status).toBe(200)
@@ -436,7 +436,7 @@ describe("an old backup", () => {
       await ctx.db.deleteFrom("wallets").execute()
       await checkWallet(ctx, payoutLane(rig.network, rig.signer))
       expect((await operator.wallet()).halted_reason).toContain("backup")
-      await expectRefused(resume(), /before this database knew it.*--nothing-paid/)
+      await expectRefused(resume(), /before this database knew the wallet.*--nothing-paid/)
       for (const hash of hashes) expect((await adopt(hash)).status).toBe(200)
       // What the wallet sent before that is not known either, and no program can find it out.
       await expectRefused(resume(), /--nothing-paid/)
@@ -674,14 +674,14 @@ describe("what is adopted", () => {
       adopt(transactions[0], { foreign: true, reason: "x" }),
       /signed by .* not a wallet of this service/,
     )
-    await expectRefused(adopt(`0x${"5".repeat(64)}`), /No endpoint knows/)
+    await expectRefused(adopt(`0x${"5".repeat(64)}`), /No endpoint of these networks knows/)
     const hash = await operator.sendElsewhere(first)
     await mine()
     // The answer is another transaction, or was changed in transit.
     for (const lie of [(reported: object) => ({ ...reported, nonce: "0x1" }), () => null, () => "0x"]) {
       rig.proxy.spoil = (method, _params, result) =>
         method === "eth_getTransactionByHash" ? lie(result as object) : result
-      await expectRefused(adopt(hash, { foreign: true, reason: "x" }), /No endpoint knows/)
+      await expectRefused(adopt(hash, { foreign: true, reason: "x" }), /No endpoint of these networks knows/)
     }
     rig.proxy.spoil = (_method, _params, result) => result
     const lagging = await startProxy(rig.anvil.rpcUrl)
@@ -689,7 +689,7 @@ describe("what is adopted", () => {
     const { endpoints } = rig.network
     Object.assign(rig.network, { endpoints: [...endpoints, newEndpoint(rig.network.name, lagging.url)] })
     try {
-      await expectRefused(adopt(hash, { foreign: true, reason: "x" }), /no block that the endpoints agree on/)
+      await expectRefused(adopt(hash, { foreign: true, reason: "x" }), /endpoints do not agree that the transaction is in a block/)
     } finally {
       Object.assign(rig.network, { endpoints })
       await lagging.stop()

@@ -93,7 +93,7 @@ async function findOnChain(ctx: Context, hash: Hash): Promise<Found> {
     return { transaction, wallet, receipt, lost, store: await lostStoreOf(ctx, wallet, transaction, receipt) }
   }
   const names = chains.map(each => each.name).join(", ")
-  throw refused(`No endpoint knows a transaction with this hash whose signature can be checked, on: ${names}.`)
+  throw refused(`No endpoint of these networks knows a transaction with this hash and a signature that can be checked: ${names}.`)
 }
 
 /** The transaction's receipt in a final block. As many endpoints must confirm it as are needed to repeat a payment. */
@@ -101,10 +101,10 @@ async function finalReceiptOf(ctx: Context, chain: ReachableChain, hash: Hash): 
   const quorum = await openQuorum(chain, 0n, ctx.signal)
   await quorum.learn([], [hash])
   const receipt = quorum.receiptOf(hash)
-  if (!receipt) throw refused("The transaction is in no block that the endpoints agree on. Try again when it is mined.")
+  if (!receipt) throw refused("The endpoints do not agree that the transaction is in a block. Try again when it is mined.")
   if (receipt.blockNumber > quorum.finalized)
     throw refused(
-      `The transaction is in block ${receipt.blockNumber}, which is not final: final is ${quorum.finalized}. Try again ` +
+      `The transaction is in block ${receipt.blockNumber}, which is not final: the newest final block is ${quorum.finalized}. Try again ` +
         "when it is.",
     )
   return receipt
@@ -124,10 +124,10 @@ async function adoptPayout(
   const payout = sitting && empty ? sitting : await payoutOf(ctx, wallet, found, wanted)
   if (sitting && sitting.id !== payout.id)
     throw refused(
-      `The nonce ${nonce} belongs to the payout ${sitting.id}, but the transaction pays what the payout ${payout.id} waits to ` +
+      `The nonce ${nonce} belongs to the payout ${sitting.id}, but the transaction makes the payment of the payout ${payout.id}, which ` +
         (payout.state === "cancelled"
-          ? "pay and is cancelled. Adopt the transaction with --foreign."
-          : `pay. Run \`sluice wallet cancel ${payout.id}\`, because it is paid, and then adopt the transaction with --foreign.`),
+          ? "is cancelled. Adopt the transaction with --foreign."
+          : `still waits. Run \`sluice wallet cancel ${payout.id}\`, because it is paid, and then adopt the transaction with --foreign.`),
     )
   const [row] = await ctx.db
     .selectFrom("payouts")
@@ -254,7 +254,7 @@ async function adoptForeign(
       `The transaction is not foreign: it paid 0G for the receipts ${store.root}. Adopt it without --foreign.`,
     )
   if (sitting && sitting.state !== "assigned")
-    throw refused(`The payout ${sitting.id} with its nonce is ${sitting.state}.`)
+    throw refused(`The payout ${sitting.id}, which has this nonce, is ${sitting.state}.`)
   const added = await ctx.db
     .insertInto("foreign_nonces")
     .values({
@@ -271,7 +271,7 @@ async function adoptForeign(
     throw refused(`The nonce ${nonce} is already explained by a foreign transaction.`)
   if (store) await writeLostStore(ctx, store, transaction, receipt)
   const next = await advance(ctx, wallet)
-  const anew = sitting ? ` The payout ${sitting.id} was not paid by this nonce, and is created again.` : ""
+  const anew = sitting ? ` This nonce did not pay the payout ${sitting.id}, so the payout is created again.` : ""
   return {
     action: "adopt foreign",
     chainId: wallet.chain_id,
@@ -320,7 +320,7 @@ async function payoutOf(
   // new one.
   if (itself && !(itself.state === "cancelled" && lost?.sessionId)) {
     if (named !== undefined && named !== id)
-      throw refused(`By its calldata, the transaction belongs to the payout ${id}.`)
+      throw refused(`The transaction's calldata shows that it belongs to the payout ${id}.`)
     if (!paysTheSame(transaction, itself))
       throw refused(`The transaction contains the id of the payout ${id}, but pays something else.`)
     return itself
@@ -341,7 +341,7 @@ async function payoutOf(
   if (!only) return await unplanned(ctx, lost, sitting)
   if (second && !any)
     throw refused(
-      `The transaction matches several payouts that pay the same; name one with --payout: ${fitting.map(row => row.id).join(", ")}.`,
+      `The transaction matches several payouts that make the same payment; choose one with --payout: ${fitting.map(row => row.id).join(", ")}.`,
     )
   return only
 }
@@ -360,7 +360,7 @@ async function unplanned(
       "The transaction pays no waiting payout. If it pays none of our payouts, adopt it with --foreign --reason.",
     )
   if (lost.sessionId === null)
-    throw refused(`${lostCallMessage(lost)}. Adopt it with --foreign --reason: the service would not repeat it.`)
+    throw refused(`${lostCallMessage(lost)}. Adopt it with --foreign --reason: the service does not send this call again.`)
   if (sitting)
     throw refused(
       `The transaction is a ${lost.call.kind} of the checkout ${lost.sessionId}, and its nonce belongs to the payout ${sitting.id}, ` +

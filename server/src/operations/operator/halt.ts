@@ -64,9 +64,9 @@ export async function resume(
   const before = seen.halted_reason === USED_BEFORE ? await unknownNonces(ctx, seen, 0n, seen.next_nonce) : []
   if (before.length > 0 && !asked.nothingPaid)
     throw refused(
-      "The wallet stays halted. It sent transactions before this database knew it, and payouts wait. If a backup was " +
+      "The wallet stays halted. It sent transactions before this database knew the wallet, and payouts are waiting. If a backup was " +
         `restored, run \`sluice wallet adopt HASH\` for each transaction that paid out (the nonces ${listed(before)} are unknown). ` +
-        "If none of the others paid a waiting payout, resume with --nothing-paid.",
+        "If none of the other transactions paid a waiting payout, resume with --nothing-paid.",
     )
   const { wallet } = await byHand(ctx, asked, async ctx => {
     const wallet = await lockWallet(ctx, seen.id)

@@ -50,8 +50,8 @@ export async function unexplained(
   }
   if (count <= wallet.next_nonce && (state.pending ?? 0n) > wallet.next_nonce)
     words.push(
-      `Including those waiting to be mined, the wallet has ${state.pending} transactions, and this database knows ` +
-        `${wallet.next_nonce}. Wait until they are mined, and adopt them.`,
+      `Including transactions that wait to be mined, the wallet has ${state.pending}, and this database knows ` +
+        `${wallet.next_nonce}. Wait until the unknown ones are mined, and adopt them.`,
     )
   const sent = await sql<{ id: string; nonce: bigint; hashes: Hash[] }>`
     select i.id, i.nonce, array(select a.hash::text from transaction_attempts a

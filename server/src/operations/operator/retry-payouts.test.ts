@@ -153,7 +153,7 @@ describe("a share that failed on chain five times", () => {
     expect(more).toEqual([])
     expect(row).toMatchObject({ reason: "reverted", detail: expect.stringMatching(/5 times .* `sluice wallet retry`/) })
     const answer = await operator.ask("/retry", { payout: row.id, reason: "its recipient is well again" })
-    expect([answer.status, answer.body.said]).toEqual([200, expect.stringContaining("is retried now")])
+    expect([answer.status, answer.body.said]).toEqual([200, expect.stringContaining("is now being retried")])
     await rig.round()
     expect((await rig.balanceOf(recipient(0))) - before).toBe(500_000n)
     await rig.anvil.client.mine({ blocks: 3 })

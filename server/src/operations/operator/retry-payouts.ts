@@ -71,7 +71,7 @@ export async function retryPayout(ctx: Context, asked: OperatorOrder & { payout:
     reason === "sanctions"
       ? "Its recipient is screened again; the payout stays on hold while the recipient is listed."
       : "It is paid if its checks succeed; otherwise it stays held."
-  return { said: `The payout ${asked.payout} is retried now. ${how}` }
+  return { said: `The payout ${asked.payout} is now being retried. ${how}` }
 }
 
 /** Retries all held payouts now, or only those that are held for one reason. One record is written for each network. */
@@ -96,7 +96,7 @@ export async function retryAll(
   const which = asked.held === undefined ? "" : ` for ${asked.held}`
   if (total === 0) throw refused(`No payout is held${which}.`)
   return {
-    said: `${total} held ${total === 1 ? "payout is" : "payouts are"} retried now. Each is paid if its checks succeed; otherwise it stays held.`,
+    said: `${total} held ${total === 1 ? "payout is" : "payouts are"} now being retried. Each is paid if its checks succeed; otherwise it stays held.`,
   }
 }
 
@@ -143,7 +143,7 @@ async function storeAgain(ctx: Context, asked: OperatorOrder & { payout: string 
       .where("stopped", "=", true)
       .returning("chain_id")
       .executeTakeFirst()
-    if (!row) throw refused(`The payout ${asked.payout} is retried already.`)
+    if (!row) throw refused(`The payout ${asked.payout} is already being retried.`)
     return {
       action: "retry" as const,
       chainId: row.chain_id,
@@ -195,21 +195,21 @@ export async function cancel(
 /** What happens to the money after a cancellation, by the kind of payout. */
 const moneyWords: Partial<Record<Row<"payouts">["kind"], string>> = {
   share:
-    "Its money stays in its deposit and is paid to nobody automatically; the merchant's console shows the share as cancelled.",
+    "Its money stays in its deposit and is not paid to anyone automatically; the merchant's console shows the share as cancelled.",
   sweep:
     "Its money stays in its deposit and is not swept again automatically; the merchant's transactions show it as cancelled.",
-  authorize: "Its payer learns that it was not executed, and can sign again or pay with a transfer.",
+  authorize: "Its payer learns that the payment was not executed, and can sign again or pay with a transfer.",
   settle:
-    "It moved no money. The payer learns that it was not executed, and can pay again. The authorization was never broadcast.",
+    "It moved no money. The payer learns that the payment was not executed, and can pay again. The authorization was never broadcast.",
   return: "Its money stays in its deposit; the payment is open again, and waits for the merchant.",
-  reserve: "Nothing was reserved. Its payer learns that it was not executed, and can sign again.",
+  reserve: "Nothing was reserved. Its payer learns that the payment was not executed, and can sign again.",
   capture:
     "The reserved money stays in the escrow. The merchant can capture it again. An automatic capture is repeated immediately. Money not captured in time goes back to the payer.",
   void: "The remaining money stays in the escrow. The merchant can capture it, or release it again. A void that is due is repeated immediately.",
   refund: "The refund has failed; the merchant can request another.",
   anchor: "Nothing was paid. Another call writes the same receipts to the chain.",
   store:
-    "Nothing was paid. Its receipts stay in DATA_DIR/receipts, and are not stored on 0G until you run `sluice wallet retry` for it.",
+    "Nothing was paid. Its receipts stay in DATA_DIR/receipts, and are not stored on 0G until you run `sluice wallet retry` for this payout.",
 }
 
 /**

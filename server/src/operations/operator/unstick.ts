@@ -62,7 +62,7 @@ export async function unstick(
   })
   return {
     said:
-      `The transaction with the nonce ${asked.nonce} is replaced by an empty transfer, ${signed.hash}, for at most ${gwei(again.max_fee)} gwei per unit of gas. When that is ` +
+      `The transaction with the nonce ${asked.nonce} is replaced by an empty transfer, ${signed.hash}, for at most ${gwei(again.max_fee)} gwei per unit of gas. When the transfer is ` +
       `final, ${consequences[last.kind]} If the replaced transaction is mined after all, it counts, and nothing is created again.`,
     hash: signed.hash,
   }
@@ -84,7 +84,7 @@ async function replacement(
     throw refused("The wallet is halted, so nothing would be sent. Resume it first: `sluice wallet resume`.")
   const last = await lowestUnmined(ctx, wallet)
   if (!last) throw refused("The wallet has nothing in flight: no nonce is stuck.")
-  if (last.nonce !== nonce) throw refused(`Only the lowest unmined nonce can be replaced, which is ${last.nonce}.`)
+  if (last.nonce !== nonce) throw refused(`Only the lowest unmined nonce, ${last.nonce}, can be replaced.`)
   if (latest > last.nonce)
     throw refused(
       `The nonce ${last.nonce} has been used on the chain in the meantime. It will be confirmed in a moment: check again.`,
@@ -98,7 +98,7 @@ async function replacement(
   return { last, again: await nextAttempt(ctx, wallet, last, { ...fees, empty: true }) }
 }
 
-const AGAIN = "its payout is created again."
+const AGAIN = "the replaced transaction's payout is created again."
 const RELAYED =
   "nothing was moved, and nothing is created again: anyone can still execute the authorization until it ends, and its payer can " +
   "pay again then."
