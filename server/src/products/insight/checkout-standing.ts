@@ -51,8 +51,8 @@ export function explainCheckout(facts: CheckoutFacts): Standing {
   const standing = standingOf(facts)
   const [first] = open
   if (!first || state === "refunded") return { state, ...standing }
-  const what = first.amount === facts.received ? "What arrived" : first.amount
-  const others = open.length > 1 ? ` So do ${open.length - 1} more.` : ""
+  const what = first.amount === facts.received ? "The money that arrived" : first.amount
+  const others = open.length > 1 ? ` ${open.length - 1} more also wait.` : ""
   const isListed = first.exception === "sanctioned"
   const from = isListed ? " It came from an address on a sanctions list." : ""
   return {
@@ -61,7 +61,7 @@ export function explainCheckout(facts: CheckoutFacts): Standing {
     why: `${standing.why} ${what} waits for your decision.${from}${others}`,
     next: [
       ...(isListed
-        ? [act("Read what you can do about it.", "GET", `payments/${first.id}`)]
+        ? [act("See what you can do about this money.", "GET", `payments/${first.id}`)]
         : [
             act(`Accept ${first.amount}.`, "POST", `payments/${first.id}/accept`),
             act(`Send ${first.amount} back.`, "POST", `payments/${first.id}/return`),
@@ -114,7 +114,7 @@ function pendingStanding({
   received,
 }: CheckoutFacts): Part {
   const until = timeText(expiresAt)
-  const paused = isPaused ? " Payments on its network are currently paused, so nobody can pay it." : ""
+  const paused = isPaused ? " Payments on the checkout's network are currently paused, so nobody can pay it." : ""
   const why = refusal
     ? `Nobody has paid yet. The last submitted transaction does not pay for this checkout. ${refusal}`
     : missing
@@ -125,7 +125,7 @@ function pendingStanding({
     why: why + paused,
     next: [
       wait(isPaused ? "Ask the operator of this service when payments resume." : `Send the payer this page: ${url}`),
-      act("Close it, so nobody can pay it any more.", "DELETE", `checkouts/${id}`),
+      act("Close the checkout, so that nobody can pay it any more.", "DELETE", `checkouts/${id}`),
     ],
   }
 }
@@ -160,14 +160,14 @@ function verifyingStanding({
     return {
       word: "Waiting",
       why: `The payer has signed, and ${amount} is being reserved in escrow.`,
-      next: [wait("You need to do nothing. This usually takes less than a minute.")],
+      next: [wait("You don't need to do anything. This usually takes less than a minute.")],
     }
   return {
     word: "Waiting",
     why: depth
       ? `A payment was seen on chain and has ${depth.have} of the ${depth.need} required confirmations.`
       : "A transaction was submitted, and the service is looking for it on chain.",
-    next: [wait("You need to do nothing. Do not deliver before the checkout is confirmed.")],
+    next: [wait("You don't need to do anything. Do not deliver before the checkout is confirmed.")],
   }
 }
 
@@ -177,20 +177,20 @@ function authorizedStanding({ escrow, capture, amount, now }: CheckoutFacts): Pa
     return {
       word: "Capturing",
       why: `${reserved} is reserved in escrow, and your capture is in progress.`,
-      next: [wait("You need to do nothing.")],
+      next: [wait("You don't need to do anything.")],
     }
   if (escrow && now >= escrow.captureBefore)
     return {
       word: "Releasing",
       why: `The time to capture ended on ${timeText(escrow.captureBefore)}, so ${reserved} is going back to the payer.`,
-      next: [wait("You need to do nothing. To be paid after all, create a new checkout.")],
+      next: [wait("You don't need to do anything. To be paid after all, create a new checkout.")],
     }
   const before = escrow ? ` If nobody captures it by ${timeText(escrow.captureBefore)}, it goes back to the payer.` : ""
   if (capture === "automatic")
     return {
       word: "Reserved",
       why: `The payer's ${reserved} is reserved in escrow and will be captured for you automatically.`,
-      next: [wait("You need to do nothing."), act("Release it to the payer instead.", "POST", "payments/void")],
+      next: [wait("You don't need to do anything."), act("Release it to the payer instead.", "POST", "payments/void")],
     }
   return {
     word: "Reserved",
@@ -204,15 +204,15 @@ function confirmedStanding(facts: CheckoutFacts): Part {
   if (capture === "direct") {
     const why =
       exception === "underpaid" || exception === "late" || exception === "wrong_asset"
-        ? `It is paid because you accepted what arrived: ${received}.`
-        : `It is paid: ${amount} arrived and is confirmed.`
+        ? `The checkout is paid because you accepted what arrived: ${received}.`
+        : `The checkout is paid: ${amount} arrived and is confirmed.`
     return { word: "Paid", why, next: [wait("You can deliver."), ...seePayment(facts, "See where the money is now.")] }
   }
   const captured = escrow?.captured ?? amount
   const left = escrow?.left ? ` ${escrow.left} is still reserved.` : ""
   return {
     word: "Paid",
-    why: `It is paid: ${captured} was captured from escrow and is in your payout wallet.${left}`,
+    why: `The checkout is paid: ${captured} was captured from escrow and is in your payout wallet.${left}`,
     next: [
       wait("You can deliver."),
       ...(escrow?.left
@@ -222,7 +222,7 @@ function confirmedStanding(facts: CheckoutFacts): Part {
           ]
         : []),
       ...(escrow?.refundBefore
-        ? [act(`Refund all or part of it by ${timeText(escrow.refundBefore)}.`, "POST", "payments/refund")]
+        ? [act(`Refund all or part of the payment by ${timeText(escrow.refundBefore)}.`, "POST", "payments/refund")]
         : []),
     ],
   }
@@ -231,14 +231,14 @@ function confirmedStanding(facts: CheckoutFacts): Part {
 function refundedStanding({ status, escrow, amount, id }: CheckoutFacts): Part {
   const isAll = status === "refunded"
   const why = isAll
-    ? `It was paid and fully refunded: ${escrow?.refunded ?? amount}.`
-    : `It was paid, and ${escrow?.refunded ?? "a part"} of ${escrow?.captured ?? amount} was refunded.`
+    ? `The checkout was paid and fully refunded: ${escrow?.refunded ?? amount}.`
+    : `The checkout was paid, and ${escrow?.refunded ?? "a part"} of ${escrow?.captured ?? amount} was refunded.`
   return {
     word: isAll ? "Refunded" : "Partly refunded",
     why,
     next: [
       ...(!isAll && escrow?.refundBefore
-        ? [act(`Refund more of it by ${timeText(escrow.refundBefore)}.`, "POST", "payments/refund")]
+        ? [act(`Refund more of the payment by ${timeText(escrow.refundBefore)}.`, "POST", "payments/refund")]
         : []),
       act("See each refund.", "GET", `checkouts/${id}`),
     ],
@@ -251,18 +251,18 @@ function failedStanding({ capture, exception, expiresAt, now, refusal }: Checkou
   if (exception === "duplicate")
     return {
       word: "Failed",
-      why: "Another payment used up its payment link while this payment was on its way.",
+      why: "Another payment used up the payment link while this payment was on its way.",
       next: [newCheckout],
     }
   if (capture !== "direct" && now < expiresAt)
     return {
       word: "Failed",
-      why: "Nothing was paid: too many of its signed payments failed on chain.",
+      why: "Nothing was paid: too many of the signed payments failed on chain.",
       next: [newCheckout],
     }
   const why =
     capture === "direct"
-      ? `Nothing was paid. The time to pay ended on ${timeText(expiresAt)}, and the submitted transaction does not pay for it.${refusal ? ` ${refusal}` : ""}`
+      ? `Nothing was paid. The time to pay ended on ${timeText(expiresAt)}, and the submitted transaction does not pay for the checkout.${refusal ? ` ${refusal}` : ""}`
       : `Nothing was paid. The time to pay ended on ${timeText(expiresAt)}, and the signed payment failed on chain.`
   return { word: "Failed", why, next: [newCheckout] }
 }
@@ -281,8 +281,8 @@ function expiredStanding(facts: CheckoutFacts): Part {
   if (exception === null)
     return {
       word: "Expired",
-      why: `It was not paid. The time to pay ended on ${timeText(expiresAt)}.`,
-      next: [newCheckout, wait("If money arrives at its address later, it appears here and you can decide about it.")],
+      why: `The checkout was not paid. The time to pay ended on ${timeText(expiresAt)}.`,
+      next: [newCheckout, wait("If money arrives at the checkout's address later, the money appears here, and you decide what to do with it.")],
     }
   return { word: "Expired", why: expiredWords[exception](facts), next: [newCheckout] }
 }

@@ -26,7 +26,7 @@ export function explainEvent(type: string, deliveries: readonly DeliveryFacts[])
     return {
       state: "unsent",
       word: "Not sent",
-      why: `None of your endpoints subscribes to ${type}, so it was not sent.`,
+      why: `None of your endpoints subscribes to ${type}, so the event was not sent.`,
       next: [act("Add an endpoint for this event, or add the event to an existing endpoint.", "GET", "webhooks")],
     }
   if (!worst) {
@@ -34,7 +34,7 @@ export function explainEvent(type: string, deliveries: readonly DeliveryFacts[])
     return {
       state: "delivered",
       word: "Delivered",
-      why: `Your server accepted it${count > 1 ? `, at ${count} endpoints` : ""}.`,
+      why: `Your server accepted the event${count > 1 ? `, at ${count} endpoints` : ""}.`,
       next: [nothing],
     }
   }
@@ -42,27 +42,27 @@ export function explainEvent(type: string, deliveries: readonly DeliveryFacts[])
 }
 
 function deliveryStanding({ id, url, status, attempts, lastError, nextAt }: DeliveryFacts): Omit<Standing, "state"> {
-  const resend = act("Send it again now.", "POST", `deliveries/${id}/resend`)
+  const resend = act("Resend the event now.", "POST", `deliveries/${id}/resend`)
   const log = act("See each attempt and your server's answer.", "GET", `deliveries/${id}`)
   const because = lastError ? `: ${/[.!?]$/.test(lastError) ? lastError : `${lastError}.`}` : "."
   if (status === "failed")
     return {
       word: "Failed",
-      why: `${url} did not accept it in ${attempts} attempts, and it is not retried automatically. The last attempt failed${because}`,
+      why: `${url} did not accept the event in ${attempts} attempts, and it is no longer retried automatically. The last attempt failed${because}`,
       next: [log, resend],
     }
   if (status === "skipped")
     return {
       word: "Skipped",
-      why: `The endpoint at ${url} was switched off, so this was not sent.`,
+      why: `The endpoint at ${url} was switched off, so the event was not sent.`,
       next: [act("Switch the endpoint on.", "GET", "webhooks"), resend],
     }
   if (attempts === 0)
-    return { word: "Waiting", why: `It is about to be sent to ${url}.`, next: [wait("You need to do nothing.")] }
-  const again = nextAt ? ` It will be retried on ${timeText(nextAt)}.` : " It is being sent again."
+    return { word: "Waiting", why: `The event is about to be sent to ${url}.`, next: [wait("You don't need to do anything.")] }
+  const again = nextAt ? ` The next attempt is on ${timeText(nextAt)}.` : " The event is being resent now."
   return {
     word: "Retrying",
-    why: `${url} has not accepted it in ${attempts} ${attempts === 1 ? "attempt" : "attempts"}. The last attempt failed${because}${again}`,
+    why: `${url} has not accepted the event in ${attempts} ${attempts === 1 ? "attempt" : "attempts"}. The last attempt failed${because}${again}`,
     next: [log, resend],
   }
 }

@@ -86,16 +86,16 @@ function moneyOf({ payouts, sweepAt }: PaymentFacts): Pick<Standing, "why" | "ne
   if (moving.length > 0)
     return {
       why: "Its payout is in progress.",
-      next: [wait("You need to do nothing."), ...seeOf(moving)],
+      next: [wait("You don't need to do anything."), ...seeOf(moving)],
     }
   if (sweepAt)
     return {
       why: `Its money goes to your payout address with the next payout, at the latest on ${timeText(sweepAt)}.`,
-      next: [wait("You need to do nothing.")],
+      next: [wait("You don't need to do anything.")],
     }
   if (payouts.length === 0)
     return {
-      why: "None of its money waits to be paid out.",
+      why: "None of its money is waiting to be paid out.",
       next: [nothing],
     }
   const isSplit = payouts.some(({ kind }) => kind === "share")
@@ -127,33 +127,33 @@ const openWords: Record<WaitingFor, (facts: PaymentFacts) => string> = {
   sanctioned: ({ amount, payer }) =>
     `${amount} came from ${payer}, an address on a sanctions list, so it does not count.`,
   no_buyer: ({ amount }) =>
-    `${amount} was minted, as bridges do, or sent by its own token contract, so no sender can get access.`,
+    `${amount} was minted, as bridges do, or sent by its own token contract, so there is no sender who could get access.`,
 }
 
 function openStanding(facts: PaymentFacts): Standing {
   const { id, exception, status: state, openCheckout, hasReturnAddress, amount } = facts
-  const why = `${openWords[exception ?? "underpaid"](facts)} It waits for your decision.`
+  const why = `${openWords[exception ?? "underpaid"](facts)} The money waits for your decision.`
   if (exception === "sanctioned")
     return {
       state,
       word: "Needs you",
       why,
       next: [
-        wait("Take legal advice first. While the address is listed, accepting the payment is refused."),
+        wait("Take legal advice first. While the address is listed, you can't accept the payment."),
         act(`Send ${amount} back to an address that is not listed.`, "POST", `payments/${id}/return`),
       ],
     }
   const accepting =
     exception === "underpaid"
-      ? "Accept it: it then counts as paid in full."
+      ? "Accept the payment: it then counts as paid in full."
       : exception === "wrong_asset"
-        ? "Accept it: it then counts as paid, and you get this token."
+        ? "Accept the payment: it then counts as paid, and you get this token."
         : exception === "duplicate" || exception === "overpaid" || exception === "no_buyer"
-          ? "Accept it: the money is yours."
-          : "Accept it: it then counts as paid."
+          ? "Accept the payment: the money is then yours."
+          : "Accept the payment: it then counts as paid."
   const returning = hasReturnAddress
-    ? "Send it back to the address that the payer named."
-    : "Send it back. Ask the payer for an address first, because the sender may be an exchange."
+    ? "Send the money back to the address that the payer named."
+    : "Send the money back. Ask the payer for an address first, because the sender may be an exchange."
   return {
     state,
     word: "Needs you",
@@ -162,7 +162,7 @@ function openStanding(facts: PaymentFacts): Standing {
       act(accepting, "POST", `payments/${id}/accept`),
       act(returning, "POST", `payments/${id}/return`),
       ...(exception === "underpaid" && openCheckout
-        ? [wait("Or wait: the payer can still send the rest, and then it counts automatically.")]
+        ? [wait("Or wait: the payer can still send the rest, and then the payment counts automatically.")]
         : []),
     ],
   }

@@ -69,7 +69,7 @@ function doneWords({ kind, amount, recipient }: PayoutFacts): string {
     case "anchor":
       return "Receipts were written to the chain"
     case "store":
-      return "0G was paid to keep receipts"
+      return "0G was paid to store receipts"
   }
 }
 
@@ -82,8 +82,8 @@ export function explainPayout(facts: PayoutFacts): Standing {
       return {
         state,
         word: "Waiting",
-        why: `This ${noun} of ${facts.amount} is waiting for its turn to be sent.`,
-        next: [wait("You need to do nothing. It is usually sent within a minute.")],
+        why: `This ${noun} of ${facts.amount} is waiting to be sent.`,
+        next: [wait(`You don't need to do anything. The ${noun} is usually sent within a minute.`)],
       }
     case "held":
       return heldStanding(facts, noun)
@@ -92,14 +92,14 @@ export function explainPayout(facts: PayoutFacts): Standing {
         state,
         word: "Sending",
         why: `This ${noun} of ${facts.amount} is signed, and its transaction is on the way to the network.`,
-        next: [wait("You need to do nothing. If the network is slow, it is resent with a higher fee.")],
+        next: [wait("You don't need to do anything. If the network is slow, the transaction is resent with a higher fee.")],
       }
     case "mined":
       return {
         state,
         word: "Sent",
         why: `${doneWords(facts)}${onDate(facts)}. It is not final on the network yet.`,
-        next: [wait("You need to do nothing. If a reorg removes the transaction, it is sent again.")],
+        next: [wait("You don't need to do anything. If a reorg removes the transaction, it is resent.")],
       }
     case "final":
       return {
@@ -118,16 +118,16 @@ export function explainPayout(facts: PayoutFacts): Standing {
 const onDate = ({ minedAt }: PayoutFacts): string => (minedAt ? ` on ${timeText(minedAt)}` : "")
 
 function finalNext({ kind, id, paymentId, sessionId }: PayoutFacts): NextAction {
-  if (kind === "sweep") return act("See which payments it carried.", "GET", `payouts/${id}/payments`)
-  if (paymentId !== null) return act("See the payment that it comes from.", "GET", `payments/${paymentId}`)
-  if (sessionId !== null) return act("See the checkout that it belongs to.", "GET", `timeline/${sessionId}`)
+  if (kind === "sweep") return act("See which payments this payout includes.", "GET", `payouts/${id}/payments`)
+  if (paymentId !== null) return act("See the payment that the money comes from.", "GET", `payments/${paymentId}`)
+  if (sessionId !== null) return act("See the checkout.", "GET", `timeline/${sessionId}`)
   return nothing
 }
 
 /** Why a held payout does not move; `noun` and the amount in `facts` describe the payout. */
 const heldWords: Record<HeldReason, (noun: string, facts: PayoutFacts) => string> = {
   short: noun =>
-    `This ${noun} is on hold because it is not certain that all of its money is there: a reorg is moving or has removed a part of it.`,
+    `This ${noun} is on hold because part of its money may be missing: a reorg is moving that part, or has removed it.`,
   sanctions: (noun, { recipient }) =>
     `This ${noun} is on hold because ${recipient}, or the address that paid, is on a sanctions list.`,
   simulation: (noun, { heldDetail }) =>
@@ -147,32 +147,32 @@ function heldStanding(facts: PayoutFacts, noun: string): Standing {
   return {
     state: facts.state,
     word: "On hold",
-    why: `${heldWords[reason](noun, facts)} No money has left.`,
+    why: `${heldWords[reason](noun, facts)} No money has been sent.`,
     next: heldNext(facts, reason),
   }
 }
 
 function heldNext({ kind, triedAt, id, paymentId, refundId }: PayoutFacts, reason: HeldReason): NextAction[] {
   const again = triedAt
-    ? wait(`You need to do nothing. It is retried automatically, next on ${timeText(triedAt)}.`)
-    : wait(`Ask the operator of this service to retry it: it is not retried automatically. Give them the id ${id}.`)
+    ? wait(`You don't need to do anything. The ${nouns[kind]} is retried automatically, next on ${timeText(triedAt)}.`)
+    : wait(`Ask the operator of this service to retry the ${nouns[kind]} ${id}, because it is not retried automatically.`)
   switch (reason) {
     case "allowance":
       return refundId === null
         ? [again]
         : [
             act(
-              "Approve it from your payout wallet: the refund says what to send.",
+              "Approve the refund from your payout wallet. The refund's details say which transaction to send.",
               "GET",
               `payments/refunds/${refundId}`,
             ),
           ]
     case "balance":
-      return [wait("Add funds to your payout wallet. It continues automatically.")]
+      return [wait("Add funds to your payout wallet. The refund then continues automatically.")]
     case "sanctions":
       return [wait(`Ask the operator of this service what to do. Give them the id ${id}.`)]
     case "low_gas":
-      return [wait("You need to do nothing. It continues automatically when the operator adds gas.")]
+      return [wait(`You don't need to do anything. The ${nouns[kind]} continues automatically when the operator adds gas.`)]
     case "gas_budget":
       return [again, act("See your gas budget.", "GET", "settings")]
     case "simulation":
@@ -195,15 +195,15 @@ function revertedStanding(
     : kind === "refund"
       ? [
           act(
-            `See the refund${refundId ? "" : "s"}, and request it again.`,
+            `See the refund${refundId ? "" : "s"}, and request a new one.`,
             "GET",
             `payments/refunds${refundId ? `/${refundId}` : ""}`,
           ),
         ]
       : kind === "share" || kind === "sweep" || kind === "return"
-        ? [wait("You need to do nothing. The service creates it again automatically.")]
+        ? [wait(`You don't need to do anything. The service creates the ${noun} again automatically.`)]
         : sessionId !== null
-          ? [act("See the checkout, and request it again.", "GET", `timeline/${sessionId}`)]
+          ? [act(`See the checkout, and request the ${noun} again.`, "GET", `timeline/${sessionId}`)]
           : [wait("The payer must pay again.")]
   return { state, word: "Failed", why, next: followed }
 }
@@ -215,12 +215,12 @@ function cancelledStanding(facts: PayoutFacts, noun: string): Standing {
   const why = `This ${noun} of ${amount} was cancelled${by} before it was sent. No money moved.${detail}`
   const next = (): NextAction => {
     if (kind === "return" && paymentId !== null)
-      return act("Decide about the payment again: it is open again.", "GET", `payments/${paymentId}`)
+      return act("The payment is open again: decide what to do with it.", "GET", `payments/${paymentId}`)
     if (kind === "refund" && refundId !== null) return act("See the refund.", "GET", `payments/refunds/${refundId}`)
-    if (stopped) return wait("Ask the operator of this service why. It is not created again automatically.")
+    if (stopped) return wait(`Ask the operator of this service why. The ${noun} is not created again automatically.`)
     if (kind === "share" || kind === "sweep")
-      return wait("You need to do nothing. Another payout pays what is still owed to you.")
-    if (sessionId !== null) return act("See the checkout that it belongs to.", "GET", `timeline/${sessionId}`)
+      return wait("You don't need to do anything. Another payout pays what is still owed to you.")
+    if (sessionId !== null) return act("See the checkout.", "GET", `timeline/${sessionId}`)
     return wait("The payer must pay again.")
   }
   return { state, word: "Cancelled", why, next: [next()] }

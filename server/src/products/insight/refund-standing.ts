@@ -18,7 +18,7 @@ export interface RefundFacts {
 /** Explains a refund. */
 export function explainRefund(facts: RefundFacts): Standing {
   const { id, status: state, amount, sessionId, message, call } = facts
-  const seeCheckout = act("See the checkout that it belongs to.", "GET", `timeline/${sessionId}`)
+  const seeCheckout = act("See the checkout.", "GET", `timeline/${sessionId}`)
   switch (state) {
     case "needs_approval":
       return {
@@ -26,8 +26,8 @@ export function explainRefund(facts: RefundFacts): Standing {
         word: "Needs you",
         why: `This refund of ${amount} comes from your payout wallet, and the wallet has not approved it yet.`,
         next: [
-          act("Approve it from your payout wallet: the refund says what to send.", "GET", `payments/refunds/${id}`),
-          act("Withdraw it.", "DELETE", `payments/refunds/${id}`),
+          act("Approve the refund from your payout wallet. The refund's details say which transaction to send.", "GET", `payments/refunds/${id}`),
+          act("Withdraw the refund.", "DELETE", `payments/refunds/${id}`),
         ],
       }
     case "pending": {
@@ -39,7 +39,7 @@ export function explainRefund(facts: RefundFacts): Standing {
         next: [
           ...next.filter(({ route }) => !route?.includes(`/timeline/${sessionId}`)),
           ...(call.state === "queued" || call.state === "held"
-            ? [act("Withdraw it.", "DELETE", `payments/refunds/${id}`)]
+            ? [act("Withdraw the refund.", "DELETE", `payments/refunds/${id}`)]
             : []),
           seeCheckout,
         ],
@@ -50,7 +50,7 @@ export function explainRefund(facts: RefundFacts): Standing {
         state,
         word: "Refunded",
         why: `${amount} was refunded to ${call.recipient}.`,
-        next: [wait("You need to do nothing."), seeCheckout],
+        next: [wait("You don't need to do anything."), seeCheckout],
       }
     case "failed":
       return {

@@ -19,7 +19,7 @@ const StandingShown = Type.Object({
   why: Type.String({ description: "Why it is in this state, as sentences" }),
   next: Type.Array(
     Type.Object({
-      text: Type.String({ examples: ["Accept it: it then counts as paid in full."] }),
+      text: Type.String({ examples: ["Accept the payment: it then counts as paid in full."] }),
       route: Described(
         Nullable(Type.String({ examples: ["POST /api/console/payments/pay_tz4a98xxat96iws9zmbrgj3a/accept"] })),
         "The request that does it; null if it is done elsewhere or happens automatically",

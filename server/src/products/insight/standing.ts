@@ -28,8 +28,8 @@ export const act = (text: string, method: "GET" | "POST" | "PUT" | "DELETE", pat
 /** An action outside this API, or an event that will happen automatically. */
 export const wait = (text: string): NextAction => ({ text, route: null })
 
-/** The entry for when there is nothing to do. */
-export const nothing = wait("You need to do nothing.")
+/** The action when there is nothing to do. */
+export const nothing = wait("You don't need to do anything.")
 
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 

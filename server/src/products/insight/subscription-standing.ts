@@ -38,7 +38,7 @@ export function explainSubscription(facts: SubscriptionFacts): Standing {
 
 const blockWords: Record<NonNullable<Row<"subscriptions">["blocked_by"]>, { why: string; next: NextAction }> = {
   payout_address: {
-    why: "The due invoice can't be created, because you have no payout address on its network.",
+    why: "The due invoice can't be created, because you have no payout address on the subscription's network.",
     next: act("Set a payout address for the network.", "PUT", "settings"),
   },
   price: {
@@ -46,8 +46,8 @@ const blockWords: Record<NonNullable<Row<"subscriptions">["blocked_by"]>, { why:
     next: act("Raise the price of the product, or change its split.", "GET", "products"),
   },
   payments_paused: {
-    why: "The due invoice can't be created, because payments on its network are paused.",
-    next: wait("Wait: it is retried automatically. Ask the operator of this service when payments resume."),
+    why: "The due invoice can't be created, because payments on the subscription's network are paused.",
+    next: wait("Wait: the service retries automatically. Ask the operator of this service when payments resume."),
   },
 }
 
@@ -63,21 +63,21 @@ function standingOf(facts: SubscriptionFacts): Part {
     case null:
       return {
         word: "Not begun",
-        why: "It starts when its first invoice is paid. That has not happened yet, or a reorg removed the payment.",
-        next: pay.length > 0 ? pay : [wait("You need to do nothing until the first invoice is paid.")],
+        why: "The subscription starts when its first invoice is paid. That has not happened yet, or a reorg removed the payment.",
+        next: pay.length > 0 ? pay : [wait("You don't need to do anything until the first invoice is paid.")],
       }
     case "active":
       if (cancelAtPeriodEnd)
         return {
           word: "Ending",
-          why: `It is paid until ${dateText(paidUntil)} and ends then, as ${askers[cancelAskedBy ?? "merchant"]} asked.`,
-          next: [act("Let it continue, if you asked for its end.", "POST", `${path}/resume`)],
+          why: `The subscription is paid until ${dateText(paidUntil)} and ends then, as ${askers[cancelAskedBy ?? "merchant"]} asked.`,
+          next: [act("Let the subscription continue, if you were the one who canceled it.", "POST", `${path}/resume`)],
         }
       return {
         word: "Active",
-        why: `It is paid until ${dateText(paidUntil)}.`,
+        why: `The subscription is paid until ${dateText(paidUntil)}.`,
         next: [
-          wait("You need to do nothing. The next invoice is created automatically."),
+          wait("You don't need to do anything. The next invoice is created automatically."),
           ...pay,
           act("Pause it.", "POST", `${path}/pause`),
           act("Cancel it.", "POST", `${path}/cancel`),
@@ -86,19 +86,19 @@ function standingOf(facts: SubscriptionFacts): Part {
     case "payment_due":
       return {
         word: "Payment due",
-        why: `Its invoice is due and not paid yet. The subscriber keeps access until ${dateText(accessUntil)}.`,
+        why: `The invoice is due and not paid yet. The subscriber keeps access until ${dateText(accessUntil)}.`,
         next: [...pay, act("See its invoices.", "GET", path)],
       }
     case "past_due":
       return {
         word: "Past due",
-        why: `Its invoice was not paid in time, so access ended on ${dateText(accessUntil)}.${cancelsAt ? ` It will be canceled on ${timeText(cancelsAt)} if nobody pays.` : ""}`,
+        why: `The invoice was not paid in time, so access ended on ${dateText(accessUntil)}.${cancelsAt ? ` The subscription will be canceled on ${timeText(cancelsAt)} if nobody pays.` : ""}`,
         next: [...pay, act("Cancel it now.", "POST", `${path}/cancel`)],
       }
     case "paused":
       return {
         word: "Paused",
-        why: `You paused it${pausedAt ? ` on ${timeText(pausedAt)}` : ""}: no invoice is created. Paid access lasts until ${dateText(accessUntil)}.`,
+        why: `You paused the subscription${pausedAt ? ` on ${timeText(pausedAt)}` : ""}: no invoices are created. Paid access lasts until ${dateText(accessUntil)}.`,
         next: [act("Resume it.", "POST", `${path}/resume`), act("Cancel it.", "POST", `${path}/cancel`)],
       }
     case "canceled":
@@ -109,14 +109,14 @@ function standingOf(facts: SubscriptionFacts): Part {
 function canceledStanding({ cancelReason, cancelAskedBy, endedAt, accessUntil }: SubscriptionFacts): Part {
   const on = endedAt ? ` on ${timeText(endedAt)}` : ""
   const why = {
-    requested: `It ended${on}, as ${askers[cancelAskedBy ?? "merchant"]} asked.`,
-    unpaid: `It ended${on}, because its last invoice was not paid within 30 days.`,
-    completed: `It ended${on}, after its last period.`,
+    requested: `The subscription ended${on}, as ${askers[cancelAskedBy ?? "merchant"]} asked.`,
+    unpaid: `The subscription ended${on}, because its last invoice was not paid within 30 days.`,
+    completed: `The subscription ended${on}, after its last period.`,
   }[cancelReason ?? "requested"]
   return {
     word: "Canceled",
     why: `${why}${accessUntil && endedAt && accessUntil > endedAt ? ` Paid access lasts until ${timeText(accessUntil)}.` : ""}`,
-    next: [wait("It can't be resumed. The subscriber can start a new one at your payment link or paywall.")],
+    next: [wait("This subscription can't be resumed. The subscriber can start a new one at your payment link or paywall.")],
   }
 }
 
@@ -157,7 +157,7 @@ export function explainInvoice({
         state,
         word: "Paid",
         why: `This invoice of ${amount} was paid${paidAt ? ` on ${timeText(paidAt)}` : ""}.`,
-        next: [wait("You need to do nothing."), act("See the payment.", "GET", `timeline/${sessionId}`)],
+        next: [wait("You don't need to do anything."), act("See the payment.", "GET", `timeline/${sessionId}`)],
       }
     case "unpaid":
       return {
@@ -170,7 +170,7 @@ export function explainInvoice({
       return {
         state,
         word: "Void",
-        why: `This invoice of ${amount} need not be paid: its subscription was paused or canceled first.`,
+        why: `This invoice of ${amount} does not have to be paid, because its subscription was paused or canceled first.`,
         next: [see],
       }
   }
