@@ -31,10 +31,10 @@ const faults: Record<string, Fault> = {
     answer: failWith(429, { error: "RATE_LIMITED", retryAfter: 1 }, { "retry-after": "1" }),
     says: ["Too many requests this minute."],
   },
-  timeout: { answer: () => new Promise(() => undefined), says: ["This takes too long"], byButton: true },
+  timeout: { answer: () => new Promise(() => undefined), says: ["This is taking too long"], byButton: true },
   torn: {
     answer: route => route.fulfill({ status: 200, contentType: "application/json", body: '{"data":[{"id":"pay_' }),
-    says: ["broke off on its way"],
+    says: ["answer broke off"],
     byButton: true,
   },
 }
@@ -91,8 +91,8 @@ async function failForm(page: Page, each: ConsolePage, name: string): Promise<vo
     await page.clock.fastForward(3 * LATER_MS)
   }
   const says = {
-    timeout: "what moves money is done once",
-    torn: "what moves money is done once",
+    timeout: "money is moved only once",
+    torn: "money is moved only once",
     "429": WORDS,
     "403": WORDS,
     "500": WORDS,

@@ -34,7 +34,7 @@ function NotFound() {
   return (
     <div className="state">
       <h1>There is no such page</h1>
-      <p>The address may be of another version of the console.</p>
+      <p>The address may belong to another version of the console.</p>
       <Link to="/">Go to Home</Link>
     </div>
   )

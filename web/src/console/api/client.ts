@@ -57,11 +57,11 @@ interface Answer<T> {
   response: Response
 }
 
-const torn = { error: "TORN", message: "The server's answer broke off on its way. Try again." }
+const torn = { error: "TORN", message: "The server's answer broke off. Try again." }
 
 /** Not the service's own words: a proxy in front of it answers so while the service is away. */
 const strange = ({ status }: Response) => ({
-  message: `The server answered ${status} without a reason. It may be starting anew: try again in a moment.`,
+  message: `The server answered ${status} without a reason. It may be restarting: try again in a moment.`,
 })
 
 /** The answer of a call; throws {@link Failure}. */
@@ -113,4 +113,4 @@ export async function write<T>(
 }
 
 const UNSURE =
-  "The answer did not come, so it is not known whether this was done. Send the same again: what moves money is done once."
+  "No answer arrived, so it is unknown whether this was done. Send the same request again: money is moved only once."

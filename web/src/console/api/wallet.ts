@@ -71,7 +71,7 @@ export async function sendCall(
 /** What a wallet's fault means to a person. */
 export function walletWords(error: unknown): string {
   const { code, message } = (error ?? {}) as { code?: number; message?: string }
-  if (code === 4001) return "The wallet refused it. Nothing changed."
-  if (code === -32_002) return "The wallet already asks for something: open it and answer there."
+  if (code === 4001) return "The wallet refused the request. Nothing changed."
+  if (code === -32_002) return "The wallet already has a request open: open the wallet and answer it there."
   return message ?? "The wallet did not answer."
 }

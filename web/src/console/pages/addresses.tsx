@@ -65,8 +65,7 @@ export function Addresses() {
         actions={<LinkButton href={csv}>Export as CSV</LinkButton>}
       />
       <p className="second lead">
-        Each address says itself who can get its money: you, after a while even without this service. The file has all
-        that is needed for that; keep a copy of it elsewhere.
+        Each address itself determines who can get its money: you, after a while even without this service. The file has everything that you need for that. Keep a copy of the file elsewhere.
       </p>
       <div className="stack">
         <section className="card" aria-label="List">
@@ -74,7 +73,7 @@ export function Addresses() {
             name="addresses"
             columns={columns}
             list={list}
-            empty={<p>Each checkout and each paywall gets an address of its own.</p>}
+            empty={<p>Each checkout and each paywall gets its own address.</p>}
           />
         </section>
         {(tokens.rows?.length ?? 0) > 0 && (

@@ -129,8 +129,8 @@ export function Audit() {
           }
           empty={
             <>
-              <h2>Nothing was changed yet</h2>
-              <p>Each change of a setting, a key, a member or what is sold is here for good, with who made it.</p>
+              <h2>Nothing has been changed yet</h2>
+              <p>Each change to a setting, a key, a member or what is sold stays here permanently, and shows who made it.</p>
             </>
           }
         />

@@ -43,7 +43,7 @@ export const Bundles = () => (
     columns={columns}
     useRows={useRows}
     create="Sell an API"
-    words="Put an API behind a price, route by route. Programs and agents pay each call by themselves (x402), and your server sees paid calls alone."
+    words="Put an API behind a price, route by route. Programs and agents pay for each call themselves (x402), and your server receives only paid calls."
     actions={
       <Button component={Link} to="/payments" search={{ type: "agent" } as never}>
         Payments by agents

@@ -18,7 +18,7 @@ export function CheckoutActions({ checkout }: { checkout: Checkout }) {
         disabled={!may}
         loading={close.isPending}
         onClick={async () => {
-          const words = "Nobody can pay it then, and its page says that it is over."
+          const words = "Nobody can pay the checkout then, and its page says that it has ended."
           if (!(await isSure({ title: "Close this checkout?", words, yes: "Close it" }))) return
           close.mutate(
             { method: "DELETE", path: `/api/console/checkouts/${checkout.id}` },

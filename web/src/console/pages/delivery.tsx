@@ -33,7 +33,7 @@ export function OneDelivery() {
     staleTime: Number.POSITIVE_INFINITY,
     ...retries,
   })
-  const resend = useAct({ done: "It is sent again" })
+  const resend = useAct({ done: "It is being resent" })
   if (!delivery) return <NotYet query={query} up={{ to: "/webhooks", name: "Webhooks" }} />
   const body = event.data ? JSON.stringify(event.data.data, null, 2) : ""
   const last = delivery.log.at(-1)
@@ -70,7 +70,7 @@ export function OneDelivery() {
           <section className="card pad stack">
             <h2>Attempts</h2>
             {delivery.log.length === 0 && (
-              <p className="quiet">Nothing was sent yet. The first attempt is within a second.</p>
+              <p className="quiet">Nothing has been sent yet. The first attempt follows within a second.</p>
             )}
             <ol className="story">
               {delivery.log.map(attempt => (
@@ -123,13 +123,13 @@ function WhyNot({ delivery, last }: { delivery: DeliveryWithAttempts; last: Deli
   const what =
     last.status === null
       ? `Your server did not answer: ${last.error ?? "no connection"}.`
-      : `Your server answered ${last.status}. Only an answer from 200 to 299 counts as taken.`
+      : `Your server answered ${last.status}. Only a status from 200 to 299 counts as accepted.`
   const next =
     delivery.status === "pending"
-      ? "It is tried again by itself."
+      ? "The delivery is retried automatically."
       : delivery.status === "failed"
-        ? "All attempts are used up. Mend the endpoint, then send it again."
-        : "The endpoint was switched off, so it was not sent."
+        ? "All attempts have failed. Repair the endpoint, then resend the event."
+        : "The endpoint was switched off, so the event was not sent."
   return (
     <div
       className={`note ${delivery.status === "pending" ? "wait" : "bad"}`}

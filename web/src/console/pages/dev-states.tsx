@@ -138,7 +138,7 @@ const story = {
 const empty = (
   <>
     <h2>No payments yet</h2>
-    <p>A payment is here a second after its transfer is in a block.</p>
+    <p>A payment appears here a second after its transfer is in a block.</p>
     <Button variant="filled">Create the first checkout</Button>
   </>
 )

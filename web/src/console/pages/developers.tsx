@@ -123,8 +123,7 @@ export function Developers() {
               <>
                 <h2>No keys yet</h2>
                 <p>
-                  With a key your server makes checkouts and reads payments. Each key has its own rights and its own
-                  end.
+                  With a key, your server creates checkouts and reads payments. Each key has its own rights and its own expiry.
                 </p>
                 <Button variant="filled" onClick={() => setNew(true)}>
                   Create key
@@ -198,14 +197,14 @@ function AllKeys() {
     <section className="card pad stack" aria-label="All keys together">
       <div>
         <h2>All keys together</h2>
-        <p className="quiet">What servers may send back in a day, whatever each key allows. Persons do not count.</p>
+        <p className="quiet">What servers may send back in a day, whatever each key allows. Actions by people do not count.</p>
       </div>
       <RequestForm
         key={`${limits.refundPerDay} ${limits.returnPerDay}`}
         first={{ refundPerDay: String(limits.refundPerDay ?? ""), returnPerDay: String(limits.returnPerDay ?? "") }}
         right="keys"
         submit="Save"
-        done="The limits count from the next refund on"
+        done="The limits apply from the next refund on"
         request={values => ({
           method: "PUT",
           path: limitsPath,
@@ -232,7 +231,7 @@ function CallbackSecret() {
       <div>
         <h2>Secret of callbacks</h2>
         <p className="quiet">
-          It signs what goes to a checkout's own callbackUrl. Endpoints under Webhooks each have a secret of their own.
+          This secret signs the events that go to a checkout's own callbackUrl. Each endpoint under Webhooks has its own secret.
         </p>
       </div>
       {secret && <pre className="code">{secret}</pre>}
@@ -247,7 +246,7 @@ function CallbackSecret() {
           <Button
             loading={show.isPending}
             onClick={async () => {
-              const words = "The secret before goes on signing for 24 hours. Put the new one on your server until then."
+              const words = "The previous secret signs too for 24 hours. Put the new one on your server within that time."
               if (await isSure({ title: "Make a new secret?", words, yes: "Make it" }))
                 show.mutate({ method: "POST", path: secretPath })
             }}

@@ -21,7 +21,7 @@ function customerOf(text: string): Record<string, string> | string {
   if (/^cs_/.test(name)) return { checkoutId: name }
   if (/^0x[0-9a-fA-F]{40}$/.test(name)) return { payer: name }
   if (/^[^@\s]+@[^@\s]+$/.test(name)) return { customerEmail: name }
-  return "Write an e-mail address, a wallet (0x and 40 digits), or the id of a checkout."
+  return "Enter an e-mail address, a wallet (0x and 40 digits), or the id of a checkout."
 }
 
 const columns: Column<Erasure>[] = [
@@ -50,8 +50,7 @@ export function Erasures() {
             <div>
               <h2>Erase a customer</h2>
               <p className="quiet">
-                E-mail addresses, what the payer entered, metadata and descriptions go. Amounts, addresses and hashes
-                stay: your books need them, and the chain keeps them.
+                E-mail addresses, what the payer entered, metadata and descriptions are erased. Amounts, addresses and hashes stay: your books need them, and the chain keeps them.
               </p>
             </div>
             <RequestForm<{ customer: string }, ErasureResult>
@@ -121,12 +120,12 @@ function Outcome({ customer, result, close }: Found & { close: () => void }) {
   // What is still to be sent is a choice here, and no fault.
   const blocks = result.blockedBy.filter(each => !(waits && each.startsWith("Deliveries are not sent yet")))
   if (counts.length === 0 && blocks.length === 0)
-    return <p className="note info">There is nothing of this customer here.</p>
+    return <p className="note info">There is no data of this customer here.</p>
   if (blocks.length > 0)
     return (
       <div className="note wait" role="status">
         <div>
-          <p className="strong">It can't be erased yet: end these first.</p>
+          <p className="strong">The data can't be erased yet: end these first.</p>
           <ul>
             {blocks.map(id => (
               <li key={id}>
@@ -145,7 +144,7 @@ function Outcome({ customer, result, close }: Found & { close: () => void }) {
     )
   const go = async () => {
     const title = `Erase ${Object.values(customer)[0]}?`
-    const words = `Personal data in ${counts.join(", ")} is gone for ever. It can't be undone, and backups forget it as they age.`
+    const words = `Personal data in ${counts.join(", ")} is erased permanently. This can't be undone. The data disappears from backups as they expire.`
     if (!(await isSure({ title, words, yes: "Erase for ever" }))) return
     erase.mutate({ method: "POST", path, body: { ...customer, ...(isDropped ? { pendingDeliveries: "drop" } : {}) } })
   }
@@ -168,7 +167,7 @@ function Outcome({ customer, result, close }: Found & { close: () => void }) {
         <Checkbox
           checked={isDropped}
           onChange={event => setDropped(event.currentTarget.checked)}
-          label={`Drop the ${result.pendingDeliveries === 1 ? "event that is" : `${result.pendingDeliveries} events that are`} still to be delivered. Otherwise wait until they are.`}
+          label={`Drop the ${result.pendingDeliveries === 1 ? "event that is" : `${result.pendingDeliveries} events that are`} still to be delivered. Otherwise wait until they are delivered.`}
         />
       )}
       <div className="row">

@@ -118,8 +118,8 @@ export function Home() {
                 <h2>No payments yet</h2>
                 <p>
                   {isSandbox
-                    ? "Create a checkout, open it as a payer, and pay it with the test wallet: it is here a second later."
-                    : "Create a checkout and pay it: it is here a second after its transfer is in a block."}
+                    ? "Create a checkout, open it as a payer, and pay it with the test wallet: it appears here a second later."
+                    : "Create a checkout and pay it: it appears here a second after its transfer is in a block."}
                 </p>
                 <Button variant="filled" component={Link} to="/checkouts/new">
                   Create the first checkout
@@ -255,7 +255,7 @@ const waitingWords: Record<AttentionKind, [string, string, string]> = {
 
 function Attention({ of }: { of: Overview["attention"] }) {
   const waiting = (Object.keys(waitingWords) as AttentionKind[]).filter(kind => (of[kind]?.count ?? 0) > 0)
-  if (waiting.length === 0) return <p className="quiet pad rule">Nothing waits for you.</p>
+  if (waiting.length === 0) return <p className="quiet pad rule">Nothing is waiting for you.</p>
   return waiting.map(kind => {
     const [place, one, many] = waitingWords[kind]
     const { count } = of[kind]

@@ -20,7 +20,7 @@ export function Listeners() {
   const list = usePages<Listener>(path)
   const end = useAct({ done: "The listener ended" })
   const askEnd = async (id: string) => {
-    const words = "The program that pulls from it stops. What is still due to it is skipped."
+    const words = "The program that pulls from the listener stops. Events that are still due to the listener are skipped."
     if (await isSure({ title: "End this listener?", words, yes: "End it" }))
       end.mutate({ method: "DELETE", path: `${path}/${id}` })
   }
@@ -33,8 +33,7 @@ export function Listeners() {
         actions={<Button onClick={() => copyText(command, "Command")}>Copy the command</Button>}
       />
       <p className="second lead">
-        Endpoints without a URL, for a machine that nobody can connect to, such as a developer's: a program pulls their
-        events. One that nobody pulls for ten minutes ends by itself.
+        Endpoints without a URL, for a machine that nobody can connect to, such as a developer's: a program pulls their events. A listener ends automatically if nobody pulls from it for ten minutes.
       </p>
       <section className="card" aria-label="List">
         <DataTable
@@ -43,7 +42,7 @@ export function Listeners() {
           empty={
             <>
               <h2>No listener now</h2>
-              <p>A program on a developer's machine begins one:</p>
+              <p>A program on a developer's machine starts one:</p>
               <pre className="code">{command}</pre>
             </>
           }
@@ -92,8 +91,8 @@ function LiveListeners() {
   const { liveListeners } = data
   const toggle = async () => {
     const words = liveListeners
-      ? "Those that pull real events now end at once."
-      : "Members with the right to webhooks can then pull real events, with the data of real payers, to their own machine."
+      ? "Listeners that pull real events now end immediately."
+      : "Members who may manage webhooks can then pull real events, with the data of real payers, to their own machine."
     const title = liveListeners ? "Allow no listeners in live mode?" : "Allow listeners in live mode?"
     if (await isSure({ title, words, yes: liveListeners ? "Allow none" : "Allow them" }))
       change.mutate({ method: "PUT", path: settingsPath, body: { liveListeners: !liveListeners } })
@@ -103,7 +102,7 @@ function LiveListeners() {
       <div>
         <h2>In live mode</h2>
         <p className="quiet">
-          {liveListeners ? "Listeners may pull real events." : "No listener may pull real events: only tests may."}
+          {liveListeners ? "Listeners may pull real events." : "Listeners may pull only test events."}
         </p>
       </div>
       <span className="row">

@@ -52,8 +52,7 @@ export function NeedsYou() {
         actions={picked.length > 0 && <ReturnMany payments={picked} done={() => setIds(new Set())} />}
       />
       <p className="second lead">
-        Accept: it counts as paid, and the money is yours. Return: it goes back to an address that the payer names.
-        Until then the money stays where it is.
+        If you accept a payment, it counts as paid, and the money is yours. If you return it, the money goes back to an address that the payer names. Until you decide, the money stays where it is.
       </p>
       {picked.length > 0 && (
         <div className="strip wait">
@@ -122,7 +121,7 @@ function ReturnMany({ payments, done }: { payments: Payment[]; done: () => void 
   const send = (returns: object[]) => write<{ data: Outcome[] }>("POST", "/api/console/payments/return", { returns })
   const go = async () => {
     const title = `Return ${payments.length} payments?`
-    const words = "Each goes to the address that its payer named. What is sent can't be called back."
+    const words = "Each payment goes back to the address that its payer named. Money that was sent can't be recalled."
     if (!(await isSure({ title, words, yes: `Return ${payments.length}` }))) return
     setBusy(true)
     setSaid("")

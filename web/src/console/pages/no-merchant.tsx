@@ -13,7 +13,7 @@ export default function NoMerchant() {
   return (
     <main className="main" style={{ margin: "0 auto", maxWidth: 480 }}>
       <div className="stack">
-        <h1>You belong to no account yet</h1>
+        <h1>You don't belong to an account yet</h1>
         <p className="second">You are signed in as {me.person.email ?? me.person.subject}.</p>
         <section className="card pad stack">
           <h2>Start one</h2>

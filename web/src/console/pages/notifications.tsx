@@ -27,8 +27,8 @@ export function NotificationSettings() {
               {data.address === null
                 ? "Your sign-in has no verified e-mail address, so nothing can be sent."
                 : data.isSending
-                  ? `To ${data.address}, at most 20 an hour; what is beyond comes as one digest.`
-                  : `This service sends no mail now. What you choose counts for ${data.address} once it does.`}
+                  ? `To ${data.address}, at most 20 an hour; the rest arrives as one digest.`
+                  : `This service sends no mail at the moment. Your choices apply to ${data.address} as soon as it does.`}
             </p>
           </div>
           {data.notices.map(({ notice, reports, byMail, isOptional }) => (

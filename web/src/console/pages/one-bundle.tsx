@@ -99,7 +99,7 @@ function RoutesInput({ value, onChange }: { value: Route[]; onChange: (routes: R
 function headersOf(text: string): Record<string, string | null> | string {
   const lines = text.split("\n").filter(line => line.trim() !== "")
   const wrong = lines.find(line => !/^[\w-]+\s*:/.test(line.trim()))
-  if (wrong) return `“${wrong.trim().slice(0, 40)}” is no header: write a name, a colon and the value.`
+  if (wrong) return `“${wrong.trim().slice(0, 40)}” is not a header: enter a name, a colon and the value.`
   return Object.fromEntries(
     lines.map(line => {
       const [name = "", ...rest] = line.split(":")
@@ -123,8 +123,8 @@ const MoreOfApi = ({ form, known = [] }: { form: BundleForm; known?: string[] })
       label="Secret headers for your server"
       description={
         known.length > 0
-          ? `It has ${known.join(", ")}. What you write is added or replaced; a name without a value takes it away.`
-          : "One a line. They are encrypted, and never shown again"
+          ? `It has ${known.join(", ")}. Headers that you enter are added or replaced; a name without a value removes that header.`
+          : "One per line. They are encrypted, and never shown again"
       }
       placeholder="Authorization: Bearer …"
       rows={2}
@@ -133,7 +133,7 @@ const MoreOfApi = ({ form, known = [] }: { form: BundleForm; known?: string[] })
     />
     <TextInput
       label="Address of its OpenAPI document"
-      description="Agents read there how to call it"
+      description="Agents read there how to call the API"
       placeholder="https://api.example/openapi.json"
       {...form.getInputProps("openapiUrl")}
     />
@@ -195,7 +195,7 @@ export function NewBundle() {
               <TextInput label="Name" autoFocus {...form.getInputProps("name")} />
               <TextInput
                 label="Where your API is"
-                description="Paid calls are passed on to it; only this service should reach it"
+                description="Paid calls are forwarded to this URL; only this service should reach it"
                 placeholder="https://api.example"
                 {...form.getInputProps("originUrl")}
               />
@@ -253,7 +253,7 @@ export function OneBundle() {
             }}
             right="catalog"
             submit="Save"
-            done="Saved; calls that are being served end as they began"
+            done="Saved; calls in progress end under the old settings"
             request={values => {
               const originHeaders = headersOf(values.originHeaders)
               if (typeof originHeaders === "string") return originHeaders
@@ -298,7 +298,7 @@ export function OneBundle() {
                 </Button>
               </div>
               <p className="quiet">
-                A call without a payment is answered 402 with the price; an agent pays and asks again.
+                A call without a payment is answered with 402 and the price; an agent pays and calls again.
               </p>
             </section>
             <section className="card pad" aria-label="Facts">

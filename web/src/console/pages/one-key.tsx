@@ -21,8 +21,8 @@ import { keysPath, stateOfKey } from "./developers.tsx"
 
 const up = { to: "/developers", name: "API keys" }
 const endWords: Record<string, string> = {
-  maker_left: "Whoever made it left the team",
-  maker_role: "Whoever made it may not give these rights any more",
+  maker_left: "Its creator has left the team",
+  maker_role: "Its creator may no longer grant these rights",
 }
 const overlaps = [
   { value: "0", label: "At once" },
@@ -49,19 +49,19 @@ export function OneKey() {
   const may = useRight("keys")
   const navigate = useNavigate()
   const [made, setMade] = useState<string | undefined>()
-  const revoke = useAct({ done: "The key opens nothing any more", onDone: () => void navigate({ to: up.to }) })
-  const adopt = useAct({ done: "The key goes on. Roll it too: whoever made it may know its secret." })
+  const revoke = useAct({ done: "The key no longer works", onDone: () => void navigate({ to: up.to }) })
+  const adopt = useAct({ done: "The key keeps working. Roll it too, because its creator may know the secret." })
   const key = query.data
   if (key === null)
     return (
       <div className="state">
-        <h1>This key is revoked, or never was</h1>
+        <h1>This key is revoked, or never existed</h1>
         <Button onClick={() => void navigate({ to: up.to })}>All keys</Button>
       </div>
     )
   if (!key) return <NotYet query={query} up={up} />
   const askRevoke = async () => {
-    const words = "Whatever uses it is refused from the next request on."
+    const words = "Everything that uses the key is refused from the next request on."
     if (await isSure({ title: `Revoke “${key.name}”?`, words, yes: "Revoke" }))
       revoke.mutate({ method: "DELETE", path })
   }
@@ -89,7 +89,7 @@ export function OneKey() {
       {key.ending && (
         <div className="note wait" role="status" style={{ marginBottom: 16 }}>
           <div>
-            {endWords[key.ending.reason]}, so it ends <Time at={key.ending.until} />. It goes on if you adopt it.
+            {endWords[key.ending.reason]}, so it ends <Time at={key.ending.until} />. It keeps working if you adopt it.
           </div>
           <Button
             size="xs"
@@ -105,7 +105,7 @@ export function OneKey() {
           <Secret
             title="The key"
             secret={made}
-            words="Put it on your server; the old secret works on until then."
+            words="Put the secret on your server; the old one works until then."
             close={() => setMade(undefined)}
           />
         </div>
@@ -118,7 +118,7 @@ export function OneKey() {
           <section className="card pad stack" aria-label="Roll it">
             <div>
               <h2>Roll it</h2>
-              <p className="quiet">A new secret for the same key: its limits and its history go on.</p>
+              <p className="quiet">A new secret for the same key, which keeps its limits and its history.</p>
             </div>
             <RequestForm<{ grace: string }, { key: string }>
               first={{ grace: "86400" }}
@@ -176,7 +176,7 @@ function Change({ apiKey: key, path }: { apiKey: ApiKey; path: string }) {
       }}
       right="keys"
       submit="Save"
-      done="It counts from the next request on"
+      done="The change applies from the next request on"
       request={values => ({
         method: "PUT",
         path,
@@ -192,7 +192,7 @@ function Change({ apiKey: key, path }: { apiKey: ApiKey; path: string }) {
           <TextInput
             type="date"
             label="It ends"
-            description="Left empty, it lasts until it is revoked"
+            description="If this is empty, the key lasts until it is revoked"
             {...form.getInputProps("expiresAt")}
           />
         </KeyFields>

@@ -135,7 +135,7 @@ export function OneLink() {
           Its payments
         </Button>
       )}
-      offWords="Its page then says that it is over."
+      offWords="The link's page then says that it has ended."
       form={link => (
         <RequestForm
           key={link.updatedAt}
@@ -170,7 +170,7 @@ export function OneLink() {
                   {...form.getInputProps("redirectUrl")}
                 />
               </div>
-              <p className="quiet">The amount and the network stay as they were made: payers may have seen them.</p>
+              <p className="quiet">The amount and the network can't be changed, because payers may have seen them.</p>
             </>
           )}
         />
@@ -183,8 +183,8 @@ export function OneLink() {
             {...(link.uses === 0 && link.active
               ? {
                   first: isSandbox
-                    ? "Nobody has paid yet. Open it as a payer: the test wallet pays with one click."
-                    : "Nobody has paid yet. Send its address, or open it as a payer would.",
+                    ? "Nobody has paid yet. Open the link as a payer: the test wallet pays with one click."
+                    : "Nobody has paid yet. Send the link to payers, or open it as a payer would.",
                 }
               : {})}
           />

@@ -64,7 +64,7 @@ export function OnePayer() {
               columns={moneyColumns.filter(({ head }) => !["Payer", "Transaction"].includes(head))}
               list={paid}
               to={toPayment}
-              empty={<p>No payment of this payer is here.</p>}
+              empty={<p>There is no payment by this payer.</p>}
             />
           </section>
           <Subscribed of={payer} />
@@ -140,7 +140,7 @@ function Access({ of: { access } }: { of: PayerWhole }) {
   const revoke = useAct({ done: "The access is revoked" })
   /** The API revokes single grants; the payer's one for a paywall is looked up first. */
   const askRevoke = async (paywallId: string, name: string, address: string) => {
-    const words = "The time that the payment added is taken away. The money stays yours."
+    const words = "The time that the payment added is removed. The money stays yours."
     if (!(await isSure({ title: `Revoke access to “${name}”?`, words, yes: "Revoke" }))) return
     const path = `/api/console/paywalls/${paywallId}/grants`
     const { data } = await read<Page<Grant>>(path, { limit: 100 })

@@ -82,7 +82,7 @@ export function OnePayout() {
               columns={columns}
               list={list}
               to={row => `/payments/${row.paymentId ?? row.sessionId ?? id}`}
-              empty={<p>No payment is inside it.</p>}
+              empty={<p>It contains no payment.</p>}
             />
           </section>
           <Sent payout={payout} />
@@ -141,7 +141,7 @@ function Sent({ payout: { log, minedAt, blockNumber, state } }: { payout: Payout
         {state === "final" && (
           <li>
             <i className="good" />
-            <div>That block is final: it can't be taken back.</div>
+            <div>That block is final: the payout can't be reversed.</div>
           </li>
         )}
       </ol>

@@ -144,7 +144,7 @@ export function OnePaywall() {
           <span className="second">{name}</span>
         </>
       )}
-      offWords="Nobody can buy access then; whoever has it keeps it."
+      offWords="Nobody can buy access then; everyone who has access keeps it."
       form={paywall => (
         <RequestForm
           key={paywall.id}
@@ -193,7 +193,7 @@ export function OnePaywall() {
               <TextInput label="Address of the content" placeholder="https://" {...form.getInputProps("contentUrl")} />
               <NativeSelect
                 label="Access lasts"
-                description="Of what is paid from now on"
+                description="For payments from now on"
                 data={durationsOf(paywall.accessDuration)}
                 {...form.getInputProps("accessDuration")}
               />

@@ -183,7 +183,7 @@ export function OneProduct() {
               <TextInput label="Name" {...form.getInputProps("name")} />
               <AmountInput
                 label="Price"
-                description="Checkouts that were made keep the price they were made with"
+                description="Existing checkouts keep their price"
                 chain={product.chain}
                 {...form.getInputProps("price")}
               />

@@ -97,7 +97,7 @@ export function OneSplit() {
   const split = query.data
   if (!split) return <NotYet query={query} up={up} />
   const askRemove = async () => {
-    const words = "Nothing new can be sold with it. Payments that were made keep their recipients."
+    const words = "Nothing new can be sold with this split. Existing payments keep their recipients."
     if (await isSure({ title: `Delete “${split.name}”?`, words, yes: "Delete" }))
       remove.mutate({ method: "DELETE", path })
   }
@@ -138,15 +138,14 @@ export function OneSplit() {
             method="PUT"
             path={path}
             submit="Save"
-            done="It counts for receiving addresses from now on"
+            done="It applies to receiving addresses created from now on"
           />
         </section>
         <div className="stack">
           <section className="card pad stack tight">
             <h2>When it changes</h2>
             <p className="second">
-              Checkouts that were made keep their recipients: each receiving address says itself who shares what it
-              gets. Paywalls get a new address at once.
+              Existing checkouts keep their recipients, because each receiving address itself determines who shares its money. Paywalls get a new address immediately.
             </p>
           </section>
           <section className="card pad" aria-label="Facts">

@@ -25,9 +25,9 @@ import { invoiceColumns, rhythmText } from "./subscriptions.tsx"
 
 const up = { to: "/subscriptions", name: "Subscriptions" }
 const blockWords: Record<string, string> = {
-  payments_paused: "Payments are paused on this network, so no invoice is made.",
-  payout_address: "No invoice is made until you say where your money goes on this network.",
-  price: "The product's price is too low for its split, so no invoice is made.",
+  payments_paused: "Payments are paused on this network, so no invoice is created.",
+  payout_address: "No invoice is created until you set where your money goes on this network.",
+  price: "The product's price is too low for its split, so no invoice is created.",
 }
 
 /** What the state means, in a sentence. */
@@ -35,16 +35,16 @@ function whyOf(each: SubscriptionWithInvoices): string {
   if (each.blockedBy) return blockWords[each.blockedBy] ?? each.blockedBy
   if (each.status === "canceled")
     return each.cancelReason === "unpaid"
-      ? "It ended, as nobody paid its invoice."
+      ? "It ended because nobody paid its invoice."
       : each.cancelReason === "completed"
-        ? "It ended, as its last period is over."
+        ? "It ended because its last period is over."
         : "It was canceled."
-  if (each.status === "paused") return "It is paused: no invoice is made until you resume it."
+  if (each.status === "paused") return "It is paused: no invoice is created until you resume it."
   if (each.cancelAtPeriodEnd)
-    return `It ends with the time that is paid, as ${each.cancelAskedBy === "merchant" ? "you" : "its subscriber"} asked.`
-  if (each.status === "past_due") return "Its invoice was not paid in time. Access is closed until it is."
-  if (each.status === "payment_due") return "Its invoice is due. Access goes on for the days of grace."
-  return "It is paid. The next invoice is made three days before this period ends."
+    return `It ends when the paid time ends, as ${each.cancelAskedBy === "merchant" ? "you" : "its subscriber"} asked.`
+  if (each.status === "past_due") return "Its invoice was not paid in time. Access is closed until the invoice is paid."
+  if (each.status === "payment_due") return "Its invoice is due. Access continues during the grace period."
+  return "It is paid. The next invoice is created three days before this period ends."
 }
 
 export function OneSubscription() {
@@ -89,7 +89,7 @@ export function OneSubscription() {
             columns={invoiceColumns}
             list={wholeList<Invoice>({ ...query, data: subscription.invoices } as never)}
             to={({ id }) => `/invoices/${id}`}
-            empty={<p>No invoice was made yet.</p>}
+            empty={<p>No invoice has been created yet.</p>}
           />
         </section>
         <div className="stack">
@@ -142,7 +142,7 @@ function Actions({ subscription: { status, cancelAtPeriodEnd, cancelAskedBy }, p
           <Button
             loading={change.isPending}
             onClick={() =>
-              ask("Pause it?", "No invoice is made until you resume it. What is paid stays open.", "Pause", () =>
+              ask("Pause it?", "No invoice is created until you resume it. Paid access stays open.", "Pause", () =>
                 post("pause"),
               )
             }
@@ -158,7 +158,7 @@ function Actions({ subscription: { status, cancelAtPeriodEnd, cancelAskedBy }, p
             act: () =>
               ask(
                 "Cancel it with the paid time?",
-                "Access goes on until then. You can take it back.",
+                "Access continues until then. You can undo this.",
                 "Cancel it",
                 () => post("cancel", { at: "period_end" }),
               ),
@@ -169,7 +169,7 @@ function Actions({ subscription: { status, cancelAtPeriodEnd, cancelAskedBy }, p
             act: () =>
               ask(
                 "Cancel it now?",
-                "Access ends at once, and it can't be resumed. Nothing is refunded.",
+                "Access ends immediately, and the subscription can't be resumed. Nothing is refunded.",
                 "Cancel now",
                 () => post("cancel", { at: "now" }),
               ),
@@ -209,7 +209,7 @@ function Move({ subscription, path }: Given) {
           first={{ productId: others[0]?.id ?? "" }}
           right="payers"
           submit="Move it"
-          done="It is moved from the next invoice on"
+          done="The move applies from the next invoice on"
           onCancel={() => setOpen(false)}
           request={({ productId }) => ({ method: "PUT", path, body: { productId } })}
           fields={form => (

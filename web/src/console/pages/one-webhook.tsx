@@ -90,7 +90,7 @@ export function OneWebhook() {
                   {
                     name: "Make a new secret",
                     act: async () => {
-                      const words = "The secret before goes on signing for 24 hours beside the new one."
+                      const words = "The previous secret signs too for 24 hours, beside the new one."
                       if (await isSure({ title: "Make a new secret?", words, yes: "Make it" }))
                         roll.mutate({ method: "POST", path: `${path}/roll-secret` })
                     },
@@ -103,7 +103,7 @@ export function OneWebhook() {
                     name: "Delete",
                     isBad: true,
                     act: async () => {
-                      const words = "It gets no further events. What was delivered stays in the log."
+                      const words = "The endpoint gets no further events. Past deliveries stay in the log."
                       if (!(await isSure({ title: "Delete this endpoint?", words, yes: "Delete" }))) return
                       change.mutate({ method: "DELETE", path }, { onSuccess: () => void navigate({ to: "/webhooks" }) })
                     },
@@ -128,7 +128,7 @@ export function OneWebhook() {
       )}
       {webhook.disabledReason && (
         <div className="note bad" role="status" style={{ marginBottom: 16 }}>
-          <div>It was switched off: {webhook.disabledReason}. Mend the endpoint, then switch it on.</div>
+          <div>It was switched off: {webhook.disabledReason}. Repair the endpoint, then switch it on.</div>
           <Button size="xs" onClick={() => change.mutate({ method: "PUT", path, body: { active: true } })}>
             Switch on
           </Button>
@@ -146,7 +146,7 @@ export function OneWebhook() {
             to={delivery => `/webhooks/deliveries/${delivery.id}`}
             empty={
               <>
-                <h2>Nothing was sent yet</h2>
+                <h2>Nothing has been sent yet</h2>
                 <p>Send a test to see whether your server answers.</p>
               </>
             }

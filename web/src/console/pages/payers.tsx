@@ -63,7 +63,7 @@ export function Payers() {
           value={q ?? ""}
           set={set}
           isWhole={isWhole}
-          hint="The whole address finds its payer."
+          hint="Enter the whole address."
         />
       </div>
       <section className="card" aria-label="List">
@@ -76,7 +76,7 @@ export function Payers() {
           empty={
             <>
               <h2>Nobody has paid yet</h2>
-              <p>Each wallet that pays is here, with all that it paid, its subscriptions and its access.</p>
+              <p>Each wallet that pays appears here, with its payments, its subscriptions and its access.</p>
             </>
           }
         />

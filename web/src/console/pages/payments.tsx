@@ -159,7 +159,7 @@ export function Payments() {
           value={q ?? ""}
           set={each => set({ q: each === "" ? undefined : each } as never)}
           isWhole={isWhole}
-          hint="The whole of it finds its payment."
+          hint="Enter the whole value."
         />
       </div>
       <section className="card" aria-label="List">
@@ -176,7 +176,7 @@ export function Payments() {
           empty={
             <>
               <h2>No payments yet</h2>
-              <p>A payment is here a second after its transfer is in a block.</p>
+              <p>A payment appears here a second after its transfer is in a block.</p>
               <Button variant="filled" component={Link} to="/checkouts/new">
                 Create the first checkout
               </Button>

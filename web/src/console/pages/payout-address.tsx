@@ -48,7 +48,7 @@ function AddressOf({ settings, network, title }: Given & { network: string; titl
   const pending = settings.pendingPayoutAddresses[network] as { address?: string; effectiveAt?: string } | undefined
   const isFirst = now === ""
   const may = useRight("payouts")
-  const keep = useAct({ done: "The present address stays" })
+  const keep = useAct({ done: "The current address stays" })
   return (
     <section className="card pad stack" aria-label={`Payout address on ${title}`}>
       <div className="row between">
@@ -59,8 +59,7 @@ function AddressOf({ settings, network, title }: Given & { network: string; titl
         <div className="note wait" role="status">
           <div>
             It changes to <span className="mono">{pending.address}</span>{" "}
-            {pending.effectiveAt && <Time at={pending.effectiveAt} />}. Was that not you? Keep the present one, and sign
-            out the other browsers.
+            {pending.effectiveAt && <Time at={pending.effectiveAt} />}. Was that not you? Keep the current address, and sign out the other browsers.
           </div>
           <Button
             size="xs"
@@ -68,7 +67,7 @@ function AddressOf({ settings, network, title }: Given & { network: string; titl
             loading={keep.isPending}
             onClick={() => keep.mutate({ method: "PUT", path, body: { payoutAddresses: { [network]: now } } })}
           >
-            Keep the present one
+            Keep the current one
           </Button>
         </div>
       )}
@@ -82,7 +81,7 @@ function AddressOf({ settings, network, title }: Given & { network: string; titl
         fields={form => (
           <TextInput
             label="Payout address"
-            description="A wallet whose key you hold. Never an exchange: only this key can empty your receiving addresses without us."
+            description="Use a wallet whose key you hold, never an exchange: only this key can empty your receiving addresses without us."
             placeholder="0x…"
             classNames={{ input: "mono" }}
             {...form.getInputProps("address")}
@@ -91,8 +90,7 @@ function AddressOf({ settings, network, title }: Given & { network: string; titl
       />
       {!isFirst && (
         <p className="quiet">
-          A change takes effect after 24 hours, so that somebody who got into your account can't take your money at
-          once. Signed by the wallet that it replaces, it takes effect now.
+          A change takes effect after 24 hours, so that someone who got into your account can't take your money immediately. A change that the replaced wallet signs takes effect now.
         </p>
       )}
     </section>
@@ -104,8 +102,8 @@ function Lock({ settings: { walletLock } }: Given) {
   const change = useAct({ done: walletLock ? "The lock is off" : "The lock is on" })
   const toggle = async () => {
     const words = walletLock
-      ? "Whoever is signed in as owner can then change where money goes, after 24 hours."
-      : "From then on your payout wallet signs each change of where money goes. Without that wallet nobody can change it, and neither can we."
+      ? "Anyone who is signed in as an owner can then change where money goes, after 24 hours."
+      : "From then on, your payout wallet must sign each change of where money goes. Without that wallet, nobody can make such a change, not even we."
     const title = walletLock ? "Switch the wallet lock off?" : "Switch the wallet lock on?"
     if (!(await isSure({ title, words, yes: walletLock ? "Switch off" : "Switch on" }))) return
     change.mutate({ method: "PUT", path, body: { walletLock: !walletLock } })
@@ -117,8 +115,7 @@ function Lock({ settings: { walletLock } }: Given) {
         <Status state={walletLock ? "on" : "off"} />
       </div>
       <p className="second">
-        With the lock on, changes of payout addresses, splits and returns to an address that you name need a signature
-        of your payout wallet.
+        With the lock on, your payout wallet must sign changes to payout addresses and splits, and returns to an address that you name.
       </p>
       <div className="row">
         <Button disabled={!may} loading={change.isPending} onClick={toggle}>
@@ -132,12 +129,12 @@ function Lock({ settings: { walletLock } }: Given) {
 
 const approvers = [
   ["service", "This service", "A member decides, and the service sends the money back."],
-  ["wallet", "Your payout wallet", "Each return needs its signature: the service alone can send nothing back."],
+  ["wallet", "Your payout wallet", "Your payout wallet must sign each return: the service alone can send nothing back."],
 ] as const
 
 function Approver({ settings: { approver } }: Given) {
   const may = useRight("payouts")
-  const change = useAct({ done: "It holds for receiving addresses made from now on" })
+  const change = useAct({ done: "It applies to receiving addresses created from now on" })
   return (
     <section className="card pad stack" aria-label="Who approves returns">
       <h2>Who approves returns</h2>

@@ -32,7 +32,7 @@ const heldWords: Record<string, string> = {
   sanctions: "its recipient is on a sanctions list",
   simulation: "it would fail on the network now",
   low_gas: "the service's wallet lacks gas",
-  gas_budget: "the day's budget of gas is used up",
+  gas_budget: "the day's gas budget is used up",
   reverted: "it failed on the network",
   allowance: "your wallet has to allow it",
   balance: "your wallet holds too little",
@@ -103,7 +103,7 @@ export function Payouts() {
           empty={
             <>
               <h2>No payouts yet</h2>
-              <p>What is paid is sent to your wallet by itself, several payments together where that saves fees.</p>
+              <p>Payments are sent to your wallet automatically, several together if that saves fees.</p>
               <Button component={Link} to="/payout-address">
                 See where it goes
               </Button>

@@ -45,6 +45,6 @@ export const Paywalls = () => (
     columns={columns}
     useRows={useRows}
     create="Create paywall"
-    words="A paywall opens a page, a file or an API to whoever has paid, and to agents as well."
+    words="A paywall opens a page, a file or an API to everyone who has paid, including agents."
   />
 )

@@ -105,7 +105,7 @@ export function Reports() {
               />
             </div>
             <p className="quiet" style={{ paddingTop: 8 }}>
-              Days begin at midnight UTC; the months of the tax report in your zone, {zone}.
+              Days begin at midnight UTC. The tax report's months begin in your time zone, {zone}.
             </p>
           </section>
           <section className="card" aria-label="Reports">
@@ -139,12 +139,11 @@ export function Reports() {
               <LinkButton href={pathOf({ path: "/api/console/receipts.ndjson", query })}>Signed receipts</LinkButton>
             </div>
             <p className="quiet">
-              Payments and receipts are of the time above; the others are whole. Anybody can check a signed receipt
-              without asking you or this service.{" "}
+              Payments and receipts cover the time above; the other lists are complete. Anyone can check a signed receipt without asking you or this service.{" "}
               <Link to="/addresses" className="plain-link">
                 Receiving addresses
               </Link>{" "}
-              have a file with which their money can be had without this service.
+              have a file with which you can recover their money without this service.
             </p>
           </section>
         </div>
@@ -152,7 +151,7 @@ export function Reports() {
           <Held />
           <section className="card pad stack tight" aria-label="By mail">
             <h2>By mail, each month</h2>
-            <p className="quiet">The statement of the month before, from its second day on, for owners and finance.</p>
+            <p className="quiet">The statement of the previous month, sent from the second day of a month on, for owners and finance.</p>
             <div className="row">
               <Button size="xs" component={Link} to="/notifications">
                 Choose it
@@ -174,7 +173,7 @@ function Held() {
   return (
     <section className="card pad stack" aria-label="Held now">
       <h2>Held for you now</h2>
-      {balances.data.data.length === 0 && <p className="quiet">Nothing. What is paid is paid out by itself.</p>}
+      {balances.data.data.length === 0 && <p className="quiet">Nothing. Payments are paid out automatically.</p>}
       {balances.data.data.map(({ chain, token, currency, amount, inAddresses, inEscrow }) => (
         <div key={`${chain}${token}`}>
           <div className="label">{networkTitle(chain)}</div>

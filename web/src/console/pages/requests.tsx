@@ -138,7 +138,7 @@ export function Requests() {
           empty={
             <>
               <h2>No requests yet</h2>
-              <p>What your servers and people ask for is here for 30 days, with why it was refused.</p>
+              <p>Requests by your servers and people are kept here for 30 days, with the reason for each refusal.</p>
             </>
           }
         />

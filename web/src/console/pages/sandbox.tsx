@@ -137,7 +137,7 @@ function Clock() {
     <section className="card pad stack" aria-label="Clock">
       <div>
         <h2>Clock</h2>
-        <p className="quiet">The service's and the chain's clock goes on by so much: it never goes back.</p>
+        <p className="quiet">Moves the clock of the service and of the chain forward. The clock never goes back.</p>
       </div>
       {now && (
         <p className="second">
@@ -192,7 +192,7 @@ function Faucet() {
           event.preventDefault()
           void run("faucet", async () => {
             await tool("faucet", { address: address.trim(), amount: "1000" })
-            return "1,000 test tokens are there"
+            return "1,000 test tokens have arrived"
           })
         }}
       >

@@ -49,7 +49,7 @@ function Forms({ settings }: { settings: Settings }) {
                 <div className="pair">
                   <TextInput
                     label="Contact e-mail"
-                    description="Told of changes of where money goes"
+                    description="Gets a message when the destination of your money changes"
                     {...form.getInputProps("email")}
                   />
                   <TextInput
@@ -83,7 +83,7 @@ function Forms({ settings }: { settings: Settings }) {
             fields={form => (
               <Textarea
                 label="Sites"
-                description="One a line"
+                description="One per line"
                 placeholder="https://shop.example"
                 rows={3}
                 classNames={{ input: "mono" }}
@@ -127,7 +127,7 @@ function Look({ settings, look, setLook }: LookGiven) {
     <section className="card pad stack" aria-label="Look">
       <div>
         <h2>Look of the payers' pages</h2>
-        <p className="quiet">What you choose shows at the right before it is saved.</p>
+        <p className="quiet">Your choice appears on the right before it is saved.</p>
       </div>
       <RequestForm
         first={{ color: settings.branding.accentColor ?? "", logo: undefined as string | null | undefined }}

@@ -158,7 +158,7 @@ export function Subscriptions() {
           value={q ?? ""}
           set={each => set({ q: each })}
           isWhole={isWhole}
-          hint="The whole address or id finds its subscription."
+          hint="Enter the whole address or id."
         />
       </div>
       <section className="card" aria-label="List">
@@ -176,8 +176,7 @@ export function Subscriptions() {
             <>
               <h2>No subscriptions yet</h2>
               <p>
-                A product that is paid each month begins one for whoever buys it. Nobody can charge a wallet, so each
-                renewal is an invoice that the subscriber pays.
+                Whoever buys a product that is paid each month starts a subscription. Nobody can charge a wallet, so each renewal is an invoice that the subscriber pays.
               </p>
               <Button variant="filled" component={Link} to="/products/new">
                 Create product
@@ -261,7 +260,7 @@ export function Invoices() {
               ? { words: `the state “${invoiceStates.find(([each]) => each === status)?.[1]}”`, clear: () => set() }
               : undefined
           }
-          empty={<p>No invoice was made yet. The first one is made three days before the second period begins.</p>}
+          empty={<p>No invoice has been created yet. The first one is created three days before the second period begins.</p>}
         />
       </section>
     </>

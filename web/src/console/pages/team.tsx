@@ -37,8 +37,8 @@ export function Team() {
   const [isNew, setNew] = useState(false)
   const [made, setMade] = useState<string | undefined>()
   const members = usePages<Member>(path)
-  const change = useAct({ done: "The role counts from the next request on" })
-  const remove = useAct({ done: "That person is no member any more" })
+  const change = useAct({ done: "The role applies from the next request on" })
+  const remove = useAct({ done: "That person is no longer a member" })
   const columns: Column<Member>[] = [
     {
       head: "Person",
@@ -98,7 +98,7 @@ export function Team() {
                 isBad: true,
                 act: async () => {
                   const title = `Remove ${row.email ?? row.subject}?`
-                  const words = "The person's open pages end at once. Keys beyond others' rights end in seven days."
+                  const words = "The person's open pages end immediately. The API keys that the person created end in seven days unless another member adopts them."
                   if (!(await isSure({ title, words, yes: "Remove" }))) return
                   remove.mutate({ method: "DELETE", path: `${path}/${row.id}` })
                 },
@@ -201,7 +201,7 @@ function Invite({ done, close }: { done: (token: string) => void; close: () => v
 function Invitations() {
   const may = useRight("team")
   const list = usePages<Invitation>(invitations)
-  const revoke = useAct({ done: "The invitation can't be accepted any more" })
+  const revoke = useAct({ done: "The invitation can no longer be accepted" })
   if (list.rows?.length === 0) return null
   return (
     <section className="card" aria-label="Invitations">
@@ -237,7 +237,7 @@ function Invitations() {
 function SupportLimit({ member }: { member: Member }) {
   const may = useRight("team")
   const [typed, setTyped] = useState(String(member.moneyPerDay ?? 0))
-  const change = useAct({ done: "The limit counts from the next decision on" })
+  const change = useAct({ done: "The limit applies from the next decision on" })
   const isOther = /^\d+$/.test(typed) && Number(typed) !== member.moneyPerDay
   if (!may) return <div className="quiet">Up to {member.moneyPerDay ?? 0} of a token a day</div>
   return (

@@ -130,8 +130,8 @@ export function Webhooks() {
             }
             empty={
               <>
-                <h2>Nothing was sent yet</h2>
-                <p>Each event is here with every attempt and every answer, as soon as something is paid.</p>
+                <h2>Nothing has been sent yet</h2>
+                <p>As soon as something is paid, each event appears here with every attempt and every answer.</p>
               </>
             }
           />
@@ -159,7 +159,7 @@ function Endpoints({ query, deliveries }: { query: UseQueryResult<Endpoint[]>; d
   if (query.data.length === 0)
     return (
       <div className="state rule">
-        <p>Your server learns of each payment by an event to its endpoint, signed and repeated until it is taken.</p>
+        <p>Your server learns of each payment through an event to its endpoint. The event is signed, and retried until your server accepts it.</p>
         <Button component={Link} to="/webhooks/new">
           Add endpoint
         </Button>

@@ -28,14 +28,14 @@ export function Paused() {
   if (!isOnline)
     return (
       <div className="strip wait" role="status">
-        You are offline. What is shown stays, and goes on by itself once there is a connection.
+        You are offline. The page stays as it is, and continues automatically once there is a connection.
       </div>
     )
   if (!isOn) return null
   return (
     <div className="strip wait" role="status">
       <span className="num">
-        Too many requests this minute. The page goes on in {Math.ceil((until - now) / 1_000)} s; what it shows stays.
+        Too many requests this minute. The page continues in {Math.ceil((until - now) / 1_000)} s; what it shows stays.
       </span>
     </div>
   )

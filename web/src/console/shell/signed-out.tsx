@@ -36,7 +36,7 @@ export default function SignedOutDialog() {
   return (
     <Modal opened={isOut} onClose={() => undefined} withCloseButton={false} title="You were signed out" size="sm">
       <div className="stack">
-        <p className="second">Sign in again to go on. What you typed stays on the page behind this.</p>
+        <p className="second">Sign in again to continue. What you typed stays on the page behind this dialog.</p>
         {ways.includes("provider") && (
           <Button
             variant="filled"

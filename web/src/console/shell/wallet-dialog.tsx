@@ -35,8 +35,8 @@ export default function WalletDialog() {
       <div className="stack">
         <p className="second">
           {asked?.kind === "return"
-            ? "Only this signature lets the money leave its receiving address. It costs no fee."
-            : "The wallet lock is on: changes of where money goes need your payout wallet. It costs no fee."}
+            ? "Only this signature lets the money leave its receiving address. The signature costs no fee."
+            : "The wallet lock is on: changes of where money goes need your payout wallet's signature, which costs no fee."}
         </p>
         {asked?.data.map((data, i) => (
           <Words key={i} data={data} />

@@ -79,7 +79,7 @@ function ReturnDialog({ payments, close }: { payments: Waiting[]; close: () => v
         <About payments={payments} />
         <p className="second">
           {first?.returnAddress
-            ? "The payer named the address below by signature. The money goes back to it."
+            ? "The payer named the address below with a signature. The money goes back to that address."
             : "The payer has named no address yet. Ask the payer where to send it: the sender may be an exchange that loses it."}
         </p>
         {first?.returnAddress && <p className="mono">{first.returnAddress}</p>}
@@ -88,7 +88,7 @@ function ReturnDialog({ payments, close }: { payments: Waiting[]; close: () => v
           placeholder="0x…"
           value={address}
           classNames={{ input: "mono" }}
-          error={address !== "" && !ADDRESS.test(address) ? "0x and 40 digits of hexadecimal" : undefined}
+          error={address !== "" && !ADDRESS.test(address) ? "0x and 40 hexadecimal digits" : undefined}
           onChange={event => setAddress(event.currentTarget.value.trim())}
           data-autofocus={first?.returnAddress ? undefined : true}
         />
@@ -96,7 +96,7 @@ function ReturnDialog({ payments, close }: { payments: Waiting[]; close: () => v
           <Checkbox
             checked={isSure}
             onChange={event => setSure(event.currentTarget.checked)}
-            label="The payer gave me this address. What is sent there can't be called back."
+            label="The payer gave me this address. Money that is sent there can't be recalled."
           />
         )}
         <div className="row end">

@@ -58,7 +58,7 @@ function CaptureDialog({ checkout, escrow, close }: Given & { escrow: Escrow }) 
         <p className="second">
           It goes to <Hash value={escrow.receiver} />.{" "}
           {isAll ? (
-            "Nothing is left reserved then."
+            "Nothing stays reserved then."
           ) : (
             <>
               The rest stays reserved: you can capture more, or release it. What is left goes back to the payer{" "}
@@ -117,8 +117,7 @@ function RefundDialog({ checkout, escrow, close }: Given & { escrow: Escrow }) {
           onChange={event => setReason(event.currentTarget.value)}
         />
         <p className="second">
-          It comes out of your payout wallet <Hash value={escrow.receiver} />, which allows it by one transaction, and
-          goes to {payer ? <Hash value={payer} /> : "the payer"}.
+          The refund comes from your payout wallet <Hash value={escrow.receiver} />, which allows it with one transaction, and goes to {payer ? <Hash value={payer} /> : "the payer"}.
         </p>
         {refund.error ? <Fault error={refund.error} /> : null}
         <div className="row end">
@@ -144,9 +143,9 @@ function AllowDialog({ checkout, refund, close }: Given & { refund: Refund }) {
     try {
       const account = await accountOf(wallet)
       if (account.toLowerCase() !== owner.toLowerCase())
-        throw new Error(`This wallet offers ${account}. Choose ${owner} in it: the money is there.`)
+        throw new Error(`This wallet offers ${account}. Choose ${owner}, which holds the money.`)
       if (call) await sendCall(wallet, account, checkout.chainId, call as { to: string; data: string })
-      notifications.show({ message: "Allowed: the refund goes on by itself" })
+      notifications.show({ message: "Allowed: the refund continues automatically" })
       close()
     } catch (error) {
       setFault(walletWords(error))

@@ -26,7 +26,7 @@ export function EscrowActions({ checkout }: { checkout: Checkout }) {
   if (!escrow || (!canCapture && !canRefund)) return null
   const askRelease = async () => {
     const title = `Release ${escrow.capturable} ${currency}?`
-    const words = "It goes back to the payer's wallet, and can't be captured any more."
+    const words = "The money goes back to the payer's wallet, and can no longer be captured."
     if (await isSure({ title, words, yes: "Release it" }))
       release.mutate({ method: "POST", path: "/api/console/payments/void", body: { sessionId: id } })
   }

@@ -46,7 +46,7 @@ export function RequestForm<V extends Record<string, unknown>, T>(given: Given<V
     shouldBlockFn: async () =>
       form.isDirty() &&
       !action.isSuccess &&
-      !(await isSure({ title: "Leave without saving?", words: "What you typed is lost then.", yes: "Leave" })),
+      !(await isSure({ title: "Leave without saving?", words: "Then what you typed is lost.", yes: "Leave" })),
     enableBeforeUnload: () => form.isDirty() && !action.isSuccess,
   })
   const send = (values: V) => {
@@ -99,7 +99,7 @@ export function RequestForm<V extends Record<string, unknown>, T>(given: Given<V
 
 /** The server names the field and its grammar; a person needs an example. */
 const sentence = (text: string): string =>
-  /plain decimal number/.test(text) ? "Write an amount such as 5 or 4.99." : capital(text)
+  /plain decimal number/.test(text) ? "Enter an amount such as 5 or 4.99." : capital(text)
 
 const capital = (text: string): string =>
   `${text.replace(/^./, first => first.toUpperCase())}${/[.!?]$/.test(text) ? "" : "."}`

@@ -57,4 +57,4 @@ export function PartNotYet({ query }: Pick<Given, "query">) {
 }
 
 /** Said after 5 s, by the styles alone. */
-export const StillWaiting = () => <p className="still quiet">The server takes longer than usual to answer.</p>
+export const StillWaiting = () => <p className="still quiet">The server is taking longer than usual to answer.</p>

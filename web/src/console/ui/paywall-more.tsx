@@ -24,7 +24,7 @@ export default function MoreOfPaywall({ form, chain }: { form: PaywallForm; chai
       />
       <TextInput
         label="Name in its address, for agents"
-        description="Agents pay at /api/p/ and this name"
+        description="Agents pay at /api/p/ followed by this name"
         placeholder="weather-report"
         {...form.getInputProps("slug")}
       />
@@ -34,7 +34,7 @@ export default function MoreOfPaywall({ form, chain }: { form: PaywallForm; chai
       />
       <Textarea
         label="What an agent gets, as JSON"
-        description="At most 64 KB. It is never shown here again; left empty, it stays as it is"
+        description="At most 64 KB. It is never shown here again; leave this empty to keep it as it is"
         placeholder='{"text":"Sun"}'
         rows={3}
         classNames={{ input: "mono" }}

@@ -10,7 +10,7 @@ import { clockText } from "./time.tsx"
 const titles: Record<string, string> = {
   ROLE_REQUIRED: "Your role does not allow this",
   NOT_FOUND: "There is nothing here",
-  TIMEOUT: "This takes too long",
+  TIMEOUT: "This is taking too long",
   OFFLINE: "The server can't be reached",
 }
 

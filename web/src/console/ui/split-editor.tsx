@@ -45,7 +45,7 @@ export function recipientsOf(value: SplitValue) {
     ) !== 0 ||
     unread
   )
-    return "The others take 100 % or more: leave something for the marked row, and give everybody some."
+    return "The other recipients take 100 % or more: leave something for the marked row, and give each recipient a share."
   return all.map(({ address, percent, label }) => ({
     address: address.trim(),
     percent: Number(percent.replace(",", ".")),
@@ -126,7 +126,7 @@ export function SplitEditor({ value, onChange }: { value: SplitValue; onChange: 
         >
           Add a recipient
         </Button>
-        <span className="num quiet">{isWhole ? "100 % in all" : "It does not add up to 100 % yet"}</span>
+        <span className="num quiet">{isWhole ? "100 % in all" : "The percentages do not add up to 100 % yet"}</span>
       </div>
       <div className="example" aria-live="polite">
         <div className="label">

@@ -67,7 +67,7 @@ interface StoryGiven {
 
 export function Happened({ story, error }: StoryGiven) {
   if (!story && error)
-    return <p className="quiet">The story of this could not be loaded. What stands beside this is complete.</p>
+    return <p className="quiet">The history could not be loaded. The facts beside it are complete.</p>
   if (!story)
     return (
       <div className="stack late">
