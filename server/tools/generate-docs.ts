@@ -117,8 +117,8 @@ are confirmed up to a minute later. 27,000 of the 198,000 calls are \`eth_getLog
 thousand further addresses in the scan, each round makes one more call.
 
 \`script/bench calls\` measured this on 2026-11-28 on a busy machine, with one process, three endpoints and a block every two seconds. It
-extrapolates from 60 to 120 seconds to a day, without hourly and daily jobs. In an earlier run of 20 payments, the service marked each
-payment as confirmed 2.8 s (p50), and at most 6.1 s, after it had enough confirmations.
+extrapolates from 60 to 120 seconds to a day, without hourly and daily jobs. In an earlier run, 20 payments were confirmed 2.8 s (p50)
+and at most 6.1 s after they had enough confirmations.
 `
 }
 

@@ -211,7 +211,7 @@ async function end(sluice: Sluice, { listener, place }: Listening, note: (text: 
 function ended(place: Place | undefined): Failure {
   place?.remove()
   return new Failure(
-    "The listener has ended: someone ended it, or nothing pulled from it for ten minutes. Start this command again: the secret will be new.",
+    "The listener has ended: someone ended it, or nothing pulled from it for ten minutes. Run this command again: it will print a new secret.",
     4,
   )
 }

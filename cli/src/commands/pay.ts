@@ -12,7 +12,7 @@ const MAX_WAIT_MS = 120_000
 /** Pays, waits for the confirmation if one is expected, and prints the checkout's status. */
 export async function run({ args, options, out }: Input): Promise<void> {
   const id = /(cs_[a-z0-9]{24})$/.exec(args[0] ?? "")?.[1]
-  if (id === undefined) throw new Failure("Name a checkout: cs_…, or the address of its page.", 2)
+  if (id === undefined) throw new Failure("Name a checkout: its id (cs_…), or the address of its page.", 2)
   const { partial, over, late, twice, asAgent } = options as Omit<Manner, "buyer">
   if ([partial, over, late, twice, asAgent].filter(Boolean).length > 1)
     throw new Failure("Choose only one way to pay.", 2)

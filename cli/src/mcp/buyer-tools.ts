@@ -137,7 +137,7 @@ async function quote(url: string, rules: Rules): Promise<Answer> {
   })
   const [first] = prices
   return {
-    sentence: first ? `It costs ${first.amount}.` : "The price is in no token that this wallet may spend.",
+    sentence: first ? `It costs ${first.amount}.` : "The price can't be paid in any token that this wallet may spend.",
     result: { status: response.status, prices },
     untrusted: {},
   }

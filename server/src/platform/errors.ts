@@ -60,7 +60,7 @@ export const errorTable = {
   authorization_pending: {
     status: 400,
     message: "The person has not decided yet. Poll again after `interval` seconds.",
-    help: "Poll every `interval` seconds, as `POST /api/device` answered, until you get a different answer.",
+    help: "Poll every `interval` seconds (the answer of `POST /api/device` says how many) until you get a different answer.",
   },
   slow_down: {
     status: 400,
@@ -97,12 +97,12 @@ export const errorTable = {
   SIGNATURE_REFUSED: {
     status: 401,
     message: "Signature rejected; `details` says why. Ask for a new nonce and sign again.",
-    help: "The signed message must name this service, this purpose, a network of this service and an unused nonce, and must be signed by the wallet it names. Nothing was written.",
+    help: "The signed message must name this service, this purpose, a network of this service and an unused nonce, and must be signed by the wallet that it names. Nothing was written.",
   },
   ACCESS_REQUIRED: {
     status: 403,
     message: "The wallet is known, but it currently has no access to this paywall. Pay first.",
-    help: "Check the address with `GET /api/paywalls/:id/verify`. Its access expired, was revoked or is used up, or another address paid.",
+    help: "Check the address with `GET /api/paywalls/:id/verify`. The address's access has expired, was revoked or is used up, or another address paid.",
   },
   FORBIDDEN: {
     status: 403,
@@ -247,12 +247,12 @@ export const errorTable = {
   INVALID_OPERATION: {
     status: 409,
     message: "This is not possible in the object's current state.",
-    help: "The message names the state that prevents it.",
+    help: "The message names the state that prevents this.",
   },
   SLUG_TAKEN: {
     status: 409,
     message: "This slug is already in use. Choose another.",
-    help: "Slugs are unique across the whole installation, including inactive paywalls and bundles. After a merchant gives up a slug, it stays reserved for that merchant for 90 days.",
+    help: "Slugs are unique across the whole installation, including inactive paywalls and bundles. After a merchant gives up a slug, the slug stays reserved for that merchant for 90 days.",
   },
   IDEMPOTENCY_IN_PROGRESS: {
     status: 409,
@@ -262,12 +262,12 @@ export const errorTable = {
   SESSION_EXPIRED: {
     status: 410,
     message: "This checkout has expired, and its 30 days for late payments have passed.",
-    help: "Start a new checkout. If you still send money to the old checkout, it goes to the merchant.",
+    help: "Start a new checkout. If you still send money to the old checkout, the money goes to the merchant.",
   },
   LINK_UNAVAILABLE: {
     status: 410,
     message: "This payment link is inactive, expired, or used up. Ask the merchant for another.",
-    help: "The merchant can activate it, extend it, or raise `maxUses`.",
+    help: "The merchant can activate the link, extend it, or raise `maxUses`.",
   },
   PAYLOAD_TOO_LARGE: {
     status: 413,
@@ -351,7 +351,7 @@ export const errorTable = {
   NOT_READY: {
     status: 503,
     message: "The service is not ready.",
-    help: "Every path except `/healthz` answers this while the process starts or stops, or while the clocks of its machine and of its database differ by more than a minute. Nothing was done: send the request again after the number of seconds in `Retry-After`. On `/readyz`, the message gives the reason: the process is starting or stopping, the database does not answer, or the clocks differ. For clocks, it says which one is wrong, judging by the newest block.",
+    help: "Every path except `/healthz` returns this error while the process starts or stops, or while the clocks of its machine and of its database differ by more than a minute. Nothing was done: send the request again after the number of seconds in `Retry-After`. On `/readyz`, the message gives the reason: the process is starting or stopping, the database does not answer, or the clocks differ. If the clocks differ, the message says which one is wrong, judging by the newest block.",
     retryAfterS: 1,
   },
 } as const satisfies Record<string, ErrorWords>

@@ -97,7 +97,7 @@ describe.runIf(postgresBinaries())("the way from nothing to a test network", () 
 
     const deployed = await shell(factory)
     expect(deployed).toMatchObject({ code: 0, out: "" })
-    expect(deployed.errors).toContain("It is final, and its code is this version's.")
+    expect(deployed.errors).toContain("The contract is final, and its code is this version's.")
     expect(readFileSync(join(home, "sluice/env"), "utf8")).toMatch(/^DEPOSIT_FACTORY_BASE_SEPOLIA=0x[0-9a-fA-F]{40}$/m)
 
     server = spawn("bash", ["-euc", `${here(serves).replace("script/server", "exec script/server")}`], {

@@ -50,7 +50,7 @@ function exchange(socketPath: string, path: string, body?: string): Promise<{ st
         new Failure(
           error.code === "EACCES"
             ? `You have no permission to open ${socketPath}. Run this command as the user of the service.`
-            : `No service answers at ${socketPath} (${error.code}). Is it running, with this DATA_DIR?`,
+            : `No service answers at ${socketPath} (${error.code}). Check that the service is running, with this DATA_DIR.`,
           UNREACHABLE,
         ),
       ),

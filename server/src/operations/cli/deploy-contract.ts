@@ -68,7 +68,7 @@ export async function deployContract(d: Deployment): Promise<void> {
   } while (!(await untilFinal(d)))
   await d.check()
   rmSync(d.keptFile, { force: true })
-  d.say("It is final, and its code is this version's.")
+  d.say("The contract is final, and its code is this version's.")
 }
 
 /** Checks that every endpoint that answers serves the right chain. A deployment on another chain would waste money. */
@@ -107,7 +107,7 @@ async function resume(d: Deployment): Promise<Kept | undefined> {
     d.say(`The earlier transaction ${hash} can't be mined: another transaction of the same account used its nonce.`)
     return undefined
   }
-  d.say(`Continuing with the transaction ${hash} of an earlier run.`)
+  d.say(`Continuing with the transaction ${hash} from an earlier run.`)
   const { market } = await payerNow(d)
   // This key can only resend another account's transaction, not replace it.
   const isBelow = market.baseFee > kept.maxFee && kept.from === d.signer.address
@@ -133,7 +133,7 @@ async function begin(d: Deployment): Promise<Kept> {
   const { market, balance, count, dataFee } = await payerNow(d)
   if (signer.address === d.operator && count > 0n)
     throw new Error(
-      `${checksummed(signer.address)} is the operator's wallet, which the service has already used. The service halts a wallet that sends transactions it did not sign. Pay with another account.`,
+      `${checksummed(signer.address)} is the operator's wallet, which the service has already used. The service halts a wallet that sends transactions which the service did not sign. Pay with another account.`,
     )
   const fees = firstFees(market, cap)
   if (!fees) throw new Error(tooDear(market, cap))
@@ -215,7 +215,7 @@ async function untilMined(d: Deployment, { raw }: Kept): Promise<void> {
 /** Resolves with true when the contract is in a final block, and with false if a reorg removed it. */
 async function untilFinal(d: Deployment): Promise<boolean> {
   for (let i = 0; !(await hasCode(d, "finalized")); i++) {
-    if (i === 0) d.say("Waiting up to half an hour until it is final. You can stop this command and run it again.")
+    if (i === 0) d.say("Waiting up to half an hour until the contract is final. You can stop this command and run it again.")
     await sleep(POLL_MS)
     if (!(await hasCode(d, "latest"))) {
       d.say("A reorg removed the contract.")

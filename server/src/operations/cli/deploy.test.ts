@@ -95,7 +95,7 @@ it("simulates, shows the cost, asks, deploys, and prints the setting; a second r
   expect(first.said.join("\n")).toMatch(
     /Operator {2}0x.*Guardian {2}0x9[aA].*Cost {6}at most 0\.\d+ ether: \d+ gas at up to .*simulation succ/s,
   )
-  expect(first.said.at(-1)).toBe("It is final, and its code is this version's.")
+  expect(first.said.at(-1)).toBe("The contract is final, and its code is this version's.")
   expect(first.asked).toEqual(["Deploy it on base-sepolia? [y/N] "])
   const endpoints = [newEndpoint("base-sepolia", anvil.rpcUrl)]
   const network = { name: "base-sepolia", chainId: 84532, endpoints, depositFactory: address } as const
@@ -110,7 +110,7 @@ it("deploys the refund collector of the network's escrow for its operator, whom 
   const refused = await run([...args], {})
   expect(refused.text).toMatch(/^--guardian is for a factory/)
   const unguarded = (more: string[], env = {}) => run([...args, ...more], { env, guardian: false })
-  expect((await unguarded([], { ESCROW_BASE_SEPOLIA: "off" })).text).toBe("Name the escrow with ESCROW_BASE_SEPOLIA.")
+  expect((await unguarded([], { ESCROW_BASE_SEPOLIA: "off" })).text).toBe("Set ESCROW_BASE_SEPOLIA to the address of the escrow.")
   const first = await unguarded([])
   const address = /^REFUND_COLLECTOR_BASE_SEPOLIA=(0x[0-9a-fA-F]{40})$/.exec(first.text)?.[1]?.toLowerCase() as Address
   expect(first.said.join("\n")).toMatch(/Collector 0x.*Escrow {4}0xf9681597.*Operator {2}0x.*simulation succ/s)
@@ -138,7 +138,7 @@ it.each([
   const first = await shared()
   expect([first.text, first.said.at(-1)]).toEqual([
     `# ${checksummed(address)} needs no setting.`,
-    "It is final, and its code is this version's.",
+    "The contract is final, and its code is this version's.",
   ])
   expect(await isThere([newEndpoint("base-sepolia", anvil.rpcUrl)])).toBe(true)
   expect([(await shared()).text, await nonceOfPayer()]).toEqual([first.text, 1])
@@ -153,7 +153,7 @@ it("a run that was stopped after it signed is continued: the same transaction, o
   proxy.swallows = false
   const second = await run(["--yes"])
   const hash = /0x[0-9a-f]{64}/.exec(first.text)?.[0]
-  expect(second.said[0]).toBe(`Continuing with the transaction ${hash} of an earlier run.`)
+  expect(second.said[0]).toBe(`Continuing with the transaction ${hash} from an earlier run.`)
   expect(second.text).toMatch(/^DEPOSIT_FACTORY_BASE_SEPOLIA=0x/)
   expect(bytes).toContain(checksummed(payer as Address).toLowerCase())
   expect(await nonceOfPayer()).toBe(1)
@@ -312,6 +312,6 @@ it("takes what it needs from the settings, says what is missing, and never repea
   const half = await bare([...guarded, "--key-file", join(dir, "half")], payout)
   expect(half).toMatch(/does not hold a private key/)
   expect(half).not.toContain(key.slice(2, -1))
-  expect(await bare([...guarded, "--key-file", join(dir, "key")], payout)).toMatch(/^There is no terminal to ask in/)
+  expect(await bare([...guarded, "--key-file", join(dir, "key")], payout)).toMatch(/^There is no terminal to ask for confirmation/)
   expect(await nonceOfPayer()).toBe(0)
 })

@@ -104,7 +104,7 @@ export async function deploy(args: string[], { env, say, ask, patienceMs }: Surr
       if (flags.yes) return true
       if (!ask)
         throw new Error(
-          "There is no terminal to ask in: run this command in a terminal, or with --yes. Nothing was sent.",
+          "There is no terminal to ask for confirmation: run this command in a terminal, or with --yes. Nothing was sent.",
         )
       return /^y(es)?$/i.test((await ask(`${question} [y/N] `)).trim())
     },
@@ -209,7 +209,7 @@ function refundCollector(flags: Flags, { network, endpoints, settings }: Site): 
   if (!operator)
     throw new UsageError("Name the operator with --operator, or set RELAY_PRIVATE_KEY, RELAY_KEYSTORE or RELAY_SIGNER.")
   const { escrow } = settings
-  if (!escrow) throw new UsageError(`Name the escrow with ${networkSetting("ESCROW", network.name)}.`)
+  if (!escrow) throw new UsageError(`Set ${networkSetting("ESCROW", network.name)} to the address of the escrow.`)
   const deployment = refundCollectorDeployment({ escrow, operator })
   const { address } = deployment
   return {

@@ -22,7 +22,7 @@ function lockForUs(dir: string): () => void {
   } catch (error) {
     if ((error as { code?: unknown }).code !== "DATA_DIR_BUSY") throw error
     throw new Error(
-      `The service is running on ${dir}, and its embedded database serves one process. Stop it, run this command, and start it again.`,
+      `The service is running on ${dir}, and its embedded database serves only one process. Stop the service, run this command, and start the service again.`,
     )
   }
 }

@@ -12,14 +12,14 @@ import type { SecretKeys } from "../../platform/secrets.ts"
 import { operatorName } from "./operator-name.ts"
 import { Failure, parseCommandLine, runCommand, UsageError } from "./run-command.ts"
 
-const usage = `Encrypts all secrets in the database with SECRET_KEY, while the service runs. This is a step of changing that key.
+const usage = `Encrypts all secrets in the database with SECRET_KEY, while the service runs. This is one step of changing that key.
 
   sluice reencrypt
   sluice reencrypt --lost [--yes]
 
-It needs the environment of the service, with the previous key as SECRET_KEY_OTHER, which you can remove afterwards.
-docs/operators/operations.md (SECRET_KEY) has the order of the steps. You can stop this command and run it again at any time.
-The embedded database serves one process: stop the service first.
+Run this command with the service's environment variables, and with the previous key as SECRET_KEY_OTHER. You can remove that setting afterwards.
+docs/operators/operations.md (SECRET_KEY) lists the steps in their order. You can stop this command and run it again at any time.
+The embedded database serves only one process: if you use it, stop the service first.
 
   --lost   the previous key is lost: counts the secrets that SECRET_KEY does not decrypt, and with --yes removes them and
            records SECRET_KEY as this installation's. Stop every process of the service first.

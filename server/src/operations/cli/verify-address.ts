@@ -109,11 +109,11 @@ function whatFollows({ factory, owner, approver, payees, openAfter }: AddressTer
   const shares = payees.map(({ address, percentE4 }) => `${checksummed(address)} (${percentE4 / 10_000} %)`)
   return [
     shares.length === 0
-      ? `The operator of the factory ${checksummed(factory)} can send its money only to ${checksummed(owner)}.`
-      : `The operator of the factory ${checksummed(factory)} can send its money only to ${checksummed(owner)} and to its recipients: ${shares.join(", ")}.`,
+      ? `The operator of the factory ${checksummed(factory)} can send the address's money only to ${checksummed(owner)}.`
+      : `The operator of the factory ${checksummed(factory)} can send the address's money only to ${checksummed(owner)} and to the split's recipients: ${shares.join(", ")}.`,
     approver === factory
-      ? "The operator can also send it back to a payer, or to any address that it names as one, because the merchant leaves returns to the service."
-      : `Only a signature of ${checksummed(approver)} can send it anywhere else, such as back to a payer.`,
+      ? "The operator can also send the money back to a payer, or to any address that the operator names as one, because the merchant leaves returns to the service."
+      : `Only a signature of ${checksummed(approver)} can send the money anywhere else, such as back to a payer.`,
     `After ${date} anyone can send what is left to ${checksummed(owner)}.`,
   ]
 }

@@ -40,7 +40,7 @@ export async function checkCertificate(
   const left = leftMs < 2 * DAY_MS ? `${Math.floor(leftMs / 3_600_000)} hours` : `${Math.floor(leftMs / DAY_MS)} days`
   const message =
     leftMs <= 0 ? "the certificate of BASE_URL has expired" : `the certificate of BASE_URL expires in ${left}`
-  const todo = "The proxy should have renewed it by now: its log says why it did not."
+  const todo = "The proxy should have renewed the certificate by now: the proxy's log says why it did not."
   return [{ part, check, level: "alarm", message, todo }]
 }
 

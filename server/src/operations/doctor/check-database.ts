@@ -242,7 +242,7 @@ async function schema({ mode }: Settings, query: Query): Promise<Finding[]> {
           check: "schema",
           level: "note",
           message: `${missing} migrations are missing`,
-          todo: "The next start applies them. With several processes, run `sluice migrate` first (docs/operators/operations.md, Upgrade).",
+          todo: "The next start applies them. If there are several processes, run `sluice migrate` first (docs/operators/operations.md, Upgrade).",
         },
     ...(owner === undefined || owner === mode
       ? []

@@ -159,6 +159,6 @@ function strangers(names: readonly string[]): Finding[] {
     check: "unknown",
     level: "note",
     message: `${name} is set, but is not a setting of the served networks`,
-    todo: "Is it misspelt, or does NETWORKS lack its network? docs/operators/settings.md lists all settings.",
+    todo: "Check the spelling, and whether NETWORKS includes the setting's network. docs/operators/settings.md lists all settings.",
   }))
 }

@@ -235,7 +235,7 @@ describe("an old backup", () => {
     const [hash] = await inExplorer(first)
     await restore()
     await checkWallet(ctx, payoutLane(rig.network, rig.signer))
-    await expectRefused(adopt(hash), /pays no waiting payout/)
+    await expectRefused(adopt(hash), /does not pay any waiting payout/)
     for (let i = 0; i < 3; i++) await verifyNow()
     const found = await ctx.db.selectFrom("payments").select(["status", "exception", "amount"]).execute()
     expect(found).toEqual([{ status: "open", exception: "late", amount: 5_000_000n }])
@@ -305,7 +305,7 @@ describe("an old backup", () => {
       await checkWallet(ctx, payoutLane(rig.network, rig.signer))
       const adoptAll = async () => (await operator.ask("/adopt-all", { wallet: "payout" })).body.said
       expect(await adoptAll()).toMatch(
-        /^0 transactions were adopted[\s\S]*pays no waiting payout[\s\S]*run this command again/,
+        /^0 transactions were adopted[\s\S]*does not pay any waiting payout[\s\S]*run this command again/,
       )
       for (const id of payments) await makePayouts(ctx, id)
       expect(await adoptAll()).toMatch(/^4 transactions were adopted[\s\S]*sluice wallet resume/)
@@ -506,7 +506,7 @@ describe("a foreign transaction", () => {
       await rig.round()
       expect((await operator.wallet()).status).toBe("halted")
       await expectRefused(resume(), /was used by a transaction that this database does not know/)
-      await expectRefused(adopt(hash), /pays no waiting payout/)
+      await expectRefused(adopt(hash), /does not pay any waiting payout/)
       const { body } = await adopt(hash, { foreign: true })
       expect(body).toMatchObject({ error: "VALIDATION_ERROR", details: [{ path: "reason" }] })
       expect((await adopt(hash, { foreign: true, reason: "tried the key by hand" })).status).toBe(200)

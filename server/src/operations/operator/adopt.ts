@@ -357,7 +357,7 @@ async function unplanned(
 ): Promise<Row<"payouts">> {
   if (!lost)
     throw refused(
-      "The transaction pays no waiting payout. If it pays none of our payouts, adopt it with --foreign --reason.",
+      "The transaction does not pay any waiting payout. If it pays none of our payouts, adopt it with --foreign --reason.",
     )
   if (lost.sessionId === null)
     throw refused(`${lostCallMessage(lost)}. Adopt it with --foreign --reason: the service does not send this call again.`)

@@ -70,7 +70,7 @@ export async function retryPayout(ctx: Context, asked: OperatorOrder & { payout:
   const how =
     reason === "sanctions"
       ? "Its recipient is screened again; the payout stays on hold while the recipient is listed."
-      : "It is paid if its checks succeed; otherwise it stays held."
+      : "The payout is paid if its checks succeed; otherwise it stays held."
   return { said: `The payout ${asked.payout} is now being retried. ${how}` }
 }
 
