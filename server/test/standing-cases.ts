@@ -363,7 +363,7 @@ export const cases: Record<string, Standing> = {
   "refund pending": explainRefund(refund),
   "refund pending, held": explainRefund({
     ...refund,
-    message: "Your payout wallet's balance is too low for it. The refund continues when there is enough.",
+    message: "Your payout wallet's balance is too low for the refund. The refund continues when there is enough.",
     call: { ...refundCall, state: "held", heldReason: "balance" },
   }),
   "refund pending, sent": explainRefund({ ...refund, call: { ...refundCall, state: "mined", minedAt: now } }),
@@ -380,7 +380,7 @@ export const cases: Record<string, Standing> = {
   "refund failed": explainRefund({
     ...refund,
     status: "failed",
-    message: "Its transaction failed on chain, and nothing was refunded. Request it again.",
+    message: "The refund's transaction failed on chain, and nothing was refunded. Request the refund again.",
     call: { ...refundCall, state: "reverted" },
   }),
   // Subscriptions

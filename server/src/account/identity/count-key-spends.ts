@@ -205,8 +205,8 @@ async function checkCap(ctx: TxContext, cap: Cap, spend: Spend): Promise<void> {
   const free = left > 0n ? left : 0n
   const fits = spend.amount > most ? undefined : await fittingAt(ctx, counted, spend.amount - left)
   const when = fits
-    ? `This request fits from ${fits.toISOString()}.`
-    : `This request exceeds the limit, so it never fits: ${cap.otherwise}.`
+    ? `The limit allows this request from ${fits.toISOString()} on.`
+    : `This request exceeds the whole limit, so waiting does not help: ${cap.otherwise}.`
   const said = `${cap.words} up to ${cap.perDay} of each token in 24 hours, and ${formatAmount(free, DECIMALS)} are left. ${when}`
   throw new ApiError("DAILY_LIMIT_REACHED", [{ path: cap.path, message: said }], said)
 }

@@ -181,7 +181,7 @@ function trySeal(ctx: TxContext, { n, about }: Waiting, make: () => Made): (Made
     return { ...made, bytes }
   } catch (error) {
     const todo =
-      "Its payment is settled. Report the error as a fault of the service; the receipt is made once it can be."
+      "The payment is settled. Report the error as a bug in the service: the receipt is made once the cause is fixed."
     if (!logged.has(`${n} ${about}`)) ctx.log.error({ err: error, about, todo }, "a receipt can't be made; others are")
     logged.add(`${n} ${about}`)
     return undefined

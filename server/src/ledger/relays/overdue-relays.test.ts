@@ -151,7 +151,7 @@ it.each([
     expect(await said?.()).toMatchObject({
       success: false,
       errorReason: "invalid_exact_evm_transaction_failed",
-      errorMessage: "It could not be executed before its deadline.",
+      errorMessage: "The authorization could not be executed before its deadline.",
       transaction: "",
     })
     await expectNoGap()

@@ -17,7 +17,7 @@ export const wasSigned = sql<boolean>`exists (select from transaction_attempts s
   and not signed.empty and signed.raw is not null)`
 
 /** The reason for a relay that was not signed in time. */
-export const TOO_LATE = "It could not be executed before its deadline."
+export const TOO_LATE = "The authorization could not be executed before its deadline."
 
 /**
  * Returns the relays whose authorization anyone can still submit: the relay's transaction is public and reverted for

@@ -125,7 +125,7 @@ async function vet(ctx: Context, network: Network, payouts: readonly Payout[]): 
     // them.
     if (!isAwaited(payout)) return [payout.id, undefined]
     if (paused.has(payout.id)) return [payout.id, cancelled("Payments on this network are paused.")]
-    if (needless.has(payout.id)) return [payout.id, cancelled("It was paid in another way in the meantime.")]
+    if (needless.has(payout.id)) return [payout.id, cancelled("The payment was made in another way in the meantime.")]
     const standing = failing.get(payerOf(payout))
     if (standing === "failed") return [payout.id, cancelled("Too many of this wallet's authorizations failed today.")]
     if (standing === "unexplained" || crowded.has(payout.id)) return [payout.id, { kind: "wait", ms: PAYER_WAIT_MS }]

@@ -587,7 +587,7 @@ describe("a relay that can't be carried out", () => {
     await on.look()
     expect(await on.status(session.id)).toMatchObject({
       status: "pending",
-      message: `It could not be executed before its deadline. ${advice}`,
+      message: `The authorization could not be executed before its deadline. ${advice}`,
     })
     const refused = await on.submit(session, await on.sign(await on.buyer(), session))
     expect([refused.status, refused.body.error]).toEqual([503, "RELAY_UNAVAILABLE"])

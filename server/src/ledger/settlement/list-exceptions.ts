@@ -15,13 +15,13 @@ function heldMessage(reason: HeldReason, detail: string | null): string {
     return `The transfer would currently fail on chain, and will be retried: ${detail ?? "no reason is known"}. A recovery may have emptied the address, or the token refuses the recipient.`
   return {
     short:
-      "It is not certain that all of its money is at this address: a reorg is moving or removed a part, or not every node has it yet. It is sent when all of the money is there.",
+      "It is not certain that all of the return's money is at this address: a reorg is moving or has removed part of it, or not every node has the money yet. The return is sent when all of the money is there.",
     sanctions: "The recipient is on a sanctions list.",
-    low_gas: "The service has too little gas at the moment. It is sent when the service has more.",
-    reverted: "It failed on chain, and will be retried.",
-    gas_budget: "The daily gas budget of your payouts is spent. It is sent when the budget allows it.",
-    allowance: "The token allowance of the wallet that pays it is too low.",
-    balance: "The balance of the wallet that pays it is too low.",
+    low_gas: "The service has too little gas at the moment. The return is sent when the service has more.",
+    reverted: "The return failed on chain, and will be retried.",
+    gas_budget: "The daily gas budget of your payouts is spent. The return is sent when the budget allows it.",
+    allowance: "The token allowance of the paying wallet is too low.",
+    balance: "The balance of the paying wallet is too low.",
   }[reason]
 }
 

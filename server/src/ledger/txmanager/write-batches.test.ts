@@ -464,7 +464,7 @@ it("is emptied when the first of its deadlines passes before it is sent: none of
   for (const { id } of await rig.service.ctx.db.selectFrom("settlements").select("id").execute())
     expect(await outcome(id)).toEqual({
       state: "failed",
-      words: "It could not be executed before its deadline.",
+      words: "The authorization could not be executed before its deadline.",
     })
   await expectSound()
 })

@@ -24,7 +24,7 @@ export const NOT_OURS =
 
 /** The message of a refund that its merchant withdrew. */
 export const WITHDRAWN =
-  "You withdrew it, and nothing was refunded. If your payout wallet has already approved it, reduce the allowance to what the other open refunds need, or to zero: `approve(collector, 0)`."
+  "You withdrew the refund, and nothing was refunded. If your payout wallet has already approved the refund, reduce the allowance to what the other open refunds need, or to zero: `approve(collector, 0)`."
 
 /** The message of a refund that counted until a reorg removed it, while it waits to be made again. */
 export const REMADE =
@@ -72,21 +72,21 @@ export function shownStatus(status: Row<"refunds">["status"], call: RefundCall):
 export function messageOf(status: Row<"refunds">["status"], call: RefundCall): string | null {
   const { state, held_reason: reason, held_detail, behind, ours } = call
   if (state === "reverted" && call.notified_at) return REMADE
-  if (state === "reverted") return "Its transaction failed on chain, and nothing was refunded. Request it again."
+  if (state === "reverted") return "The refund's transaction failed on chain, and nothing was refunded. Request the refund again."
   if (state === "cancelled") return held_detail ?? "It was not executed."
   if (status === "pending" && !ours && (state === "queued" || state === "held")) return NOT_OURS
   if (status !== "pending" || state !== "held") return null
   switch (reason) {
     case "allowance":
       if (behind)
-        return "It waits until another refund from your payout wallet is mined. Then read it again: it says what the wallet must approve."
-      return "Your payout wallet must approve it: send `approval.call` from there. The refund then continues."
+        return "The refund waits until another refund from your payout wallet is mined. Then read this refund again: it says what the wallet must approve."
+      return "Your payout wallet must approve the refund: send `approval.call` from that wallet. The refund then continues."
     case "balance":
-      return "Your payout wallet's balance is too low for it. The refund continues when there is enough."
+      return "Your payout wallet's balance is too low for the refund. The refund continues when there is enough."
     case "sanctions":
-      return "It waits because its payer is on a sanctions list."
+      return "The refund waits because its payer is on a sanctions list."
     default:
-      return "It can't be executed now, and will be retried."
+      return "The refund can't be executed now, and will be retried."
   }
 }
 

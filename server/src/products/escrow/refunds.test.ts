@@ -508,7 +508,7 @@ describe("a refund", () => {
     expect((await withdraw(wrong.refundId, "rival")).status).toBe(404)
     for (const { status, body } of await Promise.all([withdraw(wrong.refundId), withdraw(wrong.refundId)])) {
       expect([status, body.status, body.approval]).toEqual([200, "failed", null])
-      expect(body.message).toMatch(/You withdrew it/)
+      expect(body.message).toMatch(/You withdrew the refund/)
     }
     const right = await asked(id, { amount: "2.00" })
     expect(right.approval.needed).toBe("2.00")
