@@ -159,7 +159,7 @@ async function withdrawReclaim(ctx: Context, { session_id: sessionId, reclaimed 
   if (withdrawn.numUpdatedRows === 0n) return
   ctx.log.error(
     { sessionId, amount: `${reclaimed}` },
-    "a payer did not take back what was reserved: the chain holds it",
+    "a payer's withdrawal of reserved money was recorded, but the escrow still holds the money",
   )
 }
 

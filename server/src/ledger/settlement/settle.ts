@@ -109,7 +109,7 @@ async function trySettling(
     const { resourceId } = group
     ctx.log.error({ err: error, resourceId }, "settling failed and will be tried again")
     await putOff(ctx, sellable, group).catch(error => {
-      ctx.log.warn({ err: error, resourceId }, "what could not be settled was not put off either")
+      ctx.log.warn({ err: error, resourceId }, "a resource that could not be settled could not be postponed either")
     })
     return false
   }

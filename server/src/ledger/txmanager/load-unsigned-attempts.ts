@@ -132,7 +132,7 @@ async function lowerFees(ctx: Context, { id: walletId }: Row<"wallets">, dear: r
     for (const last of rows) {
       await attemptAgain(ctx, wallet, last, { ...withinCap(ctx, last), empty: last.empty })
       const facts = { payoutId: last.payout_id, nonce: `${last.nonce}`, maxFee: `${last.max_fee}` }
-      ctx.log.warn(facts, "the fee of a payout that is not signed is above PAYOUT_MAX_FEE; it is lowered")
+      ctx.log.warn(facts, "the fee of an unsigned payout is above PAYOUT_MAX_FEE; the fee is lowered")
     }
   })
 }

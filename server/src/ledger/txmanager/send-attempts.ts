@@ -132,7 +132,7 @@ export async function replaceStuck(
     const fees = raisedFees({ maxFee: last.max_fee, tip: last.tip }, market, ctx.settings.payoutMaxFee)
     const facts = { payoutId: last.payout_id, nonce: `${last.nonce}` }
     if (!fees) {
-      ctx.log.error(facts, "a payout is stuck at PAYOUT_MAX_FEE; it is sent again as it is")
+      ctx.log.error(facts, "a payout is stuck at PAYOUT_MAX_FEE; it is resent unchanged")
       payoutAlarms.inc({ network: chain.name, wallet: wallet.lane, reason: "fee_cap" })
       return 0
     }

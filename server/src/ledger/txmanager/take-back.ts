@@ -11,7 +11,7 @@ export async function takeBack(
   ctx: Context,
   row: Pick<Row<"payouts">, "id" | "nonce" | "block_hash" | "tx_hash">,
 ): Promise<number> {
-  ctx.log.warn({ payoutId: row.id, nonce: `${row.nonce}` }, "the block of a payout was displaced; it is sent again")
+  ctx.log.warn({ payoutId: row.id, nonce: `${row.nonce}` }, "the block of a payout was displaced; the payout is resent")
   return await inTransaction(ctx, async ctx => {
     const back = await ctx.db
       .updateTable("payouts")

@@ -34,7 +34,7 @@ const words: Record<Kind, string> = {
   contradiction: "contradicts the others",
   logs: "refuses eth_getLogs",
   slow: "answers much later than the others, so reads don't wait for it",
-  useless: "sends useless answers, so it is asked less often",
+  useless: "sends useless answers, so it is queried less often",
 }
 
 /**

@@ -103,7 +103,7 @@ function openFeed(ctx: Context): Feed {
   async function run(): Promise<void> {
     while (entries.size > 0 && !ctx.signal.aborted) {
       const isMore = await readOnce().catch(error => {
-        ctx.log.warn({ err: error }, "changes could not be read, and are read again")
+        ctx.log.warn({ err: error }, "changes could not be read; reading is retried")
         return false
       })
       await pause(isMore ? 0 : GAP_MS)

@@ -96,7 +96,7 @@ export async function advanceEscrows(ctx: Context, which?: WhichEscrows): Promis
 
 const takenOf = (ctx: Context, due: readonly Row<"escrows">[]): Promise<Set<string>> =>
   emptiedOf(ctx, due).catch(error => {
-    ctx.log.error({ err: error }, "what payers took back could not be read and will be tried again")
+    ctx.log.error({ err: error }, "payers' withdrawals could not be read; reading will be retried")
     return new Set<string>()
   })
 
@@ -138,7 +138,7 @@ async function releaseAnyway(ctx: Context, sessionId: string): Promise<boolean> 
       return await makeNext(ctx, await standingOfEscrow(ctx, locked))
     })
   } catch (error) {
-    ctx.log.error({ err: error, sessionId }, "what a payer reserved could not be released and will be tried again")
+    ctx.log.error({ err: error, sessionId }, "a payer's reserved money could not be released; the release will be retried")
     return false
   }
 }
@@ -164,7 +164,7 @@ async function advance(
   if (emptied && standing.folded.capturable > 0n && !isSigned(standing)) {
     const { session, escrow, folded } = standing
     const taken = { ...escrow, reclaimed: folded.reclaimed + folded.capturable }
-    ctx.log.warn({ sessionId, amount: `${folded.capturable}` }, "a payer took back what was reserved")
+    ctx.log.warn({ sessionId, amount: `${folded.capturable}` }, "a payer withdrew reserved money")
     standing = await standingOfEscrow(ctx, { session, escrow: taken })
   }
   isCalling = (await makeNext(ctx, standing)) || isCalling

@@ -61,7 +61,7 @@ export async function remakeRefund(ctx: TxContext, standing: CurrentEscrow): Pro
   await ctx.db.updateTable("refunds").set({ payout_id: id, updated_at: now }).where("id", "=", lost.id).execute()
   ctx.log.error(
     { refundId: lost.id, sessionId: escrow.session_id },
-    "a refund that had counted failed after a reorg; it is made again, and needs an allowance",
+    "a refund that had counted failed after a reorg; it is created again, and needs an allowance",
   )
   return true
 }

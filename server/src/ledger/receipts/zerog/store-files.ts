@@ -73,5 +73,5 @@ async function storePaid(
   }
   await postpone(ctx, root)
   const reason = "why" in upload ? upload.why : undefined
-  ctx.log.warn({ root, reason }, "0G does not have this file of receipts yet; it is tried again")
+  ctx.log.warn({ root, reason }, "0G does not have this file of receipts yet; storing it is retried")
 }

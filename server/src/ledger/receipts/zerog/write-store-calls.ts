@@ -58,7 +58,7 @@ async function cancelElsewhere(ctx: Context, storage: Storage): Promise<void> {
   if (rows.length > 0)
     ctx.log.warn(
       { calls: rows.length },
-      "calls for another contract of 0G are cancelled, as the settings name this one",
+      "calls for another contract of 0G are cancelled, because the settings name this one",
     )
 }
 
