@@ -53,7 +53,7 @@ export const errorTable = {
   MERCHANT_REQUIRED: {
     status: 400,
     message:
-      "Name the merchant that this request is for. Send its id in the header `Sluice-Merchant`, or as `?merchant=` on a GET. `details` lists your merchants.",
+      "Name the merchant that this request is for. Send the merchant's id in the header `Sluice-Merchant`, or as `?merchant=` on a GET. `details` lists your merchants.",
     help: "You are a member of several merchants or of none, or you are not a member of the merchant that you named. In `details`, each `path` is the id of one of your merchants; `GET /api/console/me` lists them too. If you have none, accept an invitation (`POST /api/console/team/accept`) or create a merchant (`POST /api/console/merchants`).",
   },
   // The names of RFC 8628, which other programs know.
@@ -148,13 +148,13 @@ export const errorTable = {
     status: 403,
     message:
       "The payout wallet must sign this change: sign `details[0].typedData` (EIP-712), and send the request again with `Wallet-Signature: <nonce> <signature>`. If `details` has several entries, sign each and separate the signatures with spaces.",
-    help: "The merchant's wallet lock is on, or this request switches it on or off. The nonce is `details[0].typedData.message.nonce`; it is valid for ten minutes and only for this change. A contract wallet's signature is verified through ERC-1271. To switch the lock on, send the signature of every payout address, in any order. One signature by a key covers its address on all networks. First replace any address that is not yours or can't sign (`PUT /api/console/settings`). Nothing was changed.",
+    help: "The merchant's wallet lock is on, or this request switches the lock on or off. The nonce is `details[0].typedData.message.nonce`; it is valid for ten minutes and only for this change. A contract wallet's signature is verified through ERC-1271. To switch the lock on, send the signature of every payout address, in any order. One signature by a key covers its address on all networks. First replace any address that is not yours or can't sign (`PUT /api/console/settings`). Nothing was changed.",
   },
   RETURN_APPROVAL_REQUIRED: {
     status: 409,
     message:
-      "Only the approving wallet of this receiving address can send its money back. Sign `details[0].typedData` (EIP-712) with it, and send the request again with `approval: { deadline, signature }`.",
-    help: "The deadline is `details[0].typedData.message.deadline`. A contract wallet's signature is verified through ERC-1271. If the wallet can't sign, as with an exchange's address, pay the buyer from your own wallet and accept this payment. To return later payments without a signature, set `approver` to `service` in the settings; it applies to receiving addresses created afterwards. Nothing was changed.",
+      "Only the approving wallet of this receiving address can send its money back. Sign `details[0].typedData` (EIP-712) with that wallet, and send the request again with `approval: { deadline, signature }`.",
+    help: "The deadline is `details[0].typedData.message.deadline`. A contract wallet's signature is verified through ERC-1271. If the wallet can't sign, as with an exchange's address, pay the buyer from your own wallet and accept this payment. To return later payments without a signature, set `approver` to `service` in the settings, which applies to receiving addresses created afterwards. Nothing was changed.",
   },
   DAILY_LIMIT_REACHED: {
     status: 403,
@@ -184,13 +184,13 @@ export const errorTable = {
   },
   DEPOSIT_NOT_FOUND: {
     status: 404,
-    message: "This is not a receiving address of this service. If you were asked to pay it, don't.",
+    message: "This is not a receiving address of this service. If you were asked to pay to this address, don't.",
     help: "An address that does not match its stored terms also gets this answer, and so does an address of an older factory.",
   },
   PAYMENT_NOT_FOUND: {
     status: 404,
     message: "No payment with this hash and address was submitted to this paywall. Submit it first.",
-    help: "Submit it with `POST /api/paywalls/:id/pay`, or check that this address paid. A return address can be set only while the money waits for the merchant's decision.",
+    help: "Submit the hash with `POST /api/paywalls/:id/pay`, or check that this address paid. A return address can be set only while the money waits for the merchant's decision.",
   },
   RECEIPT_NOT_HERE: {
     status: 404,
@@ -231,13 +231,13 @@ export const errorTable = {
     status: 409,
     message:
       "The nonce of this authorization was already used or cancelled. Check the payment first. If it is still unpaid, sign a new authorization with a new nonce.",
-    help: "An authorization pays only for the checkout it was made for. If it moved money on chain, the service finds the transfer automatically, and `GET /api/pay/status/:id` reports it.",
+    help: "An authorization pays only for the checkout that it was signed for. If the authorization moved money on chain, the service finds the transfer automatically, and `GET /api/pay/status/:id` reports it.",
   },
   PAYMENT_ALREADY_SERVED: {
     status: 409,
     message:
       "This payment is settled. It already served another request, or is reserved for requests with its retry token. You are not charged again.",
-    help: "The header `PAYMENT-RESPONSE` describes the settlement. A broadcast payment's signature is public, so each payment serves only one request. To get the first answer again, send its `Sluice-Retry-Token`. To get a paywall's content, prove that you own the paying wallet with `POST /api/paywalls/:id/access`.",
+    help: "The header `PAYMENT-RESPONSE` describes the settlement. A broadcast payment's signature is public, so each payment serves only one request. To get the first answer again, send the payment's `Sluice-Retry-Token`. To get a paywall's content, prove that you own the paying wallet with `POST /api/paywalls/:id/access`.",
   },
   PAYMENT_IDENTIFIER_USED: {
     status: 409,
@@ -293,7 +293,7 @@ export const errorTable = {
     status: 422,
     message:
       "This Idempotency-Key was used for a different request. Send the first request again unchanged, or use a new key.",
-    help: "Create one key for each operation that must happen once, and store it with the request body.",
+    help: "Create one key for each operation that must happen only once, and store the key with the request body.",
   },
   RATE_LIMITED: {
     status: 429,
@@ -305,7 +305,7 @@ export const errorTable = {
     status: 500,
     message:
       "Something went wrong on our side. Nothing was lost. Try again, and quote the requestId if it happens again.",
-    help: "The operator can find the cause in the log by the `requestId`.",
+    help: "The operator can find the cause in the log with the `requestId`.",
   },
   IDENTITY_UNAVAILABLE: {
     status: 503,
@@ -338,7 +338,7 @@ export const errorTable = {
   PAYMENTS_PAUSED: {
     status: 503,
     message: "Payments on this network are paused. Do not send money now; try again later.",
-    help: "The service's payout wallet is halted on this network, so nothing is for sale there. The operator finds the reason with `sluice wallet show`, fixes it, and resumes the wallet. The service still finds and counts money that arrives in the meantime.",
+    help: "The service's payout wallet is halted on this network, so nothing can be bought there. The operator finds the reason with `sluice wallet show`, fixes it, and resumes the wallet. The service still finds and counts money that arrives in the meantime.",
     retryAfterS: 60,
   },
   DATABASE_UNAVAILABLE: {
