@@ -79,7 +79,7 @@ const sold = (world: World): ConsolePage[] => [
   thing("invoice", "/invoices/$id", `/invoices/${world.invoice}`, ["9.00", "The subscriber's page"]),
   list("paywalls", "/paywalls", ["The lighthouse film"], "q=nothing"),
   form("paywall-new", "/paywalls/new", "Create paywall", ["Access lasts"]),
-  thing("paywall", "/paywalls/$id", `/paywalls/${world.paywall}`, ["5.00", "access for its time"]),
+  thing("paywall", "/paywalls/$id", `/paywalls/${world.paywall}`, ["5.00", "access to the content"]),
   list("apis", "/bundles", ["Weather", "Payments by agents"], "q=nothing"),
   form("api-new", "/bundles/new", "Sell it", ["Routes and their prices"]),
   thing("api", "/bundles/$id", `/bundles/${world.bundle}`, ["Its address", "Every call that was paid for"]),

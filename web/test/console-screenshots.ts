@@ -73,7 +73,7 @@ const scenes = (world: ConsoleWorld & Sales): Scene[] => [
     name: "webhook-stats",
     path: `/webhooks/${world.webhook}`,
     at: [1440],
-    before: page => page.getByRole("button", { name: "Show how it did" }).click(),
+    before: page => page.getByRole("button", { name: "Show its statistics" }).click(),
   },
   {
     name: "key-new",

@@ -40,7 +40,7 @@ const columns: Column<Row<Deposit>>[] = [
   },
   { head: "Network", width: 8, wide: true, cell: row => networkTitle(row.chain) },
   { head: "Goes to", width: 10, wide: true, cell: row => <Hash value={row.owner} /> },
-  { head: "Yours alone after", width: 8, wide: true, cell: row => <Time at={row.opensAt} /> },
+  { head: "Only yours after", width: 8, wide: true, cell: row => <Time at={row.opensAt} /> },
   { head: "Created", width: 8, right: true, cell: row => <Time at={row.createdAt} /> },
 ]
 

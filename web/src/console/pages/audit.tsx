@@ -33,7 +33,7 @@ const kinds: Record<AuditEntry["actor"]["kind"], string> = {
   operator: "The operator",
   service: "The service itself",
 }
-const kindChoices = [["", "By anybody"], ...Object.entries(kinds)] as [AuditEntry["actor"]["kind"] | "", string][]
+const kindChoices = [["", "By anyone"], ...Object.entries(kinds)] as [AuditEntry["actor"]["kind"] | "", string][]
 const times = [
   ["", "Any time"],
   ["1", "Last 24 hours"],
@@ -60,7 +60,7 @@ export function Audit() {
       head: "What",
       width: 18,
       cell: row => (
-        <button type="button" className="strong plain-button" onClick={() => setOpen(row)} title="What it was before">
+        <button type="button" className="strong plain-button" onClick={() => setOpen(row)} title="Previous value">
           {actionText(row.action)}
         </button>
       ),

@@ -247,11 +247,11 @@ function CallbackSecret() {
             loading={show.isPending}
             onClick={async () => {
               const words = "The previous secret signs too for 24 hours. Put the new one on your server within that time."
-              if (await isSure({ title: "Make a new secret?", words, yes: "Make it" }))
+              if (await isSure({ title: "Make a new secret?", words, yes: "Create it" }))
                 show.mutate({ method: "POST", path: secretPath })
             }}
           >
-            Make a new one
+            Create a new one
           </Button>
         </div>
       ) : (

@@ -56,7 +56,7 @@ export function Erasures() {
             <RequestForm<{ customer: string }, ErasureResult>
               first={{ customer: "" }}
               right="erasure"
-              submit="Count what would go"
+              submit="Count what would be erased"
               done="Nothing is erased yet"
               onDone={result => setFound(before => before && { ...before, result })}
               request={({ customer }) => {

@@ -151,13 +151,13 @@ export function NewCheckout() {
                 />
                 <TextInput
                   label="What the payer is asked for"
-                  description="Names of fields, with commas between them"
+                  description="Names of fields, separated by commas"
                   placeholder="name, address"
                   {...form.getInputProps("payerFields")}
                 />
                 <TextInput
                   label="Where its events go"
-                  description="In place of your endpoints"
+                  description="Instead of your endpoints"
                   placeholder="https://"
                   {...form.getInputProps("callbackUrl")}
                 />

@@ -211,8 +211,8 @@ export function NewBundle() {
               />
               <div className="pair">
                 <TextInput
-                  label="End of its address"
-                  description="Made for you if left empty"
+                  label="Last part of the address"
+                  description="Created for you if this is empty"
                   placeholder="weather"
                   {...form.getInputProps("slug")}
                 />

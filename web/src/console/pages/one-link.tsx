@@ -83,8 +83,8 @@ export function NewLink() {
               <Textarea label="Description" description="Optional" rows={3} {...form.getInputProps("description")} />
               <div className="pair">
                 <TextInput
-                  label="End of its address"
-                  description="Made for you if left empty"
+                  label="Last part of the address"
+                  description="Created for you if this is empty"
                   placeholder="support-us"
                   {...form.getInputProps("slug")}
                 />

@@ -49,7 +49,7 @@ const first = {
   listed: false,
 }
 const models = [
-  { value: "", label: "Access for its time" },
+  { value: "", label: "Access to the content" },
   { value: "per_call", label: "One call of an API" },
 ]
 
@@ -111,7 +111,7 @@ export function NewPaywall() {
               <Textarea label="Description" description="Optional" rows={3} {...form.getInputProps("description")} />
               <TextInput
                 label="Address of the content"
-                description="Shown to whoever has paid; your site asks Sluice whether somebody has access"
+                description="Shown to everyone who has paid; your site asks Sluice whether someone has access"
                 placeholder="https://"
                 {...form.getInputProps("contentUrl")}
               />
@@ -214,7 +214,7 @@ export function OnePaywall() {
                   durations.find(({ value }) => value === String(paywall.accessDuration ?? ""))?.label ??
                     `${paywall.accessDuration} s`,
                 ],
-                ["A payment buys", paywall.pricingModel === "per_call" ? "one call" : "access for its time"],
+                ["A payment buys", paywall.pricingModel === "per_call" ? "one call" : "access to the content"],
                 ["Content", contentWords[paywall.contentType] ?? paywall.contentType],
                 paywall.slug && [
                   "For agents",

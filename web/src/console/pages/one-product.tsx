@@ -54,9 +54,9 @@ const SubscriptionFields = ({ form }: { form: ProductForm }) => (
       {...form.getInputProps("trialDays")}
     />
     <TextInput
-      label="Ends after so many periods"
+      label="Number of periods until it ends"
       inputMode="numeric"
-      placeholder="goes on until it is canceled"
+      placeholder="continues until it is canceled"
       description="Such as 3 for an instalment plan"
       {...form.getInputProps("maxPeriods")}
     />

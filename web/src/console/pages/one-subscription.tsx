@@ -101,7 +101,7 @@ export function OneSubscription() {
                 ["Product", <IdLink key="o" to="/products" id={subscription.productId} />],
                 ["Paid until", <Day key="u" at={subscription.paidUntil} />],
                 ["Access until", <Day key="a" at={subscription.accessUntil} />],
-                subscription.maxPeriods !== null && ["Periods at most", String(subscription.maxPeriods)],
+                subscription.maxPeriods !== null && ["Most periods", String(subscription.maxPeriods)],
                 ["Network", networkTitle(chain)],
                 ["Since", <Time key="s" at={subscription.startedAt} />],
                 ["Id", <Id key="i" value={id} />],

@@ -91,7 +91,7 @@ export function OneWebhook() {
                     name: "Make a new secret",
                     act: async () => {
                       const words = "The previous secret signs too for 24 hours, beside the new one."
-                      if (await isSure({ title: "Make a new secret?", words, yes: "Make it" }))
+                      if (await isSure({ title: "Make a new secret?", words, yes: "Create it" }))
                         roll.mutate({ method: "POST", path: `${path}/roll-secret` })
                     },
                   },
@@ -121,7 +121,7 @@ export function OneWebhook() {
           <Secret
             title="The secret"
             secret={secret}
-            words="Your server checks each event's signature with it."
+            words="Your server checks each event's signature with this secret."
             close={() => setSecret(undefined)}
           />
         </div>
@@ -159,7 +159,7 @@ export function OneWebhook() {
             <section className="card pad row between">
               <h2>The last 24 hours</h2>
               <Button size="xs" onClick={() => setStats(true)}>
-                Show how it did
+                Show its statistics
               </Button>
             </section>
           )}

@@ -81,14 +81,14 @@ export function System() {
                     {payouts.held}
                   </Link>,
                 ],
-                payouts.oldestAt && ["The oldest since", <Time key="o" at={payouts.oldestAt} />],
+                payouts.oldestAt && ["Oldest since", <Time key="o" at={payouts.oldestAt} />],
                 [
                   "Events to be delivered",
                   <Link key="d" to="/webhooks" search={{ status: "pending" } as never}>
                     {deliveries.pending}
                   </Link>,
                 ],
-                deliveries.oldestAt && ["The next try", <Time key="e" at={deliveries.oldestAt} />],
+                deliveries.oldestAt && ["Next attempt", <Time key="e" at={deliveries.oldestAt} />],
               ]}
             />
           </section>

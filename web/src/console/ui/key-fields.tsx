@@ -64,7 +64,7 @@ export function KeyFields({ values, propsOf, isNew = false, children }: Given) {
         {children}
         <TextInput
           label="Only from these addresses"
-          description="IP addresses or ranges, with commas between them"
+          description="IP addresses or ranges, separated by commas"
           placeholder="from anywhere"
           classNames={{ input: "mono" }}
           {...propsOf("allowedIps")}

@@ -64,8 +64,8 @@ export default function WebhookStatsCard({ id }: { id: string }) {
           ["Arrived", delivered.toLocaleString()],
           ["Failed", failed.toLocaleString()],
           ["Waiting", pending.toLocaleString()],
-          half !== null && ["Half within, in the slowest hour", `${half} ms`],
-          slow !== null && ["95 % within, in the slowest hour", `${slow} ms`],
+          half !== null && ["Half answered within, in the slowest hour", `${half} ms`],
+          slow !== null && ["95 % answered within, in the slowest hour", `${slow} ms`],
         ]}
       />
     </section>
