@@ -14,7 +14,7 @@ export function auditRoutes(app: Server, ctx: Context): void {
     operationId: "listAuditEntries",
     summary: "Who changed what, when and from where, newest first",
     description:
-      "Each change of your configuration and each decision about money has an entry, written in the same transaction. A refused request leaves no entry. Entries are kept forever and never changed, except to erase a customer's data. They include the IP addresses of requests. An API key with the scope `console` can read them too.",
+      "Each change to your configuration and each decision about money is recorded, in the same transaction. A refused request is not recorded. Entries are kept forever and never changed, except to erase a customer's data. They include the IP addresses of requests. An API key with the scope `console` can read them too.",
     tags: ["audit log"],
     filter: AuditFilters.properties,
     answer: AuditList,
@@ -25,7 +25,7 @@ export function auditRoutes(app: Server, ctx: Context): void {
       operationId: "exportAuditEntries",
       summary: "All entries that match the filter, as CSV",
       description:
-        "`before` and `after` are JSON. A text that a spreadsheet would run as a formula starts with an apostrophe.",
+        "`before` and `after` are JSON. If a spreadsheet would run a text as a formula, the text starts with an apostrophe.",
       lines: auditCsv,
     },
   })

@@ -67,7 +67,7 @@ export function deviceRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "askForDeviceKey",
-        summary: "Polls for the key of a program that signs in; the key is answered only once",
+        summary: "Polls for the key of a program that signs in; the key is returned only once",
         description:
           "Until the person has decided, the answer is 400 `authorization_pending`. The key is named `CLI, HOST, PERSON` and lasts 90 days. It ends immediately when the person leaves the merchant, or gets a role that may not grant its scopes. It can be renamed and revoked, but not changed or rolled.",
         tags,

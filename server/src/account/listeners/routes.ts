@@ -31,7 +31,7 @@ export function listenerRoutes(app: Server, ctx: Context): void {
         operationId: "createListener",
         summary: "Creates an endpoint without a URL, and shows its secret only once",
         description:
-          "Its deliveries are pulled instead of sent, so they reach a machine that accepts no connections. They are like other deliveries, with the same retries, and can be resent. `settings.webhook_changed` notifies every endpoint. A merchant can have three listeners. A listener that nobody pulls for ten minutes ends automatically. In live mode the merchant's setting `liveListeners` must allow listeners.",
+          "Its deliveries are pulled instead of sent, so they reach a machine that accepts no connections. They are like other deliveries, with the same retries, and can be resent. `settings.webhook_changed` notifies every endpoint. A merchant can have three listeners. A listener ends automatically if nobody pulls from it for ten minutes. In live mode the merchant's setting `liveListeners` must allow listeners.",
         tags,
         body: ListenerCreate,
         response: { 201: ListenerCreated },
@@ -92,7 +92,7 @@ function pullRoutes(app: Server, ctx: Context): void {
         operationId: "pullDeliveries",
         summary: "Pulls the deliveries that are due, as a stream or a long poll",
         description:
-          "If you accept `text/event-stream` and send no `wait`, the answer is a stream of server-sent events. Each `delivery` event has the JSON of one delivery in `data`; `over` says that the listener has ended. At most ten deliveries without a result are out at a time; report each with `POST …/results`. A delivery without a result comes again, with the same `deliveryId`, when its lease ends 30 seconds after WEBHOOK_TIMEOUT. Several callers can pull one listener: they share its deliveries, and no two get the same delivery.",
+          "If you accept `text/event-stream` and send no `wait`, the answer is a stream of server-sent events. Each `delivery` event has the JSON of one delivery in `data`; `over` says that the listener has ended. At most ten deliveries can lack a result at a time; report each with `POST …/results`. A delivery without a result is sent again, with the same `deliveryId`, when its lease ends 30 seconds after WEBHOOK_TIMEOUT. Several callers can pull one listener: they share its deliveries, and no two get the same delivery.",
         tags,
         params: ListenerId,
         querystring: PullQuery,

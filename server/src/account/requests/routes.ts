@@ -15,7 +15,7 @@ export function requestRoutes(app: Server, ctx: Context): void {
     operationId: "listRequests",
     summary: "The requests of your people and API keys in the last 30 days, newest first",
     description:
-      "An entry is written within a second after the answer. It has no request body, and only the pattern of the path. A call of an assistant's tool is `/mcp/` with the tool's name, next to the requests that the tool makes. Requests of payers and strangers are not logged. Under load, entries can be dropped (and are counted), so a missing entry does not prove that no request was made. The audit log has every change.",
+      "An entry is written within a second after the answer. It has no request body, and only the pattern of the path. A call to an assistant's tool appears as `/mcp/` with the tool's name, in addition to the requests that the tool makes. Requests of payers and strangers are not logged. Under load, entries can be dropped (and are counted), so a missing entry does not prove that no request was made. The audit log contains every change.",
     tags,
     filter: RequestFilters.properties,
     answer: RequestList,

@@ -60,7 +60,7 @@ export function receiptRoutes(app: Server, ctx: Context): void {
         operationId: "exportReceipts",
         summary: "Receipts with their keys, in order, as a file that proves itself",
         description:
-          "One line of JSON for each receipt, and a last line with their number. `npx @sluice/verify FILE` proves that no receipt is changed or left out. Keep the file as safe as your books: anyone who has it can read these receipts.",
+          "One line of JSON for each receipt, and a last line with the number of receipts. `npx @sluice/verify FILE` proves that no receipt is changed or left out. Keep the file as safe as your books: anyone who has it can read these receipts.",
         tags,
         querystring: Type.Object(receiptFilter),
         response: { 200: { content: { "application/x-ndjson": { schema: Type.String() } } } },

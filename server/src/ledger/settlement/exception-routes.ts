@@ -98,7 +98,7 @@ export function exceptionRoutes(app: Server, ctx: SellingContext): void {
         operationId: "returnPayment",
         summary: "Sends an open payment back, once",
         description:
-          "Sends the whole payment, or only the surplus of a granted payment, to `address` in its own token. Without `address`, it goes to the address that the payer named by signature (`returnAddress`). It never goes to the sender by default, because that may be an exchange. To use an address other than the one the payer named, set `confirm: true`. If the receiving address has a wallet as `approver`, the return needs that wallet's signature: the first request gets `RETURN_APPROVAL_REQUIRED` with the data to sign.",
+          "Sends the whole payment, or only the surplus of a granted payment, to `address` in its own token. Without `address`, the money goes to the address that the payer named with a signature (`returnAddress`). It never goes to the sender by default, because the sender may be an exchange. To use an address other than the one the payer named, set `confirm: true`. If the receiving address has a wallet as `approver`, the return needs that wallet's signature: the first request gets `RETURN_APPROVAL_REQUIRED` with the data to sign.",
         tags,
         params: PaymentId,
         body: ReturnOrder,

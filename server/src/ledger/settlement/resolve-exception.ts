@@ -154,7 +154,7 @@ export async function returnPayment(
     throw new ApiError(
       "INVALID_OPERATION",
       undefined,
-      `The payer named ${checksummed(named)} by signature. To send the money to another address anyway, set \`confirm: true\`.`,
+      `The payer named ${checksummed(named)} with a signature. To send the money to another address anyway, set \`confirm: true\`.`,
     )
   const refusal =
     address === payment.token ? "is a token contract: use a wallet" : (await refusalsOf(ctx, [address])).get(address)

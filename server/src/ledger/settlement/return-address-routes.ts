@@ -45,7 +45,7 @@ export function returnAddressRoutes(app: Server, ctx: SellingContext): void {
         operationId: "nameReturnAddress",
         summary: "Names the address to which open money should be returned",
         description:
-          "The wallet that sent the money signs a message (EIP-4361; contract wallets by ERC-1271) that names the domain of `BASE_URL`, the URI `<BASE_URL>/api/pay/return-address`, the network, the nonce, and the single resource `urn:sluice:return:<id>:<address in lower case>`. The merchant decides whether the money is returned. The newest signature counts. A payer who paid from an exchange can't sign for its wallet, and must ask the merchant.",
+          "The wallet that sent the money signs a message (EIP-4361; a contract wallet's signature is verified through ERC-1271) that names the domain of `BASE_URL`, the URI `<BASE_URL>/api/pay/return-address`, the network, the nonce, and the single resource `urn:sluice:return:<id>:<address in lower case>`. The merchant decides whether the money is returned. The newest signature counts. A payer who paid from an exchange can't sign for its wallet, and must ask the merchant.",
         tags,
         body: ReturnAddress,
         response: { 200: ReturnAddressNamed },

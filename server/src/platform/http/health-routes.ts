@@ -60,7 +60,7 @@ export function healthRoutes(
         summary: "Whether requests may be sent to this process",
         tags: ["operation"],
         description:
-          "For load balancers. The process is ready while its database answers and its clock is right. A stopping process answers 503 while it finishes its requests. `alarms` lists everything else that needs a person, such as a network that no worker scans or a full database disk. Alarms make no process unready, because it still serves status, access and pages.",
+          "For load balancers. The process is ready while its database answers and its clock is right. A stopping process answers 503 while it finishes its requests. `alarms` lists everything else that needs a person's attention, such as a network that no worker scans or a full database disk. Alarms make no process unready, because it still serves status, access and pages.",
         response: {
           200: Type.Object({
             status: Type.String(),
