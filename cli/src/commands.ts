@@ -19,7 +19,10 @@ const own: Record<string, Command> = {
       ["--forward-to <address>", "the address that gets the events, such as localhost:3000/webhooks"],
       ["--events <list>", "the names of the events, separated by commas; all by default"],
       ["--callbacks", "also forwards copies of the events sent to a callbackUrl; not in live mode"],
-      ["--exec <command>", "runs this command with the secret in SLUICE_WEBHOOK_SECRET, and ends when the command ends"],
+      [
+        "--exec <command>",
+        "runs this command with the secret in SLUICE_WEBHOOK_SECRET, and ends when the command ends",
+      ],
       ["--print", "also prints the body of each event; without --forward-to, forwards nothing"],
       ["--skip-verify-tls", "accepts any certificate from the receiver"],
     ],

@@ -28,7 +28,11 @@ const programs: Record<string, { packages: Record<string, string>; start: string
 export async function run({ args, options, out }: Input): Promise<void> {
   const [framework = "", folder = `sluice-${framework}`] = args
   const files = Object.hasOwn(starters, framework) ? starters[framework] : undefined
-  if (!files) throw new Failure(`There is no example for ${framework}. Choose one of these: ${Object.keys(starters).join(", ")}.`, 2)
+  if (!files)
+    throw new Failure(
+      `There is no example for ${framework}. Choose one of these: ${Object.keys(starters).join(", ")}.`,
+      2,
+    )
   const payTo = (options.payTo ?? "") as string
   if (payTo !== "" && !/^0x[0-9a-fA-F]{40}$/.test(payTo)) throw new Failure(`${payTo} is not an address.`, 2)
   if (namesIn(folder).length > 0) throw new Failure(`${folder} is not empty. Name a new folder.`)

@@ -58,7 +58,9 @@ export async function run(input: Input): Promise<void> {
       `${isResumed ? "Resumed" : "Created"} the listener ${id}. Events are ${target ? `posted to ${to}` : "printed"}.\nVerify them with the secret ${secret}`,
     )
     if (!isKept)
-      out.note("If this command is killed, the next one creates a new listener, because nothing is stored on this machine.")
+      out.note(
+        "If this command is killed, the next one creates a new listener, because nothing is stored on this machine.",
+      )
   }
   const kept = isKept ? place : undefined
   await listen(input, sluice, { listener, place: kept, target, backlog, left: new AbortController() })
@@ -68,7 +70,8 @@ function eventsOf(list: string | undefined): string[] {
   if (list === undefined) return [...names]
   const events = list.split(",").map(name => name.trim())
   const unknown = events.find(name => !names.includes(name))
-  if (unknown !== undefined) throw new Failure(`There is no event named ${unknown}. Choose from these: ${names.join(", ")}.`, 2)
+  if (unknown !== undefined)
+    throw new Failure(`There is no event named ${unknown}. Choose from these: ${names.join(", ")}.`, 2)
   return events
 }
 

@@ -16,7 +16,8 @@ export async function run({ args, options, out }: Input): Promise<void> {
   const recipe = Object.hasOwn(recipes, event) ? recipes[event as keyof typeof recipes] : undefined
   const reason = Object.hasOwn(untriggered, event) ? untriggered[event] : undefined
   if (reason) throw new Failure(`${event} can't be triggered: ${reason}.`, 2)
-  if (!recipe) throw new Failure(`${event} can't be triggered. These events can: ${Object.keys(recipes).join(", ")}.`, 2)
+  if (!recipe)
+    throw new Failure(`${event} can't be triggered. These events can: ${Object.keys(recipes).join(", ")}.`, 2)
   const sluice = connect(options)
   // Checked first, because nothing must be created on a service that is not a sandbox.
   const { now } = await inSandbox(sluice, "clock", { advance: "0s" })
@@ -32,7 +33,10 @@ export async function run({ args, options, out }: Input): Promise<void> {
       if (data[0]) return out.show(data[0])
       await again?.()
     }
-    throw new Failure(`${event} did not happen within two minutes. Look at \`sluice timeline get ${object ?? "ID"}\`.`, 4)
+    throw new Failure(
+      `${event} did not happen within two minutes. Look at \`sluice timeline get ${object ?? "ID"}\`.`,
+      4,
+    )
   } finally {
     progress.end()
   }

@@ -280,7 +280,10 @@ describe("script/wallet", () => {
     expect([unknown.code, unknown.err]).toEqual([1, expect.stringContaining("No endpoint of these networks knows")])
     const nobody = mkdtempSync(join(tmpdir(), "sluice-none-"))
     try {
-      expect(await wallet(["show"], nobody)).toMatchObject({ code: 3, err: expect.stringContaining("Check that the service is running") })
+      expect(await wallet(["show"], nobody)).toMatchObject({
+        code: 3,
+        err: expect.stringContaining("Check that the service is running"),
+      })
     } finally {
       rmSync(nobody, { recursive: true })
     }

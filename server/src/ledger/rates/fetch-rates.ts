@@ -26,7 +26,10 @@ export async function ratesRound(ctx: Context): Promise<number> {
     const added = await storeEcb(ctx.db, parseEcb(await fetchFile(ctx)), { now, newest: true })
     if (added > 0) ctx.log.info({ added }, "new rates of the ECB")
   } catch (error) {
-    ctx.log.warn({ err: error, url: ctx.settings.ratesUrl }, "the ECB's rates could not be read; reading will be retried")
+    ctx.log.warn(
+      { err: error, url: ctx.settings.ratesUrl },
+      "the ECB's rates could not be read; reading will be retried",
+    )
   }
   return ROUND_MS
 }

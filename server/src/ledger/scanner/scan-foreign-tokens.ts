@@ -153,7 +153,10 @@ async function readPage(ctx: Context, network: Network, round: Round, at: Positi
   if (!isWhole || read.length + tooMuch < needed) return undefined
   if (at.to_block === at.from_block) {
     const facts = { network: network.name, block: at.to_block, addresses: addresses.length }
-    ctx.log.warn(facts, "foreign tokens in a block are not looked for, because the block has more transfers than the service reads")
+    ctx.log.warn(
+      facts,
+      "foreign tokens in a block are not looked for, because the block has more transfers than the service reads",
+    )
     return { next: { ...at, after_id: last.id }, found: [], isLast: true }
   }
   const blocks = (at.to_block - at.from_block + 1n) / 2n

@@ -187,7 +187,10 @@ async function takeFree(
     order by block_number, log_index`.execute(ctx.db)
   await claim(ctx, id, rows)
   if (rows.length > 0)
-    ctx.log.warn({ paymentId: id, transfers: rows.length }, "a signed return is paid from money that its payer sent later")
+    ctx.log.warn(
+      { paymentId: id, transfers: rows.length },
+      "a signed return is paid from money that its payer sent later",
+    )
   return rows
 }
 
@@ -233,7 +236,10 @@ async function writeReturned(ctx: TxContext, payment: Returned): Promise<void> {
     .set({ ...returned, exception: sql`coalesce(exception, 'overpaid')`, accepted_at: null, updated_at: ctx.now() })
     .where("id", "=", id)
     .execute()
-  ctx.log.warn({ paymentId: id }, "a reorg left a payment no more money than its signed return sends back; the payment is now returned")
+  ctx.log.warn(
+    { paymentId: id },
+    "a reorg left a payment no more money than its signed return sends back; the payment is now returned",
+  )
 }
 
 /** Reopens a returned payment for the money that exceeds its final return. */

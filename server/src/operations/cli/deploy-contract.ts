@@ -215,7 +215,8 @@ async function untilMined(d: Deployment, { raw }: Kept): Promise<void> {
 /** Resolves with true when the contract is in a final block, and with false if a reorg removed it. */
 async function untilFinal(d: Deployment): Promise<boolean> {
   for (let i = 0; !(await hasCode(d, "finalized")); i++) {
-    if (i === 0) d.say("Waiting up to half an hour until the contract is final. You can stop this command and run it again.")
+    if (i === 0)
+      d.say("Waiting up to half an hour until the contract is final. You can stop this command and run it again.")
     await sleep(POLL_MS)
     if (!(await hasCode(d, "latest"))) {
       d.say("A reorg removed the contract.")

@@ -110,7 +110,9 @@ it("deploys the refund collector of the network's escrow for its operator, whom 
   const refused = await run([...args], {})
   expect(refused.text).toMatch(/^--guardian is for a factory/)
   const unguarded = (more: string[], env = {}) => run([...args, ...more], { env, guardian: false })
-  expect((await unguarded([], { ESCROW_BASE_SEPOLIA: "off" })).text).toBe("Set ESCROW_BASE_SEPOLIA to the address of the escrow.")
+  expect((await unguarded([], { ESCROW_BASE_SEPOLIA: "off" })).text).toBe(
+    "Set ESCROW_BASE_SEPOLIA to the address of the escrow.",
+  )
   const first = await unguarded([])
   const address = /^REFUND_COLLECTOR_BASE_SEPOLIA=(0x[0-9a-fA-F]{40})$/.exec(first.text)?.[1]?.toLowerCase() as Address
   expect(first.said.join("\n")).toMatch(/Collector 0x.*Escrow {4}0xf9681597.*Operator {2}0x.*simulation succ/s)
@@ -312,6 +314,8 @@ it("takes what it needs from the settings, says what is missing, and never repea
   const half = await bare([...guarded, "--key-file", join(dir, "half")], payout)
   expect(half).toMatch(/does not hold a private key/)
   expect(half).not.toContain(key.slice(2, -1))
-  expect(await bare([...guarded, "--key-file", join(dir, "key")], payout)).toMatch(/^There is no terminal to ask for confirmation/)
+  expect(await bare([...guarded, "--key-file", join(dir, "key")], payout)).toMatch(
+    /^There is no terminal to ask for confirmation/,
+  )
   expect(await nonceOfPayer()).toBe(0)
 })

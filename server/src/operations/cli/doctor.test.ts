@@ -197,7 +197,9 @@ describe("what the doctor finds", () => {
         return {}
       },
       [at("payout_wallet alarm")],
-      new RegExp(`too little ether for gas.*Send ether to ${payout}, which has 0: at current prices, 100 typical payouts cost`),
+      new RegExp(
+        `too little ether for gas.*Send ether to ${payout}, which has 0: at current prices, 100 typical payouts cost`,
+      ),
     ],
     [
       "a wallet that will soon be empty",

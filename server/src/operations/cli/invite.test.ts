@@ -182,7 +182,10 @@ describe("script/invite on the embedded database", () => {
     await misused([`eip155:8453:0xnope`, liveEnv.BASE_URL], /^The subject's address 0xnope must be an address/)
     await refused(["carol"], /OIDC_ISSUER must be set/, { OIDC_ISSUER: "" })
     const unlock = lockDataDir(dir)
-    await refused(["carol"], /The service is running on .* Stop the service, run this command, and start the service again/)
+    await refused(
+      ["carol"],
+      /The service is running on .* Stop the service, run this command, and start the service again/,
+    )
     unlock()
     expect(await invitations()).toEqual([])
   })

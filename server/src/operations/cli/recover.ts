@@ -104,7 +104,8 @@ export async function recoverDeposits(args: string[], surroundings: Surroundings
   const time = readBlock(block)?.time
   if (!time) throw new Error("The node does not report its latest block.")
   const here = all.filter(each => each.chainId === undefined || each.chainId === chainId)
-  if (here.length < all.length) say(`${all.length - here.length} addresses are on networks other than this node's (${chainId}).`)
+  if (here.length < all.length)
+    say(`${all.length - here.length} addresses are on networks other than this node's (${chainId}).`)
   const chosen = named.length > 0 ? here.filter(each => named.includes(each.address)) : here
   if (named.length > chosen.length)
     throw new Error(`The node serves the network ${chainId}, but the named deposits are on another network.`)

@@ -153,7 +153,12 @@ it.each<[string, string[], RegExp, string?]>([
   ],
   ["payees without percentages", [A, ...flags({ ...good, payees: A })], /^--payees must be a list like/],
   ["terms from two places", [A, "--terms", "f", "--owner", A], /^--terms can't be combined with single terms\.$/],
-  ["a file of another kind", [A, "--terms", "f"], /^f has no column address; it must be the console's deposits\.csv/, "a,b\n1,2"],
+  [
+    "a file of another kind",
+    [A, "--terms", "f"],
+    /^f has no column address; it must be the console's deposits\.csv/,
+    "a,b\n1,2",
+  ],
   [
     "a file without it",
     [A, "--terms", "f"],

@@ -48,7 +48,8 @@ async function waitingFiles(query: Query): Promise<Finding> {
     where uploaded_at is null and created_at < now() - make_interval(secs => ${WAIT_S}) limit 1000) late`)
   if (Number(row?.n) === 0) return fine(part, check, "0G has the files of receipts")
   const message = `${row?.n} files of receipts have waited for more than an hour to be stored by 0G; they are in DATA_DIR`
-  const todo = "Check whether the storage wallet is empty or halted. If it is neither, the log says what 0G's nodes answer."
+  const todo =
+    "Check whether the storage wallet is empty or halted. If it is neither, the log says what 0G's nodes answer."
   return { part, check, level: "alarm", message, todo }
 }
 
@@ -63,7 +64,8 @@ export async function checkReceiptAnchor({ network, settings, signal, faulty }: 
   // The findings about the endpoints give the reason.
   if (!code?.ok) return []
   if (code.value !== "0x") return [fine(part, check, "the contract that receipts are written to exists")]
-  const message = "the contract that receipts are written to does not exist, so receipts wait: nobody could verify who signed them"
+  const message =
+    "the contract that receipts are written to does not exist, so receipts wait: nobody could verify who signed them"
   const todo = `Run \`sluice deploy --contract receipt-anchor --network ${part}\`, or set RECEIPT_ANCHOR=off.`
   return [{ part, check, level: "alarm", message, todo }]
 }

@@ -51,7 +51,9 @@ describe.runIf(onRedis)("the check of a Redis", () => {
       const others = rights.filter(each => each !== right).join(" ")
       const url = await withUser([server], server.url, others)
       expect(await found(url), right).toEqual([
-        expect.stringMatching(/^alarm: the user of REDIS_URL has too few rights in Redis\. Grant the missing rights: ACL SETUSER/),
+        expect.stringMatching(
+          /^alarm: the user of REDIS_URL has too few rights in Redis\. Grant the missing rights: ACL SETUSER/,
+        ),
       ])
     }
   })

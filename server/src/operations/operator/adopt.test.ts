@@ -689,7 +689,10 @@ describe("what is adopted", () => {
     const { endpoints } = rig.network
     Object.assign(rig.network, { endpoints: [...endpoints, newEndpoint(rig.network.name, lagging.url)] })
     try {
-      await expectRefused(adopt(hash, { foreign: true, reason: "x" }), /endpoints do not agree that the transaction is in a block/)
+      await expectRefused(
+        adopt(hash, { foreign: true, reason: "x" }),
+        /endpoints do not agree that the transaction is in a block/,
+      )
     } finally {
       Object.assign(rig.network, { endpoints })
       await lagging.stop()

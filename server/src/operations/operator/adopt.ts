@@ -93,7 +93,9 @@ async function findOnChain(ctx: Context, hash: Hash): Promise<Found> {
     return { transaction, wallet, receipt, lost, store: await lostStoreOf(ctx, wallet, transaction, receipt) }
   }
   const names = chains.map(each => each.name).join(", ")
-  throw refused(`No endpoint of these networks knows a transaction with this hash and a signature that can be checked: ${names}.`)
+  throw refused(
+    `No endpoint of these networks knows a transaction with this hash and a signature that can be checked: ${names}.`,
+  )
 }
 
 /** The transaction's receipt in a final block. As many endpoints must confirm it as are needed to repeat a payment. */
@@ -101,7 +103,8 @@ async function finalReceiptOf(ctx: Context, chain: ReachableChain, hash: Hash): 
   const quorum = await openQuorum(chain, 0n, ctx.signal)
   await quorum.learn([], [hash])
   const receipt = quorum.receiptOf(hash)
-  if (!receipt) throw refused("The endpoints do not agree that the transaction is in a block. Try again when it is mined.")
+  if (!receipt)
+    throw refused("The endpoints do not agree that the transaction is in a block. Try again when it is mined.")
   if (receipt.blockNumber > quorum.finalized)
     throw refused(
       `The transaction is in block ${receipt.blockNumber}, which is not final: the newest final block is ${quorum.finalized}. Try again ` +
@@ -360,7 +363,9 @@ async function unplanned(
       "The transaction does not pay any waiting payout. If it pays none of our payouts, adopt it with --foreign --reason.",
     )
   if (lost.sessionId === null)
-    throw refused(`${lostCallMessage(lost)}. Adopt it with --foreign --reason: the service does not send this call again.`)
+    throw refused(
+      `${lostCallMessage(lost)}. Adopt it with --foreign --reason: the service does not send this call again.`,
+    )
   if (sitting)
     throw refused(
       `The transaction is a ${lost.call.kind} of the checkout ${lost.sessionId}, and its nonce belongs to the payout ${sitting.id}, ` +

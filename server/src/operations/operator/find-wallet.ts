@@ -44,7 +44,8 @@ export const servedChain = (ctx: Context, chainId: number): ReachableChain | und
 /** The chain of a wallet or a payout; throws if the settings no longer have the chain. */
 export function chainToAsk(ctx: Context, chainId: number): ReachableChain {
   const chain = servedChain(ctx, chainId)
-  if (!chain) throw refused(`The settings name no endpoint of ${networkNamed(ctx, chainId)}, so the network can't be queried.`)
+  if (!chain)
+    throw refused(`The settings name no endpoint of ${networkNamed(ctx, chainId)}, so the network can't be queried.`)
   return chain
 }
 

@@ -138,7 +138,10 @@ async function releaseAnyway(ctx: Context, sessionId: string): Promise<boolean> 
       return await makeNext(ctx, await standingOfEscrow(ctx, locked))
     })
   } catch (error) {
-    ctx.log.error({ err: error, sessionId }, "a payer's reserved money could not be released; the release will be retried")
+    ctx.log.error(
+      { err: error, sessionId },
+      "a payer's reserved money could not be released; the release will be retried",
+    )
     return false
   }
 }

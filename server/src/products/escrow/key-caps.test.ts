@@ -154,7 +154,8 @@ describe("a key's cap on refunds", () => {
     expect((await refund(key, b, "3.00")).status).toBe(201)
     const refused = await refund(key, a, "1.00")
     expect(refused).toMatchObject({ status: 403, body: { error: "DAILY_LIMIT_REACHED" } })
-    const [, left, from] = /and (\S+) are left\. The limit allows this request from (\S+) on\.$/.exec(refused.body.message) ?? []
+    const [, left, from] =
+      /and (\S+) are left\. The limit allows this request from (\S+) on\.$/.exec(refused.body.message) ?? []
     expect(left).toBe("0.75")
     expect(Math.abs(new Date(from ?? "").getTime() - first - 86_400_000)).toBeLessThan(60_000)
     service.advance(22.9 * 3_600_000)

@@ -72,7 +72,8 @@ export function shownStatus(status: Row<"refunds">["status"], call: RefundCall):
 export function messageOf(status: Row<"refunds">["status"], call: RefundCall): string | null {
   const { state, held_reason: reason, held_detail, behind, ours } = call
   if (state === "reverted" && call.notified_at) return REMADE
-  if (state === "reverted") return "The refund's transaction failed on chain, and nothing was refunded. Request the refund again."
+  if (state === "reverted")
+    return "The refund's transaction failed on chain, and nothing was refunded. Request the refund again."
   if (state === "cancelled") return held_detail ?? "It was not executed."
   if (status === "pending" && !ours && (state === "queued" || state === "held")) return NOT_OURS
   if (status !== "pending" || state !== "held") return null

@@ -77,7 +77,9 @@ describe("a member with the role support", () => {
     expect(refused.body.message).toMatch(
       /^You may decide about up to 10 of each token in 24 hours, and 1\.00 are left\. The limit allows this request from /,
     )
-    expect((await capture(id, "11.00")).body.message).toContain("waiting does not help: another member can do it, or an owner")
+    expect((await capture(id, "11.00")).body.message).toContain(
+      "waiting does not help: another member can do it, or an owner",
+    )
     expect((await money("void", { sessionId: two })).status).toBe(403)
     expect(await rows()).toEqual(before)
     expect((await money("void", { sessionId: one })).status).toBe(200)

@@ -282,7 +282,12 @@ function expiredStanding(facts: CheckoutFacts): Part {
     return {
       word: "Expired",
       why: `The checkout was not paid. The time to pay ended on ${timeText(expiresAt)}.`,
-      next: [newCheckout, wait("If money arrives at the checkout's address later, the money appears here, and you decide what to do with it.")],
+      next: [
+        newCheckout,
+        wait(
+          "If money arrives at the checkout's address later, the money appears here, and you decide what to do with it.",
+        ),
+      ],
     }
   return { word: "Expired", why: expiredWords[exception](facts), next: [newCheckout] }
 }

@@ -58,7 +58,11 @@ function deliveryStanding({ id, url, status, attempts, lastError, nextAt }: Deli
       next: [act("Switch the endpoint on.", "GET", "webhooks"), resend],
     }
   if (attempts === 0)
-    return { word: "Waiting", why: `The event is about to be sent to ${url}.`, next: [wait("You don't need to do anything.")] }
+    return {
+      word: "Waiting",
+      why: `The event is about to be sent to ${url}.`,
+      next: [wait("You don't need to do anything.")],
+    }
   const again = nextAt ? ` The next attempt is on ${timeText(nextAt)}.` : " The event is being resent now."
   return {
     word: "Retrying",

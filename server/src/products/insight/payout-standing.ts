@@ -92,7 +92,9 @@ export function explainPayout(facts: PayoutFacts): Standing {
         state,
         word: "Sending",
         why: `This ${noun} of ${facts.amount} is signed, and its transaction is on the way to the network.`,
-        next: [wait("You don't need to do anything. If the network is slow, the transaction is resent with a higher fee.")],
+        next: [
+          wait("You don't need to do anything. If the network is slow, the transaction is resent with a higher fee."),
+        ],
       }
     case "mined":
       return {
@@ -155,7 +157,9 @@ function heldStanding(facts: PayoutFacts, noun: string): Standing {
 function heldNext({ kind, triedAt, id, paymentId, refundId }: PayoutFacts, reason: HeldReason): NextAction[] {
   const again = triedAt
     ? wait(`You don't need to do anything. The ${nouns[kind]} is retried automatically, next on ${timeText(triedAt)}.`)
-    : wait(`Ask the operator of this service to retry the ${nouns[kind]} ${id}, because it is not retried automatically.`)
+    : wait(
+        `Ask the operator of this service to retry the ${nouns[kind]} ${id}, because it is not retried automatically.`,
+      )
   switch (reason) {
     case "allowance":
       return refundId === null
@@ -172,7 +176,9 @@ function heldNext({ kind, triedAt, id, paymentId, refundId }: PayoutFacts, reaso
     case "sanctions":
       return [wait(`Ask the operator of this service what to do. Give them the id ${id}.`)]
     case "low_gas":
-      return [wait(`You don't need to do anything. The ${nouns[kind]} continues automatically when the operator adds gas.`)]
+      return [
+        wait(`You don't need to do anything. The ${nouns[kind]} continues automatically when the operator adds gas.`),
+      ]
     case "gas_budget":
       return [again, act("See your gas budget.", "GET", "settings")]
     case "simulation":

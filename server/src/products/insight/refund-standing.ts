@@ -26,7 +26,11 @@ export function explainRefund(facts: RefundFacts): Standing {
         word: "Needs you",
         why: `This refund of ${amount} comes from your payout wallet, and the wallet has not approved it yet.`,
         next: [
-          act("Approve the refund from your payout wallet. The refund's details say which transaction to send.", "GET", `payments/refunds/${id}`),
+          act(
+            "Approve the refund from your payout wallet. The refund's details say which transaction to send.",
+            "GET",
+            `payments/refunds/${id}`,
+          ),
           act("Withdraw the refund.", "DELETE", `payments/refunds/${id}`),
         ],
       }

@@ -116,7 +116,9 @@ function canceledStanding({ cancelReason, cancelAskedBy, endedAt, accessUntil }:
   return {
     word: "Canceled",
     why: `${why}${accessUntil && endedAt && accessUntil > endedAt ? ` Paid access lasts until ${timeText(accessUntil)}.` : ""}`,
-    next: [wait("This subscription can't be resumed. The subscriber can start a new one at your payment link or paywall.")],
+    next: [
+      wait("This subscription can't be resumed. The subscriber can start a new one at your payment link or paywall."),
+    ],
   }
 }
 

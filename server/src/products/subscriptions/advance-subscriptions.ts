@@ -32,7 +32,10 @@ export async function advanceSubscriptions(ctx: Context): Promise<number> {
   try {
     await advanceDue(ctx, undefined, due)
   } catch (error) {
-    ctx.log.warn({ err: error, subscriptions: due.length }, "a round of subscriptions failed; each subscription is now tried alone")
+    ctx.log.warn(
+      { err: error, subscriptions: due.length },
+      "a round of subscriptions failed; each subscription is now tried alone",
+    )
     for (const each of due) await advanceAlone(ctx, each)
   }
   if (due.length === SUBSCRIPTIONS_PER_ROUND) return 0

@@ -23,6 +23,8 @@ export const askWallet = (kind: Asked["kind"], data: TypedData[]): Promise<strin
       data,
       answer: signatures => end(() => resolve(signatures)),
       refuse: () =>
-        end(() => reject(new Failure(0, { error: "NOT_SIGNED", message: "The change was not signed, so nothing changed." }))),
+        end(() =>
+          reject(new Failure(0, { error: "NOT_SIGNED", message: "The change was not signed, so nothing changed." })),
+        ),
     })
   })

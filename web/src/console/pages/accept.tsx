@@ -9,7 +9,8 @@ export function Accept() {
     <>
       <PageHead title="Join a team" />
       <p className="second lead">
-        You are signed in as {me.person.email ?? me.person.subject}. Only the person that an invitation names can accept it.
+        You are signed in as {me.person.email ?? me.person.subject}. Only the person that an invitation names can accept
+        it.
       </p>
       <AcceptInvitation />
     </>

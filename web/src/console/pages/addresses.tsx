@@ -65,7 +65,8 @@ export function Addresses() {
         actions={<LinkButton href={csv}>Export as CSV</LinkButton>}
       />
       <p className="second lead">
-        Each address itself determines who can get its money: you, after a while even without this service. The file has everything that you need for that. Keep a copy of the file elsewhere.
+        Each address itself determines who can get its money: you, after a while even without this service. The file has
+        everything that you need for that. Keep a copy of the file elsewhere.
       </p>
       <div className="stack">
         <section className="card" aria-label="List">

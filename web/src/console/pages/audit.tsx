@@ -130,7 +130,9 @@ export function Audit() {
           empty={
             <>
               <h2>Nothing has been changed yet</h2>
-              <p>Each change to a setting, a key, a member or what is sold stays here permanently, and shows who made it.</p>
+              <p>
+                Each change to a setting, a key, a member or what is sold stays here permanently, and shows who made it.
+              </p>
             </>
           }
         />

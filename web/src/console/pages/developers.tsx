@@ -123,7 +123,8 @@ export function Developers() {
               <>
                 <h2>No keys yet</h2>
                 <p>
-                  With a key, your server creates checkouts and reads payments. Each key has its own rights and its own expiry.
+                  With a key, your server creates checkouts and reads payments. Each key has its own rights and its own
+                  expiry.
                 </p>
                 <Button variant="filled" onClick={() => setNew(true)}>
                   Create key
@@ -197,7 +198,9 @@ function AllKeys() {
     <section className="card pad stack" aria-label="All keys together">
       <div>
         <h2>All keys together</h2>
-        <p className="quiet">What servers may send back in a day, whatever each key allows. Actions by people do not count.</p>
+        <p className="quiet">
+          What servers may send back in a day, whatever each key allows. Actions by people do not count.
+        </p>
       </div>
       <RequestForm
         key={`${limits.refundPerDay} ${limits.returnPerDay}`}
@@ -231,7 +234,8 @@ function CallbackSecret() {
       <div>
         <h2>Secret of callbacks</h2>
         <p className="quiet">
-          This secret signs the events that go to a checkout's own callbackUrl. Each endpoint under Webhooks has its own secret.
+          This secret signs the events that go to a checkout's own callbackUrl. Each endpoint under Webhooks has its own
+          secret.
         </p>
       </div>
       {secret && <pre className="code">{secret}</pre>}
@@ -246,7 +250,8 @@ function CallbackSecret() {
           <Button
             loading={show.isPending}
             onClick={async () => {
-              const words = "The previous secret signs too for 24 hours. Put the new one on your server within that time."
+              const words =
+                "The previous secret signs too for 24 hours. Put the new one on your server within that time."
               if (await isSure({ title: "Make a new secret?", words, yes: "Create it" }))
                 show.mutate({ method: "POST", path: secretPath })
             }}

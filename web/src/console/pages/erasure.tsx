@@ -50,7 +50,8 @@ export function Erasures() {
             <div>
               <h2>Erase a customer</h2>
               <p className="quiet">
-                E-mail addresses, what the payer entered, metadata and descriptions are erased. Amounts, addresses and hashes stay: your books need them, and the chain keeps them.
+                E-mail addresses, what the payer entered, metadata and descriptions are erased. Amounts, addresses and
+                hashes stay: your books need them, and the chain keeps them.
               </p>
             </div>
             <RequestForm<{ customer: string }, ErasureResult>

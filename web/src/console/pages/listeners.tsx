@@ -20,7 +20,8 @@ export function Listeners() {
   const list = usePages<Listener>(path)
   const end = useAct({ done: "The listener ended" })
   const askEnd = async (id: string) => {
-    const words = "The program that pulls from the listener stops. Events that are still due to the listener are skipped."
+    const words =
+      "The program that pulls from the listener stops. Events that are still due to the listener are skipped."
     if (await isSure({ title: "End this listener?", words, yes: "End it" }))
       end.mutate({ method: "DELETE", path: `${path}/${id}` })
   }
@@ -33,7 +34,8 @@ export function Listeners() {
         actions={<Button onClick={() => copyText(command, "Command")}>Copy the command</Button>}
       />
       <p className="second lead">
-        Endpoints without a URL, for a machine that nobody can connect to, such as a developer's: a program pulls their events. A listener ends automatically if nobody pulls from it for ten minutes.
+        Endpoints without a URL, for a machine that nobody can connect to, such as a developer's: a program pulls their
+        events. A listener ends automatically if nobody pulls from it for ten minutes.
       </p>
       <section className="card" aria-label="List">
         <DataTable

@@ -52,7 +52,8 @@ export function NeedsYou() {
         actions={picked.length > 0 && <ReturnMany payments={picked} done={() => setIds(new Set())} />}
       />
       <p className="second lead">
-        If you accept a payment, it counts as paid, and the money is yours. If you return it, the money goes back to an address that the payer names. Until you decide, the money stays where it is.
+        If you accept a payment, it counts as paid, and the money is yours. If you return it, the money goes back to an
+        address that the payer names. Until you decide, the money stays where it is.
       </p>
       {picked.length > 0 && (
         <div className="strip wait">

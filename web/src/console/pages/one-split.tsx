@@ -145,7 +145,8 @@ export function OneSplit() {
           <section className="card pad stack tight">
             <h2>When it changes</h2>
             <p className="second">
-              Existing checkouts keep their recipients, because each receiving address itself determines who shares its money. Paywalls get a new address immediately.
+              Existing checkouts keep their recipients, because each receiving address itself determines who shares its
+              money. Paywalls get a new address immediately.
             </p>
           </section>
           <section className="card pad" aria-label="Facts">

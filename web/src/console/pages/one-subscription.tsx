@@ -156,11 +156,8 @@ function Actions({ subscription: { status, cancelAtPeriodEnd, cancelAskedBy }, p
           {
             name: "Cancel with the paid time",
             act: () =>
-              ask(
-                "Cancel it with the paid time?",
-                "Access continues until then. You can undo this.",
-                "Cancel it",
-                () => post("cancel", { at: "period_end" }),
+              ask("Cancel it with the paid time?", "Access continues until then. You can undo this.", "Cancel it", () =>
+                post("cancel", { at: "period_end" }),
               ),
           },
           {

@@ -59,7 +59,8 @@ function AddressOf({ settings, network, title }: Given & { network: string; titl
         <div className="note wait" role="status">
           <div>
             It changes to <span className="mono">{pending.address}</span>{" "}
-            {pending.effectiveAt && <Time at={pending.effectiveAt} />}. Was that not you? Keep the current address, and sign out the other browsers.
+            {pending.effectiveAt && <Time at={pending.effectiveAt} />}. Was that not you? Keep the current address, and
+            sign out the other browsers.
           </div>
           <Button
             size="xs"
@@ -90,7 +91,8 @@ function AddressOf({ settings, network, title }: Given & { network: string; titl
       />
       {!isFirst && (
         <p className="quiet">
-          A change takes effect after 24 hours, so that someone who got into your account can't take your money immediately. A change that the replaced wallet signs takes effect now.
+          A change takes effect after 24 hours, so that someone who got into your account can't take your money
+          immediately. A change that the replaced wallet signs takes effect now.
         </p>
       )}
     </section>
@@ -115,7 +117,8 @@ function Lock({ settings: { walletLock } }: Given) {
         <Status state={walletLock ? "on" : "off"} />
       </div>
       <p className="second">
-        With the lock on, your payout wallet must sign changes to payout addresses and splits, and returns to an address that you name.
+        With the lock on, your payout wallet must sign changes to payout addresses and splits, and returns to an address
+        that you name.
       </p>
       <div className="row">
         <Button disabled={!may} loading={change.isPending} onClick={toggle}>
@@ -129,7 +132,11 @@ function Lock({ settings: { walletLock } }: Given) {
 
 const approvers = [
   ["service", "This service", "A member decides, and the service sends the money back."],
-  ["wallet", "Your payout wallet", "Your payout wallet must sign each return: the service alone can send nothing back."],
+  [
+    "wallet",
+    "Your payout wallet",
+    "Your payout wallet must sign each return: the service alone can send nothing back.",
+  ],
 ] as const
 
 function Approver({ settings: { approver } }: Given) {

@@ -139,7 +139,8 @@ export function Reports() {
               <LinkButton href={pathOf({ path: "/api/console/receipts.ndjson", query })}>Signed receipts</LinkButton>
             </div>
             <p className="quiet">
-              Payments and receipts cover the time above; the other lists are complete. Anyone can check a signed receipt without asking you or this service.{" "}
+              Payments and receipts cover the time above; the other lists are complete. Anyone can check a signed
+              receipt without asking you or this service.{" "}
               <Link to="/addresses" className="plain-link">
                 Receiving addresses
               </Link>{" "}
@@ -151,7 +152,9 @@ export function Reports() {
           <Held />
           <section className="card pad stack tight" aria-label="By mail">
             <h2>By mail, each month</h2>
-            <p className="quiet">The statement of the previous month, sent from the second day of a month on, for owners and finance.</p>
+            <p className="quiet">
+              The statement of the previous month, sent from the second day of a month on, for owners and finance.
+            </p>
             <div className="row">
               <Button size="xs" component={Link} to="/notifications">
                 Choose it

@@ -52,7 +52,8 @@ export function Splits() {
             <>
               <h2>No splits yet</h2>
               <p>
-                A split divides each payment among two to fifty wallets. The contract itself does this, so nobody holds the money in between.
+                A split divides each payment among two to fifty wallets. The contract itself does this, so nobody holds
+                the money in between.
               </p>
               {may && create}
             </>

@@ -176,7 +176,8 @@ export function Subscriptions() {
             <>
               <h2>No subscriptions yet</h2>
               <p>
-                Whoever buys a product that is paid each month starts a subscription. Nobody can charge a wallet, so each renewal is an invoice that the subscriber pays.
+                Whoever buys a product that is paid each month starts a subscription. Nobody can charge a wallet, so
+                each renewal is an invoice that the subscriber pays.
               </p>
               <Button variant="filled" component={Link} to="/products/new">
                 Create product
@@ -260,7 +261,9 @@ export function Invoices() {
               ? { words: `the state “${invoiceStates.find(([each]) => each === status)?.[1]}”`, clear: () => set() }
               : undefined
           }
-          empty={<p>No invoice has been created yet. The first one is created three days before the second period begins.</p>}
+          empty={
+            <p>No invoice has been created yet. The first one is created three days before the second period begins.</p>
+          }
         />
       </section>
     </>

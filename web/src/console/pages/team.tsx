@@ -98,7 +98,8 @@ export function Team() {
                 isBad: true,
                 act: async () => {
                   const title = `Remove ${row.email ?? row.subject}?`
-                  const words = "The person's open pages end immediately. The API keys that the person created end in seven days unless another member adopts them."
+                  const words =
+                    "The person's open pages end immediately. The API keys that the person created end in seven days unless another member adopts them."
                   if (!(await isSure({ title, words, yes: "Remove" }))) return
                   remove.mutate({ method: "DELETE", path: `${path}/${row.id}` })
                 },

@@ -159,7 +159,10 @@ function Endpoints({ query, deliveries }: { query: UseQueryResult<Endpoint[]>; d
   if (query.data.length === 0)
     return (
       <div className="state rule">
-        <p>Your server learns of each payment through an event to its endpoint. The event is signed, and retried until your server accepts it.</p>
+        <p>
+          Your server learns of each payment through an event to its endpoint. The event is signed, and retried until
+          your server accepts it.
+        </p>
         <Button component={Link} to="/webhooks/new">
           Add endpoint
         </Button>

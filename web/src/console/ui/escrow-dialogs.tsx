@@ -117,7 +117,8 @@ function RefundDialog({ checkout, escrow, close }: Given & { escrow: Escrow }) {
           onChange={event => setReason(event.currentTarget.value)}
         />
         <p className="second">
-          The refund comes from your payout wallet <Hash value={escrow.receiver} />, which allows it with one transaction, and goes to {payer ? <Hash value={payer} /> : "the payer"}.
+          The refund comes from your payout wallet <Hash value={escrow.receiver} />, which allows it with one
+          transaction, and goes to {payer ? <Hash value={payer} /> : "the payer"}.
         </p>
         {refund.error ? <Fault error={refund.error} /> : null}
         <div className="row end">
