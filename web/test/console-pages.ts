@@ -116,7 +116,7 @@ const account = (): ConsolePage[] => [
   list("audit", "/audit", ["Webhook created"], "actorKind=subscriber"),
   list("erasure", "/erasure", ["Erase a customer", "Nobody was erased yet"]),
   list("members", "/team", ["Everything, also payout addresses"]),
-  { ...form("accept", "/team/accept", "Accept", ["Only the person that an invitation names"]), kind: "still" },
+  { ...form("accept", "/team/accept", "Accept", ["Only the person named in an invitation"]), kind: "still" },
   list("system", "/system", ["Newest block"]),
   { ...form("states", "/dev/states", "", ["Every state"]), kind: "still" },
 ]

@@ -199,7 +199,7 @@ describe("the account", () => {
 
   it("takes the token of an invitation's link out of the address bar, and says why it is not accepted", async () => {
     const { page } = await open("/team/accept#not-a-token")
-    await shows(page, "Only the person that an invitation names can accept it.")
+    await shows(page, "Only the person named in an invitation can accept it.")
     expect(page.url()).not.toContain("not-a-token")
     expect(await page.getByLabel("The invitation").inputValue()).toBe("not-a-token")
     await page.getByRole("button", { name: "Accept" }).click()

@@ -9,7 +9,7 @@ export function Accept() {
     <>
       <PageHead title="Join a team" />
       <p className="second lead">
-        You are signed in as {me.person.email ?? me.person.subject}. Only the person that an invitation names can accept
+        You are signed in as {me.person.email ?? me.person.subject}. Only the person named in an invitation can accept
         it.
       </p>
       <AcceptInvitation />
