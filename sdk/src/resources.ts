@@ -319,7 +319,7 @@ export interface Resources {
   devices: {
     /** Starts the sign-in of a program that has no browser. Show the person `user_code` and `verification_uri`, and poll `POST /api/device/token` every `interval` seconds. The person opens the page, signs in and types the code. The page shows the machine's name, its IP address and the scopes, and the person approves or denies. No URL contains the code, so a person who types it read it on their own machine. */
     begin(body: Body<"beginDeviceSignIn">, options?: RequestOptions): Promise<api.DeviceBegun>
-    /** Polls for the key of a program that signs in; the key is answered only once. Until the person has decided, the answer is 400 `authorization_pending`. The key is named `CLI, HOST, PERSON` and lasts 90 days. It ends immediately when the person leaves the merchant, or gets a role that may not grant its scopes. It can be renamed and revoked, but not changed or rolled. */
+    /** Polls for the key of a program that signs in; the key is returned only once. Until the person has decided, the answer is 400 `authorization_pending`. The key is named `CLI, HOST, PERSON` and lasts 90 days. It ends immediately when the person leaves the merchant, or gets a role that may not grant its scopes. It can be renamed and revoked, but not changed or rolled. */
     ask(body: Body<"askForDeviceKey">, options?: RequestOptions): Promise<api.DeviceKey>
   }
   settings: {
@@ -447,7 +447,7 @@ export interface Resources {
     authorize(body: Body<"authorizePayment">, options?: RequestOptions): Promise<api.PaymentAuthorized>
     /** Issues the nonce for one signature, valid for ten minutes */
     createReturnNonce(body: Body<"createReturnNonce">, options?: RequestOptions): Promise<api.ReturnAddressMessage>
-    /** Names the address to which open money should be returned. The wallet that sent the money signs a message (EIP-4361; contract wallets by ERC-1271) that names the domain of `BASE_URL`, the URI `<BASE_URL>/api/pay/return-address`, the network, the nonce, and the single resource `urn:sluice:return:<id>:<address in lower case>`. The merchant decides whether the money is returned. The newest signature counts. A payer who paid from an exchange can't sign for its wallet, and must ask the merchant. */
+    /** Names the address to which open money should be returned. The wallet that sent the money signs a message (EIP-4361; a contract wallet's signature is verified through ERC-1271) that names the domain of `BASE_URL`, the URI `<BASE_URL>/api/pay/return-address`, the network, the nonce, and the single resource `urn:sluice:return:<id>:<address in lower case>`. The merchant decides whether the money is returned. The newest signature counts. A payer who paid from an exchange can't sign for its wallet, and must ask the merchant. */
     nameReturnAddress(body: Body<"nameReturnAddress">, options?: RequestOptions): Promise<api.ReturnAddress>
   }
   products: {
@@ -509,7 +509,7 @@ export interface Resources {
     list(query?: Query<"listExceptionalPayments">, options?: RequestOptions): Pages<Item<"listExceptionalPayments", "data">, api.PaymentList>
     /** Accepts an open payment, so that it counts as paid. Grants access or confirms the checkout, with the usual events. If the checkout is already confirmed, you get the money in addition, and no event is sent twice. The money is divided or swept like any other, in its own token. The surplus of a granted payment buys nothing more; it is divided or swept like the rest. */
     accept(id: string, body?: Body<"acceptPayment">, options?: RequestOptions & { idempotencyKey?: string }): Promise<api.Payment>
-    /** Sends an open payment back, once. Sends the whole payment, or only the surplus of a granted payment, to `address` in its own token. Without `address`, it goes to the address that the payer named by signature (`returnAddress`). It never goes to the sender by default, because that may be an exchange. To use an address other than the one the payer named, set `confirm: true`. If the receiving address has a wallet as `approver`, the return needs that wallet's signature: the first request gets `RETURN_APPROVAL_REQUIRED` with the data to sign. */
+    /** Sends an open payment back, once. Sends the whole payment, or only the surplus of a granted payment, to `address` in its own token. Without `address`, the money goes to the address that the payer named with a signature (`returnAddress`). It never goes to the sender by default, because the sender may be an exchange. To use an address other than the one the payer named, set `confirm: true`. If the receiving address has a wallet as `approver`, the return needs that wallet's signature: the first request gets `RETURN_APPROVAL_REQUIRED` with the data to sign. */
     return(id: string, body: Body<"returnPayment">, options?: RequestOptions & { idempotencyKey?: string }): Promise<api.Payment>
     /** Sends up to 50 open payments back, each independently. Each payment is returned or refused independently. Send the whole list without `approval` first, sign what the answer asks for, and send it again with another `Idempotency-Key`. A payment that was already returned is refused, so nothing is sent twice. */
     returnMany(body: Body<"returnPayments">, options?: RequestOptions & { idempotencyKey?: string }): Promise<At<api.PaymentsReturned, "data">>
@@ -571,13 +571,13 @@ export interface Resources {
     get(id: string, options?: RequestOptions): Promise<At<api.EventAnswer, "data">>
   }
   listeners: {
-    /** Creates an endpoint without a URL, and shows its secret only once. Its deliveries are pulled instead of sent, so they reach a machine that accepts no connections. They are like other deliveries, with the same retries, and can be resent. `settings.webhook_changed` notifies every endpoint. A merchant can have three listeners. A listener that nobody pulls for ten minutes ends automatically. In live mode the merchant's setting `liveListeners` must allow listeners. */
+    /** Creates an endpoint without a URL, and shows its secret only once. Its deliveries are pulled instead of sent, so they reach a machine that accepts no connections. They are like other deliveries, with the same retries, and can be resent. `settings.webhook_changed` notifies every endpoint. A merchant can have three listeners. A listener ends automatically if nobody pulls from it for ten minutes. In live mode the merchant's setting `liveListeners` must allow listeners. */
     create(body: Body<"createListener">, options?: RequestOptions & { idempotencyKey?: string }): Promise<api.ListenerCreated>
     /** The listeners that have not ended */
     list(query?: Query<"listListeners">, options?: RequestOptions): Pages<Item<"listListeners", "data">, api.ListenerList>
     /** Ends a listener; its pending deliveries are skipped */
     delete(id: string, options?: RequestOptions): Promise<api.Deleted>
-    /** Pulls the deliveries that are due, as a stream or a long poll. If you accept `text/event-stream` and send no `wait`, the answer is a stream of server-sent events. Each `delivery` event has the JSON of one delivery in `data`; `over` says that the listener has ended. At most ten deliveries without a result are out at a time; report each with `POST …/results`. A delivery without a result comes again, with the same `deliveryId`, when its lease ends 30 seconds after WEBHOOK_TIMEOUT. Several callers can pull one listener: they share its deliveries, and no two get the same delivery. */
+    /** Pulls the deliveries that are due, as a stream or a long poll. If you accept `text/event-stream` and send no `wait`, the answer is a stream of server-sent events. Each `delivery` event has the JSON of one delivery in `data`; `over` says that the listener has ended. At most ten deliveries can lack a result at a time; report each with `POST …/results`. A delivery without a result is sent again, with the same `deliveryId`, when its lease ends 30 seconds after WEBHOOK_TIMEOUT. Several callers can pull one listener: they share its deliveries, and no two get the same delivery. */
     pull(id: string, query?: Query<"pullDeliveries">, options?: RequestOptions): Promise<At<api.PulledDeliveryList, "data">>
     /** Reports what receivers answered to pulled deliveries. A status from 200 to 299 without an `error` marks the delivery as delivered. After any other result it is retried like a delivery to a URL. The delivery's log shows the report. A repeated report changes nothing. */
     report(id: string, body?: Body<"reportResults">, options?: RequestOptions): Promise<api.ResultsRecorded>
@@ -613,7 +613,7 @@ export interface Resources {
   receipts: {
     /** Receipts of payments, refunds, captures, releases and reversals, newest first. The list contains no keys, so nobody can read a receipt with it. The file contains them. */
     list(query?: Query<"listReceipts">, options?: RequestOptions): Pages<Item<"listReceipts", "data">, api.ReceiptEntryList>
-    /** Receipts with their keys, in order, as a file that proves itself. One line of JSON for each receipt, and a last line with their number. `npx @sluice/verify FILE` proves that no receipt is changed or left out. Keep the file as safe as your books: anyone who has it can read these receipts. */
+    /** Receipts with their keys, in order, as a file that proves itself. One line of JSON for each receipt, and a last line with the number of receipts. `npx @sluice/verify FILE` proves that no receipt is changed or left out. Keep the file as safe as your books: anyone who has it can read these receipts. */
     export(query?: Query<"exportReceipts">, options?: RequestOptions): Promise<Answer<"exportReceipts">>
   }
   erasures: {
@@ -689,13 +689,13 @@ export interface Resources {
     resume(id: string, body?: Body<"resumeOwnSubscription">, options?: RequestOptions): Promise<api.OwnSubscription>
   }
   audit: {
-    /** Who changed what, when and from where, newest first. Each change of your configuration and each decision about money has an entry, written in the same transaction. A refused request leaves no entry. Entries are kept forever and never changed, except to erase a customer's data. They include the IP addresses of requests. An API key with the scope `console` can read them too. */
+    /** Who changed what, when and from where, newest first. Each change to your configuration and each decision about money is recorded, in the same transaction. A refused request is not recorded. Entries are kept forever and never changed, except to erase a customer's data. They include the IP addresses of requests. An API key with the scope `console` can read them too. */
     list(query?: Query<"listAuditEntries">, options?: RequestOptions): Pages<Item<"listAuditEntries", "data">, api.AuditEntryList>
-    /** All entries that match the filter, as CSV. `before` and `after` are JSON. A text that a spreadsheet would run as a formula starts with an apostrophe. */
+    /** All entries that match the filter, as CSV. `before` and `after` are JSON. If a spreadsheet would run a text as a formula, the text starts with an apostrophe. */
     export(query?: Query<"exportAuditEntries">, options?: RequestOptions): Promise<string>
   }
   requests: {
-    /** The requests of your people and API keys in the last 30 days, newest first. An entry is written within a second after the answer. It has no request body, and only the pattern of the path. A call of an assistant's tool is `/mcp/` with the tool's name, next to the requests that the tool makes. Requests of payers and strangers are not logged. Under load, entries can be dropped (and are counted), so a missing entry does not prove that no request was made. The audit log has every change. */
+    /** The requests of your people and API keys in the last 30 days, newest first. An entry is written within a second after the answer. It has no request body, and only the pattern of the path. A call to an assistant's tool appears as `/mcp/` with the tool's name, in addition to the requests that the tool makes. Requests of payers and strangers are not logged. Under load, entries can be dropped (and are counted), so a missing entry does not prove that no request was made. The audit log contains every change. */
     list(query?: Query<"listRequests">, options?: RequestOptions): Pages<Item<"listRequests", "data">, api.LoggedRequestList>
     /** The requests with an `X-Request-Id`. This is a list, because callers can choose the id and reuse it. */
     find(id: string, options?: RequestOptions): Promise<At<api.LoggedRequestsFound, "data">>
