@@ -179,4 +179,29 @@ describe.runIf(postgresBinaries())("an installation of several processes", () =>
     ])
     await stop(api)
   })
+
+  it("starts with another secret after its own was lost, once a person has said so", async () => {
+    const lost = ["reencrypt", "--lost"]
+    expect(await run([...lost, "--yes", "--no"], { SECRET_KEY: WRONG })).toMatchObject({ code: 2 })
+    expect(await run(["reencrypt", "--yes"], { SECRET_KEY: WRONG })).toMatchObject({ code: 2 })
+    const counted = await run(lost, { SECRET_KEY: WRONG })
+    expect(counted).toMatchObject({
+      code: 1,
+      output: expect.stringMatching(/bundle_headers +\d+\nNothing was changed\./),
+    })
+    expect(await refused("api", { SECRET_KEY: WRONG })).toEqual([
+      1,
+      expect.stringMatching(/run `sluice reencrypt --lost`/),
+    ])
+    expect(await run([...lost, "--yes"], { SECRET_KEY: WRONG })).toMatchObject({
+      code: 0,
+      output: expect.stringMatching(/^Removed:[\s\S]*now this installation's key\. Start the service\.\n$/),
+    })
+    expect((await run(lost, { SECRET_KEY: WRONG })).code).toBe(0)
+    const api = await started("api", { SECRET_KEY: WRONG })
+    // The account's secret is another one.
+    account = undefined
+    await useSecrets(api)
+    await stop(api)
+  })
 })

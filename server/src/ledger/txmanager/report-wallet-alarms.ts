@@ -31,7 +31,7 @@ const words: Record<StandingAlarm, string> = {
   low_gas: "has too little ether for gas, so payouts wait",
   gas_warning: `has gas for fewer than ${ENOUGH_PAYOUTS} payouts`,
   fee_cap: "can't pay the network's fee, which is above PAYOUT_MAX_FEE, so payouts wait",
-  rpc_unavailable: "can't be observed: no endpoint reports its nonce, its gas and the fees, so payouts wait",
+  rpc_unavailable: "can't be observed: the endpoints don't report its nonce, its balance and the fees, so payouts wait",
   gas_total:
     "and the other wallets have spent GAS_BUDGET_TOTAL of the last 24 hours, so payouts wait; or relays have spent their half of that budget, so no relay is accepted",
   transfer: "has a payout that was mined without its transfer: a person must investigate",
