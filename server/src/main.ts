@@ -52,7 +52,7 @@ const usage = `Sluice: stablecoin payments, self-hosted.
   --reset  wipes the sandbox first.
   --help   this text.
 
-Exits with 0 when it was told to stop, 1 when it can't start or continue, 2 for a wrong command line.
+Exits with 0 when it was told to stop, 1 when it can't start or continue, 2 for an invalid command line.
 
 Settings (defaults in parentheses), from the environment and from --env-file FILE:
 ${describeSettings()}

@@ -26,7 +26,7 @@ const usage = `Verifies receipts, without asking the service that made them.
   --ask LINES        the lines that must hold, such as 1,3 or 1-7; by default 1-6, and of a merchant's file 1-7
   --json             prints JSON
 
-Exits with 0 when each line that was asked for holds, 1 when one does not or was not checked, 2 for a wrong command line.
+Exits with 0 when each line that was asked for holds, 1 when one does not or was not checked, 2 for an invalid command line.
 `
 
 class UsageError extends Error {}

@@ -55,7 +55,12 @@ describe("each page", () => {
       ["/", "473.85", "Order 1042"],
       [`/payers/${world.payer}`, "19.95"],
       ["/payments?status=reversed", "No payments with the state “Reversed by the chain”."],
-      [`/payments/${world.waiting}`, "14.90", "less than the price of 19.90 USDC", "The money waits for your decision"],
+      [
+        `/payments/${world.waiting}`,
+        "14.90",
+        "less than the price of 19.90 USDC",
+        "The money is waiting for your decision",
+      ],
       [`/checkouts/${world.reserved}`, "64.00", "Reserved", "Capture until"],
     ]
     for (const [path, ...texts] of pages) {

@@ -37,7 +37,7 @@ import { TOO_LATE } from "./read-relay-status.ts"
  * The highest gas limits of relays. With a key's signature a relay takes about 100,000 gas. A contract's signature
  * takes any amount, and a passkey that is checked in Solidity takes 350,000. A signature that takes more than this
  * limit is not worth its gas. The relay of a contract wallet gets its simulated gas plus a quarter, so that the
- * contract can't burn more than it showed.
+ * contract can't burn much more than it used in the simulation.
  */
 export const RELAY_GAS = { key: 200_000n, contract: 700_000n }
 /**

@@ -22,7 +22,7 @@ type Returned = Pick<Row<"payments">, "id" | "status" | "payer" | "amount" | "to
   deposit_id: bigint
   /** The sum of all these returns, in base units. */
   sent: bigint
-  /** The sum of the returns that can't be stopped, because they have a nonce or happened without one. In base units. */
+  /** The sum of the returns that can't be stopped, because they have a nonce or were sent without the service. In base units. */
   signed: bigint
   is_final: boolean
   recipient: Address

@@ -33,7 +33,7 @@ pg_restore. An embedded database is copied as a tar.gz of its folder; the servic
 docs/operators/operations.md explains how to restore a backup, and how to keep what was written after it. The database records
 the time of each backup: the service raises an alarm when the last one is older than BACKUP_MAX_AGE.
 
-Exits with 0 when the backup is complete, 1 when it failed, 2 for a wrong command line.
+Exits with 0 when the backup is complete, 1 when it failed, 2 for an invalid command line.
 `
 
 const STDOUT = "-"

@@ -275,7 +275,7 @@ it.each<[string, string[], RegExp]>([
   ["a wrong price", ["--max-fee", "x"], /^--max-fee must be/],
   ["an option that is none", ["--gas", "1"], /There is no option --gas/],
   ["an argument", ["base"], /one argument too many: base/],
-])("a wrong command line: %s", async (_what, args, words) => {
+])("an invalid command line: %s", async (_what, args, words) => {
   const { text, error, said } = await run(args)
   expect(text).toMatch(words)
   expect([error instanceof UsageError, said]).toEqual([true, []])

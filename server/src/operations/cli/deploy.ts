@@ -51,7 +51,7 @@ It simulates the deployment, shows the cost, asks for confirmation, sends the tr
 compares the code with this version's. If the command was stopped, run it again: it finds the contract or the pending transaction,
 and continues. The same accounts give the same address on every network. Only the setting goes to the standard output.
 
-Exits with 0 when the contract is deployed and final, 1 when it is not, 2 for a wrong command line.
+Exits with 0 when the contract is deployed and final, 1 when it is not, 2 for an invalid command line.
 `
 
 const options = {

@@ -27,7 +27,7 @@ Run this command with the service's environment variables. The service does not 
   alarm    the service starts, and /readyz shows the alarm until it is fixed
   note     worth knowing
 
-Exits with 0 when there is no fault and no alarm, with 1 when there is one, and with 2 for a wrong command line.
+Exits with 0 when there is no fault and no alarm, with 1 when there is one, and with 2 for an invalid command line.
 `
 
 const CONNECT_MS = 5_000

@@ -24,7 +24,7 @@ const usage = `Lets a subject of the identity provider become a merchant, if SIG
            eip155:CHAIN_ID:ADDRESS, with the chain id of a network that the service serves.
 
 Run this command with the service's environment variables. The embedded database serves only one process: if you use it, stop the service first.
-Exits with 0 when the subject is invited, 1 when it is not, 2 for a wrong command line.
+Exits with 0 when the subject is invited, 1 when it is not, 2 for an invalid command line.
 `
 
 /** Invites a subject, who can then create one merchant; no-op if the subject is already invited. Returns a sentence. */

@@ -16,7 +16,7 @@ const usage = `Brings the database to this version's schema, and prints each mig
 It migrates the database of DATABASE_URL, or without that setting the embedded database in DATA_DIR. Back up first. Processes of the previous version can
 continue meanwhile; stop older ones. A failed migration changes nothing.
 
-Exits with 0 when the database has this version's schema, 1 when it does not, 2 for a wrong command line.
+Exits with 0 when the database has this version's schema, 1 when it does not, 2 for an invalid command line.
 `
 
 /** Applies the missing migrations and reports each. Throws a sentence for the operator if a migration fails. */

@@ -31,7 +31,7 @@ const usage = `Sends the money at receiving addresses to their owners after the 
 Whoever runs this command, the money goes to the owner that the address itself names. You can safely run the command
 again at any time: it skips empty addresses.
 
-Exits with 0 when the money of every open address was sent, 1 when some was not, 2 for a wrong command line or file.
+Exits with 0 when the money of every open address was sent, 1 when some was not, 2 for an invalid command line or file.
 `
 
 const OPTIONS = {

@@ -24,7 +24,7 @@ The embedded database serves only one process: if you use it, stop the service f
   --lost   the previous key is lost: counts the secrets that SECRET_KEY does not decrypt, and with --yes removes them and
            records SECRET_KEY as this installation's. Stop every process of the service first.
 
-Exits with 0 when every secret is encrypted with SECRET_KEY, 1 when one is not, 2 for a wrong command line.
+Exits with 0 when every secret is encrypted with SECRET_KEY, 1 when one is not, 2 for an invalid command line.
 `
 
 async function main(args: string[]): Promise<string> {

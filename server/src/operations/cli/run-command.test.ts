@@ -1,4 +1,4 @@
-// One convention for every command: what a wrong command line, a failure and `--help` print, and how they end.
+// One convention for every command: what an invalid command line, a failure and `--help` print, and how they end.
 import { spawn } from "node:child_process"
 import { once } from "node:events"
 import { mkdtempSync, readFileSync, rmSync } from "node:fs"
@@ -65,7 +65,7 @@ it.each(commands)("%s refuses an option that it has not: exit 2, a sentence, and
 it.each(commands)("%s --help prints its usage and its exit codes", async name => {
   const { code, out, errors } = await sluice(name, "--help")
   expect([code, errors]).toEqual([0, ""])
-  expect(out).toMatch(/Exits with 0 when[\s\S]* 2 for a wrong command line/)
+  expect(out).toMatch(/Exits with 0 when[\s\S]* 2 for an invalid command line/)
   expect(out).toMatch(new RegExp(`^  sluice ${name}\\b`, "m"))
 })
 
@@ -85,7 +85,7 @@ it.each([
   ["receipts", ["rotate-key", "--reason", "list", "--to", "0g"], "rotate-key has no --to."],
   ["receipts", ["--reason", "export", "cost"], "cost has no --reason."],
   ["verify-address", [], "Name one address."],
-])("a wrong command line of %s %j is one sentence and exit 2", async (name, args, words) => {
+])("an invalid command line of %s %j is one sentence and exit 2", async (name, args, words) => {
   const { code, out, errors } = await sluice(name, ...args)
   expect([code, out]).toEqual([2, ""])
   expect(errors.startsWith(words), errors).toBe(true)

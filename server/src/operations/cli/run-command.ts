@@ -1,5 +1,5 @@
 /**
- * How every command of `sluice` reads its command line and ends. For a wrong command line, one sentence is printed,
+ * How every command of `sluice` reads its command line and ends. For an invalid command line, one sentence is printed,
  * with where to read more, and the exit code is 2. For a failure, its sentence is printed, and the exit code is 1.
  * `--help` has the exit code 0.
  */

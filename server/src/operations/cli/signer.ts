@@ -22,7 +22,7 @@ key in a file, as the value of PAYOUT_WALLET or RELAY_WALLET.
   --help          this text.
 
 A KMS signs a test message twice, which shows its wallet, so the permission to sign is enough. A Web3Signer lists its keys.
-Exits with 0 when it printed a wallet, 1 when the signer names none, 2 for a wrong command line.
+Exits with 0 when it printed a wallet, 1 when the signer names none, 2 for an invalid command line.
 `
 
 /** The settings for a key, one for each wallet to which the name may refer. Throws a sentence if there is none. */

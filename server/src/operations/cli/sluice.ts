@@ -48,7 +48,7 @@ ${Object.entries(commands)
   .join("\n")}
 
 \`sluice COMMAND --help\` explains a command, and \`sluice --version\` prints the version. Each command accepts \`--env-file FILE\`: a file of settings with one NAME=VALUE per line,
-read as it is, without a shell. An environment variable takes precedence over the file. You can repeat the option: the first file that sets a name takes precedence.
+read literally, not by a shell. An environment variable takes precedence over the file. You can repeat the option: the first file that sets a name takes precedence.
 
 Merchants' commands, which call a service with an API key; docs/developers/cli.md has all of them:
 ${ofMerchants.join(" ")}

@@ -31,7 +31,7 @@ const usage = `Checks offline that a receiving address belongs to these terms.
   --terms FILE    a line of deposits.csv, as the console exports it, instead of these options; - for the standard input.
   --help          this text.
 
-Exits with 0 when the address belongs to the terms, 1 when it does not, 2 for a wrong command line or file.
+Exits with 0 when the address belongs to the terms, 1 when it does not, 2 for an invalid command line or file.
 `
 
 const options = {

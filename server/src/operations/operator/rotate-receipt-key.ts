@@ -29,7 +29,7 @@ export async function rotateReceiptKey(
   const isWritten = ctx.settings.receipts.anchorMs !== undefined
   return {
     said: isWritten
-      ? `The key ${key} signs the receipts of ${network.name} once it is registered on the chain. Until then, the key ${before.key} signs them. The old key is revoked when everything that it signed is written to the chain.`
+      ? `The key ${key} signs the receipts of ${network.name} once it is registered on the chain. ${before.key === null ? "Until then, receipts wait." : `Until then, the key ${before.key} signs them.`} The old key is revoked when everything that it signed is written to the chain.`
       : `The key ${key} signs the receipts of ${network.name} from now on.`,
   }
 }

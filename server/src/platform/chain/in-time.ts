@@ -46,7 +46,7 @@ export async function askInTime(
     if (overAt === undefined) check()
   }
   for (const endpoint of endpoints) open.add(endpoint)
-  // Nobody needs the error of a late endpoint any more.
+  // The error of an endpoint that answers too late no longer matters.
   for (const endpoint of endpoints) one(endpoint).catch(error => waiting.reject(error))
   if (endpoints.length === 0) waiting.resolve()
   try {

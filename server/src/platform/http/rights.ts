@@ -76,9 +76,9 @@ export function checkRight({ role }: { role: Role }, right: Right, unless = ""):
 }
 
 /**
- * What each scope lets an API key do, in words. `read` allows the GETs of all scopes except `settings:read`, but not
- * those of the audit log and the request log. `console` allows every route under `/api/console` that any other scope
- * except `settings:read` allows.
+ * What each scope lets an API key do, in words. `read` allows the GETs that need the right `read`, so neither the audit
+ * log and the request log nor the export of receipts with their keys. `console` allows every route under
+ * `/api/console` that any other scope except `settings:read` allows.
  */
 export const scopeTable = {
   checkouts: "the routes of a merchant's server: checkouts, the calls of paywalls, and the facilitator",

@@ -50,7 +50,7 @@ export const limitRows: readonly LimitRow[] = [
   { bucket: "linkStart", path: "/p/:slug/start", credential: "none" },
   { bucket: "linkStart", method: "POST", path: "/api/paywalls/:id/subscribe", credential: "none" },
   { bucket: "linkStart", path: "/paywall/:id/subscribe", credential: "none" },
-  // These pages store rows and ask the identity provider.
+  // These pages store rows and send requests to the identity provider.
   { bucket: "public", path: "/console/sign-in", credential: "none" },
   { bucket: "public", path: "/console/callback", credential: "none" },
   { bucket: "public", method: "POST", path: "/console/device", credential: "none" },

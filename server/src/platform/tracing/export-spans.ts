@@ -15,7 +15,7 @@ const BATCH = 512
 const DELAY_MS = 2_000
 /** The deadline of one exchange, including the whole answer. */
 const TIMEOUT_MS = 10_000
-/** The limit of an answer, which normally has a few hundred bytes. */
+/** The maximum size of an answer, which is normally a few hundred bytes. */
 const ANSWER_BYTES = 64 * 1024
 const TRIES = 5
 const FIRST_PAUSE_MS = 1_000

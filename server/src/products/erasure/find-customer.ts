@@ -176,12 +176,12 @@ const reasons = {
   unpaid: ["A checkout can still be paid.", "N checkouts can still be paid."],
   held: ["A checkout is held in escrow: capture or void it.", "N checkouts are held in escrow: capture or void them."],
   open: [
-    "A payment waits for your decision: accept or return it.",
+    "A payment is waiting for your decision: accept or return it.",
     "N payments wait for your decision: accept or return them.",
   ],
   sanctions: ["A payment is held because of a sanctions list.", "N payments are held because of a sanctions list."],
   surplus: [
-    "An overpayment waits for your decision: accept or return it.",
+    "An overpayment is waiting for your decision: accept or return it.",
     "N overpayments wait for your decision: accept or return them.",
   ],
   refund: ["A refund is not final yet.", "N refunds are not final yet."],

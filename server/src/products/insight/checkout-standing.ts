@@ -58,7 +58,7 @@ export function explainCheckout(facts: CheckoutFacts): Standing {
   return {
     state,
     word: state === "confirmed" ? "Paid, needs you" : "Needs you",
-    why: `${standing.why} ${what} waits for your decision.${from}${others}`,
+    why: `${standing.why} ${what} is waiting for your decision.${from}${others}`,
     next: [
       ...(isListed
         ? [act("See what you can do about this money.", "GET", `payments/${first.id}`)]

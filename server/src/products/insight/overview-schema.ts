@@ -99,7 +99,7 @@ export const Overview = Type.Object({
   attention: Type.Object(
     {
       payments: Waiting("Payments that wait for your decision"),
-      surpluses: Waiting("Payments whose surplus waits for your decision"),
+      surpluses: Waiting("Payments whose surplus is waiting for your decision"),
       refunds: Waiting("Refunds on hold, such as for a low allowance or balance"),
       payouts: Waiting("Shares, sweeps and returns on hold"),
       webhooks: Waiting("Endpoints whose last deliveries all failed, or that were switched off because of that"),

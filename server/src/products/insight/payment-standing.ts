@@ -65,7 +65,7 @@ function grantedStanding(facts: PaymentFacts): Standing {
     return {
       state,
       word: "Needs you",
-      why: `${paid} The payer sent ${surplus.amount} more than the price, and this excess waits for your decision.`,
+      why: `${paid} The payer sent ${surplus.amount} more than the price, and this excess is waiting for your decision.`,
       next: [
         act(`Keep the extra ${surplus.amount}.`, "POST", `payments/${id}/accept`),
         act(`Send the extra ${surplus.amount} back.`, "POST", `payments/${id}/return`),
@@ -132,7 +132,7 @@ const openWords: Record<WaitingFor, (facts: PaymentFacts) => string> = {
 
 function openStanding(facts: PaymentFacts): Standing {
   const { id, exception, status: state, openCheckout, hasReturnAddress, amount } = facts
-  const why = `${openWords[exception ?? "underpaid"](facts)} The money waits for your decision.`
+  const why = `${openWords[exception ?? "underpaid"](facts)} The money is waiting for your decision.`
   if (exception === "sanctioned")
     return {
       state,

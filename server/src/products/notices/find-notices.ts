@@ -51,7 +51,7 @@ async function mailWaitingPayments(ctx: Context): Promise<void> {
         // The mail leaves out the name of a stranger's token. The console shows that name with what is known about
         // the token.
         lines: [
-          `A payment on ${data.chain} waits for your decision: ${data.exception}.`,
+          `A payment on ${data.chain} is waiting for your decision: ${data.exception}.`,
           "Accept it or return it in the console.",
         ],
         path: `/payments/${data.paymentId}`,

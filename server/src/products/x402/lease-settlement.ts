@@ -242,8 +242,7 @@ export function followAnswer(
 const AGAIN_MS = 1_000
 
 /**
- * Records the end of an answer as soon as the database is back, before the lease is treated as abandoned by a dead
- * process.
+ * Records that the answer has ended as soon as the database is back, before the lease expires.
  */
 async function untilDone<T>(ctx: Context, settlementId: string, work: () => Promise<T>): Promise<T> {
   for (let tries = 1; ; tries++) {
