@@ -85,7 +85,7 @@ export function openApp(
   const app = openServer(ctx, openIdentities(ctx, tokens, openSessions(ctx)), undefined, browserErrors(assets))
   addHooks(app, ctx, draining)
   documentApi(app, ctx.settings, webhookDocument)
-  // Routes are added in a plugin, because the hook of the CORS plugin sees only the routes that come after it.
+  // Routes are added in a plugin, because the CORS plugin's hook sees only routes that are added after it.
   app.register(async routes => {
     const alarms = async () => [...(await alarmsNow(ctx, standing())), ...(tokens.troubles?.() ?? [])]
     healthRoutes(routes, ctx, alarms, draining)

@@ -1,7 +1,7 @@
 /**
- * Connects to the networks at startup: no network is served before its chain, token, factory and escrow were checked.
- * An API process also starts while no endpoint answers, using what the last start found. Such a process can still serve
- * the contents of the database, so a process that is replaced during an outage comes back.
+ * Connects to the networks at startup: no network is served before its chain, token, factory and escrow have been
+ * checked. If no endpoint answers, an API process still starts, with what the last start found. Such a process can
+ * still serve the contents of the database, so a process that is replaced during an outage comes back.
  */
 // I/O: asks the endpoints at startup, when there is no context yet.
 import { setTimeout as sleep } from "node:timers/promises"
@@ -55,7 +55,10 @@ export async function connectNetworks(connecting: Connecting): Promise<Network[]
   return networks
 }
 
-/** Stores the findings of a start, for the next one. Call it once the database is known to be this installation's. */
+/**
+ * Stores the findings of a start for the next start. Call it once it is certain that the database belongs to this
+ * installation.
+ */
 export async function keepNetworks(db: Db, settings: Settings, networks: readonly Network[]): Promise<void> {
   for (const [n, network] of networks.entries()) {
     const wanted = settings.networks[n]

@@ -307,7 +307,7 @@ const listen = (server: HttpServer, host: string, port: number): Promise<void> =
 
 /**
  * Runs the program with the process's arguments, then exits the process. Anything that still keeps the event loop busy
- * (an idle keep-alive to a node) is not worth waiting for.
+ * (an idle kept-alive connection to a node) is not worth waiting for.
  */
 export const run = (): Promise<void> => runCommand("start", main, { failed: "Sluice can't run.", exits: true })
 

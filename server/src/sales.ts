@@ -1,4 +1,4 @@
-/** Everything that is for sale: the kinds that settlement settles, in the order of their turn in a round. */
+/** Everything that is for sale: the kinds that settlement settles, in the order in which they take turns in a round. */
 import type { Sellable } from "./ledger/settlement/sellable.ts"
 import { sessionSales } from "./products/checkouts/sell-session.ts"
 import { accessSales } from "./products/paywalls/sell-access.ts"

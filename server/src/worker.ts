@@ -58,8 +58,8 @@ const HOUSEKEEPING_MS = 60_000
 const MAX_SLEEP_MS = 5_000
 const WAKE_GAP_MS = 5_000
 /**
- * A timer may fire a millisecond early. Without this margin, the scan would not be due yet, and would wait for its gap
- * again.
+ * A timer may fire a millisecond early. Without this margin, the scan would not be due yet, and would wait out its gap
+ * a second time.
  */
 const MARGIN_MS = 10
 /** Shares are mined by the dozen, so payments that wait for them are checked at most once a second. */
@@ -70,7 +70,10 @@ const RELAY_GAP_MS = 20
 const FAILED_RELAYS_GAP_MS = 1_000
 const ESCROW_GAP_MS = 250
 const SUBSCRIPTION_GAP_MS = 250
-/** Deltas that are not folded yet are read with the figures, so they may wait: one row then covers more of them. */
+/**
+ * Deltas that are not folded yet are read together with the figures, so folding may wait: one row then covers more
+ * deltas.
+ */
 const FIGURES_GAP_MS = 10_000
 
 /** All loops of this installation. */

@@ -188,8 +188,8 @@ function startCommand(command: string, { listener: { secret }, left }: Listening
 }
 
 /**
- * The first signal stops the command, and a second one ends the process at once. Returns a function that removes the
- * handlers.
+ * The first signal stops the command, and a second one ends the process immediately. Returns a function that removes
+ * the handlers.
  */
 function stopOnSignals(stop: () => void): () => void {
   let isStopping = false

@@ -45,7 +45,10 @@ export function holdMember(member: NonNullable<Actor["member"]>): void {
   if (actor) actor.member = member
 }
 
-/** The error code of a transaction whose member is gone, or has another role than the request was admitted with. */
+/**
+ * The error code of a transaction whose caller is no longer a member, or no longer has the role with which the request
+ * was admitted.
+ */
 export const MEMBER_CHANGED = "SL001"
 
 /** The error code of a transaction whose key was revoked, or whose session ended, after the request was admitted. */

@@ -1,6 +1,6 @@
 /**
- * Declares every error that the API can answer with, once: its code, HTTP status, message, and the `help` text for the
- * documentation.
+ * Declares, once, every error with which the API can answer: its code, HTTP status, message, and the `help` text for
+ * the documentation.
  *
  * Code that throws an error names the code and, where useful, details. It never names a status.
  */
@@ -17,8 +17,8 @@ export interface ErrorDetail {
 }
 
 /**
- * The text about an error in the documentation and in answers. If `retryAfterS` is given, every answer has it as its
- * `Retry-After`, in seconds.
+ * The text about an error in the documentation and in answers. If `retryAfterS` is given, every answer with this error
+ * has that `Retry-After`, in seconds.
  */
 interface ErrorWords {
   status: number

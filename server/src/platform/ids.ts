@@ -40,7 +40,7 @@ export type IdPrefix =
  */
 export const newId = (prefix: IdPrefix): string => `${prefix}_${random(24)}`
 
-/** The id if it is of this kind, otherwise null. */
+/** The id if it belongs to this kind, otherwise null. */
 export const ifKind = (prefix: IdPrefix, id: string): string | null => (id.startsWith(`${prefix}_`) ? id : null)
 
 /** The id of a share, sweep or return as its merchant sees it: `po_` and the digits of its internal UUID. */

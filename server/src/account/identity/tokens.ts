@@ -41,7 +41,7 @@ const LEEWAY_S = 60
 const DISCOVERY_TIMEOUT_MS = 5_000
 /** How long a failure is cached, so that strangers can't trigger a request to the issuer with every token they send. */
 const FAILED_MS = 2_000
-/** The size limit for the discovery document and for the keys; those of large providers have about 10 KB. */
+/** The maximum size of the discovery document and of the keys; those of large providers are about 10 KB. */
 const MAX_BYTES = 256 * 1024
 /** The longest subject that an issuer may use (OpenID Connect Core 1.0, 2). */
 const SUBJECT_CHARACTERS = 255

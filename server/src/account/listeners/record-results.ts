@@ -26,7 +26,7 @@ export async function recordResults(
       .where("id", "in", [...byDelivery.keys()])
       .where("status", "=", "pending")
       .where("claim_id", "is not", null)
-      // In one order, so that concurrent reports don't deadlock.
+      // Always in the same order, so that concurrent reports don't deadlock.
       .orderBy("id")
       .forNoKeyUpdate()
       .execute()

@@ -12,7 +12,7 @@ import type { Pulled } from "./schema.ts"
 const MAX_BY_MERCHANT = 12
 /** How often to look for due deliveries without a wake-up, because retries become due without one. */
 const POLL_MS = 5_000
-/** The shortest pause between two looks, because a busy service is woken a thousand times a second. */
+/** The shortest pause between two checks, because a busy service is woken a thousand times a second. */
 const MIN_PAUSE_MS = 50
 const HEARTBEAT_MS = 10_000
 /** A caller that reads nothing for this long is disconnected. */

@@ -257,7 +257,7 @@ interface Destination {
 
 /**
  * A delivery's destination: its endpoint, or the URL that it is bound to, with the signing secrets. A deleted endpoint
- * has no URL, but a delivery that is bound to a URL still goes there while the endpoint's secrets sign.
+ * has no URL, but a delivery that is bound to a URL is still sent there as long as the endpoint has signing secrets.
  */
 async function destinationOf(ctx: Context, row: ClaimedDelivery): Promise<Destination | undefined> {
   const { merchant_id: merchantId, webhook_id: webhookId, url } = row

@@ -1,4 +1,4 @@
-/** Lists all of a merchant's money, with filters, in pages, and completely as CSV. */
+/** Lists all of a merchant's money, with filters: in pages, or complete as CSV. */
 import { type RawBuilder, sql } from "kysely"
 import { amountFormatter } from "../../platform/chain/format-amounts.ts"
 import { checksummed, parseAddress, parseHash } from "../../platform/chain/hex.ts"

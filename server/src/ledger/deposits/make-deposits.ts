@@ -147,7 +147,8 @@ export const watchEnds = (now: Date): RawBuilder<boolean> =>
  */
 export async function watch(ctx: Context, ...resources: string[]): Promise<void> {
   const now = ctx.now()
-  // The rows are locked in one order, because two processes that watch the same resources could deadlock.
+  // The rows are always locked in the same order, because two processes that watch the same resources could otherwise
+  // deadlock.
   const ending = ctx.db
     .selectFrom("deposits")
     .select("id")

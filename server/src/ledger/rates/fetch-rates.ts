@@ -9,7 +9,7 @@ const ROUND_MS = 60_000
 /** The ECB publishes once a day, and values may wait half an hour for the new rates. */
 const FETCH_MS = 30 * 60_000
 const TIMEOUT_MS = 20_000
-/** The file of 90 days has 130 KB, and the file of all days since 1999 has 9 MB. */
+/** The file of 90 days is 130 KB, and the file of all days since 1999 is 9 MB. */
 const MAX_BYTES = 32 * 1024 * 1024
 
 /** Stores the rates that the setting RATES names. Returns how many milliseconds the next round may wait. */

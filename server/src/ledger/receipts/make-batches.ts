@@ -119,7 +119,8 @@ interface InBatch extends Made {
 
 /**
  * Signs and seals receipts in their order, as many as fit into a batch. `passed` is the last receipt that was looked
- * at. A receipt that can't be made stays and is logged, and an alarm says that it waits. Such a receipt stops no other.
+ * at. A receipt that can't be made stays and is logged, and an alarm says that it is waiting. Such a receipt stops no
+ * other.
  */
 async function sealAll(
   ctx: TxContext,

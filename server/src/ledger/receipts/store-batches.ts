@@ -12,7 +12,7 @@ import type { TxContext } from "../../platform/context.ts"
 const fileOf = ({ settings }: Pick<TxContext, "settings">, root: Hash): string =>
   join(settings.dataDir, "receipts", root.slice(2, 4), root.slice(2))
 
-/** Copies those batches of a network to the store that only the database has so far. */
+/** Copies to the store those batches of a network that only the database has so far. */
 export async function storeBatches(ctx: TxContext, chainId: number): Promise<void> {
   for (;;) {
     const batch = await ctx.db

@@ -52,8 +52,8 @@ export const isRegistered = async (ctx: TxContext, { anchor_id }: Row<"receipt_k
   ctx.settings.receipts.anchorMs === undefined || (anchor_id !== null && (await stateOf(ctx, anchor_id)) === "final")
 
 /**
- * Revokes keys that another key has replaced, one at a time. A key is revoked once everything that it signed is on the
- * chain for good, because nobody would believe what is written after the revocation.
+ * Revokes keys that another key has replaced, one at a time. A key is revoked once everything that it signed is final
+ * on the chain, because nobody would believe what is written after the revocation.
  */
 export async function revokeReplaced(ctx: Context, network: Network): Promise<void> {
   if (ctx.settings.receipts.anchorMs === undefined) return
@@ -71,8 +71,8 @@ export async function revokeReplaced(ctx: Context, network: Network): Promise<vo
 }
 
 /**
- * Returns the keys that another key has replaced and that no call revokes, if everything that they signed is on the
- * chain for good.
+ * Returns the keys that another key has replaced and that no call revokes, if everything that they signed is final on
+ * the chain.
  */
 async function replacedKeys(ctx: TxContext, { chainId, depositFactory }: NetworkInfo) {
   const { rows } = await sql<{ id: string; merchant_id: string | null }>`

@@ -189,7 +189,7 @@ async function judge(
 }
 
 /**
- * Yields the things in parts that concern at most a hundred transactions each. Each part has its own view of the chain,
+ * Yields the items in parts that concern at most a hundred transactions each. Each part has its own view of the chain,
  * so that one part's reads do not stay in memory for the next.
  */
 export async function* inParts<T>(

@@ -13,7 +13,7 @@ import { hexNumber, type RpcResult } from "../../platform/chain/rpc.ts"
 import type { Context } from "../../platform/context.ts"
 
 /**
- * How many balances one round reads, in one request per endpoint. With the gas below, the answers of the tokens have at
+ * How many balances one round reads, in one request per endpoint. With the gas below, the answers of the tokens take at
  * most 15 MB.
  */
 const BALANCES_PER_ROUND = 25

@@ -3,8 +3,8 @@
  * change, and `record-observation.ts` writes the changes.
  *
  * Anyone can put any number of transfers on chain, and submit any hash. So the cost of a round may grow only with the
- * number of blocks that it meets. All other work is linear in what the endpoints report, is limited, and is done in
- * turns.
+ * number of blocks that the round examines. All other work is linear in what the endpoints report, is limited, and is
+ * done in turns.
  */
 import { keyOf } from "../../platform/chain/agreement.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"

@@ -222,8 +222,8 @@ export interface Met {
 
 /**
  * Links submissions to the transfers that they name. A linked submission needs no receipt any more, even if the service
- * had stopped looking for one, and a confirmed transfer is settled now. Only what the round met is checked, because
- * submitting hashes that do not exist is free, and such submissions stay in the table.
+ * had stopped looking for one, and a confirmed transfer is settled now. Only what concerns the round is checked,
+ * because submitting hashes that do not exist is free, and such submissions stay in the table.
  */
 export async function linkSubmissions(
   ctx: TxContext,

@@ -1,6 +1,6 @@
 /**
  * SQL of transfers that are not final, by their blocks. A block's hash fixes its content, so what a quorum says about a
- * block holds for each agreed transfer in it. The cost of a round grows with the number of blocks that it meets, not
+ * block holds for each agreed transfer in it. The cost of a round grows with the number of blocks that it examines, not
  * with the number of transfers.
  */
 import { sql } from "kysely"

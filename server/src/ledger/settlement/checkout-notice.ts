@@ -8,7 +8,7 @@ import type { NumberedTable } from "./number-events.ts"
 
 /** A session, or a payment at a paywall, which events report like a session. */
 export interface CheckoutNotice {
-  /** The id of the session, or of the payment that is reported like one. */
+  /** The id of the session, or of the payment that is reported like a session. */
   id: string
   /** The table whose row numbers the notice's events. */
   numberedIn: NumberedTable

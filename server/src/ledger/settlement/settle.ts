@@ -37,7 +37,7 @@ import { grantAgain, reverse, writePaid } from "./write-payments.ts"
  * payments, and the round's lease could expire.
  */
 const BUDGET_MS = 3_000
-/** The first delay before a failed group is tried again, because a deadlock resolves immediately. */
+/** The minimum delay before a failed group is tried again; it is short, because a deadlock resolves immediately. */
 const FAILED_MS = 5_000
 
 /** Settles due groups on the network, and returns how many were due. A group that fails does not delay the others. */

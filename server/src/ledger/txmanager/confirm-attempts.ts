@@ -244,8 +244,8 @@ function judge(row: OpenPayout, receipt: Receipt, quorum: Quorum): Settled[] {
 }
 
 /**
- * Writes changes, and returns how many payouts changed. Locks the rows in one order first. Otherwise two workers with
- * overlapping leases could list the rows in different orders and deadlock.
+ * Writes changes, and returns how many payouts changed. First locks the rows, always in the same order. Otherwise two
+ * workers with overlapping leases could list the rows in different orders and deadlock.
  */
 async function write(ctx: TxContext, lane: LaneInfo, settled: readonly Settled[]): Promise<number> {
   if (settled.length === 0) return 0

@@ -10,7 +10,7 @@ import { walletAlarm } from "./report-wallet-alarms.ts"
 export interface WaitingAlarm {
   reason: string
   wallet: LaneName
-  /** Words that may be public, without private facts. */
+  /** The alarm in words that may be public, without private facts. */
   words: string
   /** Returns the ids of the chains where the alarm is on. */
   chainsWith(ctx: Context): Promise<ReadonlySet<number>>

@@ -28,7 +28,10 @@ export interface StandingAlarms {
   alarms(): string[]
 }
 
-/** The alarms about this process's settings and environment. `isServing`: whether it answers requests at BASE_URL. */
+/**
+ * The alarms about this process's settings and environment. `isServing`: whether the process answers requests at
+ * BASE_URL.
+ */
 export function standingAlarms(ctx: Context, isServing: boolean): StandingAlarms {
   const { settings, signal } = ctx
   // The service uses the database's time, but this check is about the machine's own clock.

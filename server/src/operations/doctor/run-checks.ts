@@ -65,7 +65,7 @@ export async function checkAll(
   return parts.flat()
 }
 
-/** Runs the checks that a running service repeats. `isServing`: whether it answers requests at BASE_URL. */
+/** Runs the checks that a running service repeats. `isServing`: whether the process answers requests at BASE_URL. */
 export async function checkAgain(installation: Installation, isServing: boolean): Promise<Finding[]> {
   const { settings, query, now, signal } = installation
   if (settings.mode === "sandbox") return []

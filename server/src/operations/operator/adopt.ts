@@ -300,8 +300,9 @@ const isEmpty = ({ to, data, value }: SignedTransaction, wallet: Row<"wallets">)
   to === wallet.address && data === "0x" && value === 0n
 
 /**
- * Returns the payout that a transaction pays. That is the one whose id is in the calldata, or else the only one with
- * the same release, or the one that was named. For an escrow call that the database lost, a new payout is created.
+ * Returns the payout that a transaction pays. That is the one whose id is in the calldata, otherwise the one that the
+ * operator named, otherwise the only one that matches. For an escrow call that the database lost, a new payout is
+ * created.
  */
 async function payoutOf(
   ctx: TxContext,

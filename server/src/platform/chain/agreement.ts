@@ -1,8 +1,7 @@
 /**
  * Finds what the endpoints of a network agree on in one round, from what each reports. Pure. Endpoints agree on a
- * statement when at least a quorum of them makes it, and more of them than make any other statement about the same
- * thing. Whole statements are compared: a log with its value and sender, a receipt with its logs, a block with its
- * time.
+ * statement if at least a quorum of them makes it, and fewer make any other statement about the same thing. Whole
+ * statements are compared: a log with its value and sender, a receipt with its logs, a block with its time.
  */
 import type { AuthorizationUse } from "./authorization-uses.ts"
 import type { Address, Hash } from "./hex.ts"

@@ -13,8 +13,8 @@ type Answer = (() => void) | undefined
 
 /**
  * Asks all endpoints, and applies each answer as it comes. Returns the endpoints that it did not wait for. Once
- * `isEnough` holds, the others get as much time again as that took, and at least half a second. An endpoint that was
- * late the last time gets no extra time.
+ * `isEnough` holds, the other endpoints get as much extra time as the answers so far took, and at least half a second.
+ * An endpoint that was late the last time gets no extra time.
  */
 export async function askInTime(
   endpoints: readonly Endpoint[],

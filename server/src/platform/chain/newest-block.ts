@@ -20,8 +20,8 @@ export const numberOf = (text: unknown): number | undefined =>
   typeof text === "string" && /^0x[0-9a-f]{1,12}$/i.test(text) ? Number.parseInt(text, 16) : undefined
 
 /**
- * The latest time, in ms, that an endpoint reports; undefined if none answers. One endpoint may lie, because the times
- * are not compared.
+ * The latest time, in ms, that an endpoint reports; undefined if none answers. A single endpoint can falsify this time,
+ * because the times are not compared.
  */
 export async function newestBlockMs(
   networks: readonly Pick<NetworkSettings, "name" | "rpcUrls">[],

@@ -21,7 +21,7 @@ const MAX_OF_REFUSAL = 4_096
 const REFUSAL_MS = 1_000
 
 interface Bounds {
-  /** The limit of the unpacked answer. */
+  /** The maximum size of the unpacked answer. */
   maxBytes: number
   timeoutMs: number
   signal?: AbortSignal | undefined

@@ -248,7 +248,7 @@ function quorumOf(
       verdicts = undefined
       const readings = new Map<Voter, LogReading>()
       await askVoters(async voter => {
-        // With three endpoints, only one has blocks beyond the agreed head. Such blocks count in a later round.
+        // With three endpoints, at most one has blocks beyond the agreed head. Such blocks count in a later round.
         const to = endpoints.length > 2 && head < voter.head.number ? head : voter.head.number
         const reading = await readLogsOf(token, voter, addresses, { from, to, isWide: wide.has(endpoints) }, signal)
         return () => void readings.set(voter, reading)

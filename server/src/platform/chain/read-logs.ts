@@ -65,7 +65,7 @@ export interface LogQuery {
   has: { number: bigint; hash?: Hash }
   /** The maximum number of block ranges to read; all by default. */
   windows?: number
-  /** Whether an answer about one address in one block may have 32 MB instead of 8. */
+  /** Whether an answer about one address in one block may be as large as 32 MB instead of 8 MB. */
   isWide?: boolean
 }
 

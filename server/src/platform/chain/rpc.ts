@@ -60,7 +60,10 @@ const MAX_REFUSAL_WORDS = 200
 /** Statuses that may refuse a batch. A smaller batch does not help if the message is about access or rate limits. */
 const BATCH_STATUSES = [400, 405, 415, 422, 501]
 const ABOUT_USE = /\brate\b|too many requests|quota|capacity|credit|throttl|unauthori|forbidden|api key|denied/i
-/** How many answers of one `batch` may be too large, and how many bytes all others may have, before it stops asking. */
+/**
+ * How many answers of one `batch` may be too large, and how many bytes the others may have in total, before the batch
+ * stops asking.
+ */
 const MAX_TOO_LARGE = 8
 const MAX_TOGETHER = 3 * MAX_BYTES
 
@@ -156,7 +159,9 @@ function growEntries(endpoint: BatchEndpoint): void {
   Object.assign(endpoint, { entries: Math.min(2 * entries, MAX_ENTRIES), entriesChangedAt: Date.now() })
 }
 
-/** Unique in this process, so that a surplus answer on a kept connection matches no call, instead of the next one. */
+/**
+ * Unique in this process, so that a surplus answer on a reused connection matches no call, rather than the next call.
+ */
 let nextId = 0
 
 async function oneBatch(

@@ -151,7 +151,7 @@ export interface MailSettings {
 export interface ZerogSettings {
   chainId: number
   rpcUrls: string[]
-  /** Its contract. */
+  /** The address of 0G's `Flow` contract. */
   flow: Address
   indexer: string
   /** The maximum fee of one file, in wei of 0G's chain. */

@@ -5,7 +5,10 @@
 // I/O: sends over the given connection.
 import pg from "pg"
 
-/** The methods that `pg` calls on a query and a connection while it sends a query; `pg-cursor` relies on the same. */
+/**
+ * The methods that `pg` calls on a query and a connection while it sends a query; `pg-cursor` relies on the same
+ * methods.
+ */
 interface Wire {
   parse(statement: { text: string }): void
   bind(portal: object): void

@@ -5,8 +5,8 @@ import { type RawBuilder, sql } from "kysely"
 export const beginning = (text: string): string => `${text.toLowerCase().replaceAll(/[\\%_]/g, "\\$&")}%`
 
 /**
- * SQL: whether a row is active or not, as asked, and has this id, this slug or a name that starts like this. `name` is
- * the column with the name, which is indexed in lower case.
+ * SQL: whether a row is active or inactive, as requested, and has this id, this slug or a name that starts with this
+ * text. `name` is the column with the name, which is indexed in lower case.
  */
 export function catalogConditions(
   merchantId: string,

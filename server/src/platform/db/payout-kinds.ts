@@ -27,8 +27,8 @@ export interface PayoutKind {
    */
   budget: "half" | "by_amount" | "all" | "free"
   /**
-   * How many times the payout's gas counts toward the half and toward the total: a reservation also counts for the call
-   * that ends it.
+   * How many times the payout's gas counts toward the half for strangers' relays and toward the total: a reservation
+   * also counts for the call that ends it.
    */
   gasTimes: 1n | 2n
   /**
@@ -42,7 +42,7 @@ export interface PayoutKind {
    */
   turn: "buyer" | "release" | "capture" | "refund" | undefined
   /**
-   * What follows a revert. `again`: the lane makes another payout. `error`: the revert is logged as an error.
+   * What happens after a revert. `again`: the lane makes another payout. `error`: the revert is logged as an error.
    * `ordinary`: the revert is logged as a warning.
    */
   afterRevert: "again" | "error" | "ordinary"

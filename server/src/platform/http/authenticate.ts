@@ -77,7 +77,10 @@ const areas: { path: RegExp; credential: Credential }[] = [
 
 const areaOf = memoize((path: string): Credential | undefined => areas.find(area => area.path.test(path))?.credential)
 
-/** The credential that a request needs, as the row of its route says, or else its path; undefined if it needs none. */
+/**
+ * The credential that a request needs, according to the row of its route or, without a route, to its path; undefined if
+ * it needs none.
+ */
 export function credentialOf(access: RouteAccess | undefined, path: string): Credential | undefined {
   if (access === undefined) return areaOf(path)
   if (access.by === "public" || access.by === "operator") return undefined

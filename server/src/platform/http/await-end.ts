@@ -1,4 +1,4 @@
-/** Long-polls: a request waits until a state has ended. Everyone who waits for one state shares its reads. */
+/** Long-polls: a request waits until a state has ended. All requests that wait for the same state share its reads. */
 import type { FastifyReply, FastifyRequest } from "fastify"
 import type { Context } from "../context.ts"
 import { addressGroup } from "../limits/buckets.ts"

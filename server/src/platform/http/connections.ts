@@ -154,7 +154,7 @@ function endAfter(connection: Connection, socket: Socket, end: () => void): void
   connection.waiting = connection.waiting.filter(([request]) => request.complete)
   connection.end ??= () => {
     end()
-    // The end of what the caller sends is read like other bytes. Any other bytes end the connection.
+    // The end of the caller's data is noticed only while the socket is read. Any other bytes end the connection.
     socket.resume()
   }
   socket.pause()

@@ -76,7 +76,7 @@ async function openRenderer(document: object): Promise<Renderer> {
     routePrefix: "/docs",
     theme: { title: TITLE, favicon: [] },
     // Without the plugin's bar, which has its maker's logo and a field for the URL of another document. Each operation
-    // has an address, to which the reference leads, and can be sent at once.
+    // has an address, to which the reference links, and its request can be sent without another step.
     uiConfig: { layout: "BaseLayout", deepLinking: true, tryItOutEnabled: true, docExpansion: "none" },
   })
   const folder = join(dirname(createRequire(import.meta.url).resolve("@fastify/swagger-ui")), "static")

@@ -1,5 +1,6 @@
 /**
- * `/healthz`: the process answers. `/readyz`: requests may be sent to it. `/metrics`: for requests with the token.
+ * `/healthz`: the process answers. `/readyz`: requests may be sent to the process. `/metrics`: for requests with the
+ * token.
  *
  * A process is ready while the database answers it, its machine's clock is right and it is not stopping. With the
  * database it can serve status, access and pages. A stopped worker, missing endpoints and a full disk affect every

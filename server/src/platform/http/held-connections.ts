@@ -172,7 +172,7 @@ function stopParsing(socket: Socket): void {
   if (parser?.onIncoming) parser.onIncoming = () => 2
 }
 
-/** Bytes that connections hold, in the order in which they started to hold them, or last read. */
+/** Bytes that connections hold, in the order in which the connections started to hold bytes, or last read. */
 function heldBytes() {
   const held = new Map<Socket, number>()
   let total = 0

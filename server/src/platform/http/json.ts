@@ -29,7 +29,7 @@ export const isStorable = (text: string): boolean => !text.includes("\0") && tex
 /** The fault of such text, as a clause about its field. */
 export const NOT_STORABLE = "contains a NUL character or an unpaired surrogate; remove it"
 
-/** The maximum number of characters of a number without an exponent that a double always keeps exactly. */
+/** A double always keeps a number of at most this many characters exactly, if the number has no exponent. */
 const SAFE_CHARACTERS = 15
 /** A double's own exponent has at most three digits. */
 const NUMBER = /^-?(\d+)(?:\.(\d+))?(?:e([+-]?\d{1,5}))?$/i

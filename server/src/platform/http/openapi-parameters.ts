@@ -28,7 +28,7 @@ export function withSharedParameters<T extends Document>(document: T): T {
   })
 }
 
-/** The form that most parameters of one name have, if at least three have it. */
+/** The form that most parameters of the same name have, if at least three parameters have it. */
 function mostFrequent(same: Parameter[]): Parameter[] {
   const forms = Object.values(Object.groupBy(same, each => JSON.stringify(each)))
   const [most = []] = forms.toSorted((a = [], b = []) => b.length - a.length)

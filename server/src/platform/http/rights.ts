@@ -76,8 +76,8 @@ export function checkRight({ role }: { role: Role }, right: Right, unless = ""):
 }
 
 /**
- * What each scope lets an API key do, in words. `read` allows the GETs that need the right `read`, so neither the audit
- * log and the request log nor the export of receipts with their keys. `console` allows every route under
+ * What each scope lets an API key do, in words. `read` allows the GETs that need the right `read`, which excludes the
+ * audit log, the request log, and the export of receipts with their keys. `console` allows every route under
  * `/api/console` that any other scope except `settings:read` allows.
  */
 export const scopeTable = {

@@ -26,7 +26,7 @@ export type RouteAccess = { by: "public" | "operator" | "wallet" | "person" | "b
 export interface MerchantAccess extends Needs {
   by: "member" | "key" | "optional key"
   name: RouteName
-  /** The scopes of which a key needs one to use the route, limited to those that a key can have. */
+  /** The scopes with which a key can use the route (one is enough), limited to those that a key can have. */
   scopes: readonly Scope[]
   /**
    * Whether the route counts its decisions against a member's limit, if the member has the right only up to a limit.
@@ -288,7 +288,7 @@ const merchantRoutes: Record<RouteName, readonly [Right, Scope?]> = {
   "POST /api/console/erasures": ["erasure"],
   "GET /api/console/erasures": ["erasure"],
   "GET /api/console/audit": ["audit", "console"],
-  // Keys with `read` can't read these, because the refusals of other people show what they tried.
+  // Keys with `read` can't read these, because refused requests show what other people tried.
   "GET /api/console/requests": ["requests", "console"],
   "GET /api/console/requests/:id": ["requests", "console"],
   "GET /api/console/audit.csv": ["audit", "console"],
@@ -307,8 +307,8 @@ const counted: ReadonlySet<RouteName> = new Set([
 const isRead = (name: string): boolean => name.startsWith("GET ")
 
 /**
- * The scopes of which a key needs one to use a route, limited to those that a key can have; none if the route is only
- * for persons.
+ * The scopes with which a key can use a route, limited to those that a key can have; none if the route is only for
+ * persons.
  */
 function scopesOf(name: RouteName, by: RouteAccess["by"], { right, scope }: Needs): Scope[] {
   if (scope === undefined) return []

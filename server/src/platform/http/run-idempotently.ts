@@ -93,10 +93,11 @@ export const idempotently = <T>(
  * Does the same for work that needs a step outside the transaction first: `prepare` queries nodes or asks for a
  * wallet's signature, and `work` gets the result. A request that gets the first answer again does not call `prepare`.
  *
- * Work for which `isOneStatement` holds has no transaction around it, because its statement is one. With a key, the
- * work gets `keptOf`, and must write that row in the same statement. If the key is in the table, the work must write
- * nothing and throw. Whatever the work throws, the request then runs in three steps, and gets its answer or error
- * there. `prepare` may only read, because it may run twice, even for an answer that is given again.
+ * Work for which `isOneStatement` holds runs without a surrounding transaction, because its statement is a transaction
+ * itself. With a key, the work gets `keptOf`, and must write that row in the same statement. If the key is in the
+ * table, the work must write nothing and throw. Whatever the work throws, the request then runs in three steps, and
+ * gets its answer or error there. `prepare` may only read, because it may run twice, even for an answer that is given
+ * again.
  */
 export const idempotentlyPrepared = <C extends Context, P, T>(
   ctx: C,

@@ -55,7 +55,7 @@ const HELD_PER_STREAM = 1024 * 1024
 
 declare module "fastify" {
   interface FastifyContextConfig {
-    /** Bytes that an answer of this route holds while it streams, if not as many as for a long list. */
+    /** The bytes that an answer of this route holds while it streams, if they differ from those of a long list. */
     streamBytes?: number
   }
 }
@@ -255,7 +255,7 @@ function recordAnswers(app: Server, ctx: Context): void {
 
 const CHARSET = /;\s*charset\s*=\s*"?([^\s;"]+)/i
 
-/** HTTP/1.1 requires exactly one Host, and proxies choose differently between two (RFC 9112, 3.2). */
+/** HTTP/1.1 requires exactly one Host, and proxies differ in which of two they use (RFC 9112, 3.2). */
 function checkHost({ rawHeaders, httpVersion }: IncomingMessage): void {
   let hosts = 0
   for (let i = 0; i < rawHeaders.length; i += 2)

@@ -1,11 +1,11 @@
 /**
- * Reads for requests that wait: live pages, long-polls, agents. Everyone who waits for one state shares each read of
- * that state. The periodic reads of all states start together, so that their statements are combined (`db/gather.ts`).
+ * Reads for requests that wait: live pages, long-polls, agents. Everyone who waits for the same state shares each read
+ * of it. The periodic reads of all states start together, so that their statements are combined (`db/gather.ts`).
  * Without sharing, a thousand live pages of one checkout cost 2,058 transactions a second.
  *
  * A wake-up that names a state, or names nothing, causes an immediate read of it. If a wake-up arrives during a read,
  * the state is read once more afterwards. Without a wake-up, a state is read after its pause, so a lost wake-up costs
- * only that pause. Reads of one state never overlap, so nobody sees an older state after a newer one.
+ * only that pause. Reads of the same state never overlap, so nobody sees an older state after a newer one.
  */
 import { AsyncLocalStorage } from "node:async_hooks"
 import { setImmediate as nextTurn } from "node:timers/promises"
@@ -29,7 +29,7 @@ const MAX_AT_ONCE = 400
  * If wake-ups name nothing, all states are read at most this often. Such wake-ups are rare (`jobs/wake-payload.ts`).
  */
 const ALL_PAUSE_MS = 2_000
-/** How many waiters of one state are notified in one turn of the event loop, because each writes to its connection. */
+/** How many waiters of a state are notified in one turn of the event loop, because each writes to its connection. */
 const NOTIFIED_AT_ONCE = 100
 /** How often `tend` is called, in milliseconds. */
 const TEND_MS = 600_000
@@ -306,7 +306,7 @@ async function readOnce(reader: Reader): Promise<void> {
       reader.tendAt = performance.now() + TEND_MS
     }
     note(reader, n, state)
-    // Pauses differ at random, so states that one wake-up caused to be read together do not stay together forever.
+    // Pauses vary randomly, so that states that were read together after one wake-up do not stay together forever.
     reader.dueAt = performance.now() + shared.pauseMs(state) * (1 - SPREAD * Math.random())
   } catch (error) {
     reader.dueAt = performance.now() + AFTER_FAILURE_MS

@@ -17,8 +17,8 @@ export interface StartupServer {
 
 /**
  * Listens on the API's address, or on that of HEALTH_PORT. `setting` is the name of the port's setting. `GET /healthz`
- * is answered with 200, everything else with 503 `NOT_READY` with `Retry-After`. The limits on callers are the API's;
- * `bounds` replace the default ones. Rejects with an error for the operator if the port can't be used.
+ * is answered with 200, everything else with 503 `NOT_READY` with `Retry-After`. Callers are limited as in the API;
+ * `bounds` replace the default limits. Rejects with an error for the operator if the port can't be used.
  */
 export async function openStartupServer(
   { host, port }: { host: string; port: number },

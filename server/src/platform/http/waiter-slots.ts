@@ -9,7 +9,7 @@
  * the newcomer gets none and nobody is sent away, because callers would only take turns in reconnecting. A request that
  * gets no slot, or loses one, is answered with the current state, and may ask again.
  *
- * Sessions have no quota, because anyone can open any number of checkouts. Waiters of one session cost the least,
+ * Sessions have no quota, because anyone can open any number of checkouts. Waiters of the same session cost the least,
  * because they share the session's reads (`shared-reads.ts`).
  */
 

@@ -15,9 +15,9 @@ import type { TxContext } from "../context.ts"
  */
 const ROWS_PER_READ = 2_000
 /**
- * Lines in a text of about 50 KB, of which a statement returns many. `pg` receives a longer message into buffers that
- * double again and again, and V8 keeps longer texts until it collects the whole heap. With one text per statement, a
- * file took twice the CPU.
+ * How many lines one text has, about 50 KB; a statement returns many texts. `pg` receives a longer message into buffers
+ * that double again and again, and V8 keeps longer texts until it collects the whole heap. With one text per statement,
+ * a file took twice the CPU.
  */
 const LINES_PER_TEXT = 100
 
@@ -185,7 +185,7 @@ export const quotedCell = (text: Cell): Cell =>
 /** SQL: the id of a payout, from its UUID. */
 export const payoutIdCell = (uuid: Cell): Cell => sql`'po_' || replace(${uuid}::text, '-', '')`
 
-/** SQL: an id if it is of this kind, otherwise null. */
+/** SQL: an id if it belongs to this kind, otherwise null. */
 export const kindCell = (prefix: string, id: Cell): Cell =>
   sql`case when starts_with(${id}, ${`${prefix}_`}) then ${id} end`
 

@@ -49,7 +49,7 @@ export function readPayload(payload: string): { channel: WakeChannel; names: Nam
 /** With more names than this, the next notification names nothing. */
 const MAX_NAMES = 2_000
 
-/** The subjects of two wake-ups together. */
+/** The combined subjects of two wake-ups. */
 export function joinNames(some: Names, more: Names): Names {
   if (!some || !more) return undefined
   const joined = [...new Set([...some, ...more])]

@@ -33,7 +33,7 @@ export interface ChangeListener {
 const REST_SHARE = 4
 const LAST_TIMES = 8
 const MIN_REST_MS = 2
-/** The rest after news that is not urgent. */
+/** How long a process rests after news that is not urgent. */
 const SPARING_REST_MS = 100
 
 export interface Wakes {
@@ -102,7 +102,7 @@ export async function openWakes(database: Pick<OpenDatabase, "db" | "listen" | "
     asked.set(channel, asked.has(channel) ? joinNames(asked.get(channel), names) : names)
     await notified(channel)
   }
-  /** The channels that rest, with the notification to send afterwards. */
+  /** The channels that are resting, each with the notification to send afterwards. */
   const resting = new Map<WakeChannel, { names: Names } | undefined>()
   const lastMs: number[] = []
   const notifySoon = async (channel: WakeChannel, minRestMs: number, names?: Names): Promise<void> => {

@@ -6,7 +6,7 @@ import type { Bucket, Settings } from "../config/settings.ts"
 import { memoize } from "../net/memoize.ts"
 import type { Count } from "./sliding-log.ts"
 
-/** The credential that a request is counted by. All other requests are counted by their IP address. */
+/** The credential by which a request is counted. All other requests are counted by their IP address. */
 export type Credential = "none" | "token" | "apiKey"
 
 export interface LimitRow {

@@ -133,7 +133,7 @@ return redis.call('ZCARD', KEYS[1])`
 
 const CONNECT_TIMEOUT_MS = 2_000
 const MAX_RETRY_MS = 1_000
-/** A connection that answers nothing for this long after its creation is closed. */
+/** A connection on which no answer arrives for this long after its creation is closed. */
 const ANSWER_TIMEOUT_MS = 5_000
 /** The maximum number of requests in one call. */
 const MAX_BATCH = 100
@@ -281,7 +281,7 @@ export function sharedLog(redis: RedisClient, prefix: string, clock?: () => numb
 
   function answer(batch: readonly WaitingCount[], answers: Buffer): void {
     for (let i = 0; i < batch.length; i++) batch[i]?.resolve(verdictAt(answers, i * ANSWER_BYTES))
-    // Callers that ask again immediately join those that wait.
+    // Callers that ask again immediately join the waiting callers.
     queueMicrotask(next)
   }
 

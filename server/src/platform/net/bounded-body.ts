@@ -1,6 +1,6 @@
-/** Reads answers of other services up to a limit, whatever length they announce. */
+/** Reads answers of other services up to a maximum size, whatever length they announce. */
 
-/** An answer exceeded its limit; no part of it is used. */
+/** An answer exceeded its maximum size; no part of the answer is used. */
 export class AnswerTooLarge extends Error {
   constructor(maxBytes: number) {
     super(`the answer is larger than ${maxBytes.toLocaleString("en-US")} bytes`)

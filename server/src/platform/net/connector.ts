@@ -1,8 +1,8 @@
 /**
- * Connections to addresses that strangers choose. An address is checked at the point where it can't change any more. IP
- * literals are checked before the connection, because they are never looked up. Every address of a name is checked when
- * it is resolved for this connection. Finally, the socket's own peer is checked. Checking the name in advance would not
- * help, because it may resolve differently for the connection (DNS rebinding).
+ * Connections to addresses that strangers choose. An address is checked when it can no longer change. IP literals are
+ * checked before the connection, because they are never looked up. Every address of a name is checked when it is
+ * resolved for this connection. Finally, the socket's own peer is checked. Checking the name in advance would not help,
+ * because it may resolve differently for the connection (DNS rebinding).
  */
 // I/O: resolves names and opens sockets, within the given limits.
 import { promises as dns, type LookupAddress } from "node:dns"

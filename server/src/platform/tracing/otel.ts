@@ -115,8 +115,8 @@ function linkTo(traceparent: string): Link[] {
 }
 
 /**
- * A trace is recorded completely or not at all, because each later step follows the first. A step that serves several
- * payments has its own trace, which is recorded if the trace of one of these payments is.
+ * A trace is recorded completely or not at all, because each later step adopts the first step's decision. A step that
+ * serves several payments has its own trace, which is recorded if the trace of one of these payments is.
  */
 function samplerOf(ratio: number): Sampler {
   const byRatio = new TraceIdRatioBasedSampler(ratio)

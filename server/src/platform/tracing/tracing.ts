@@ -24,7 +24,7 @@ export interface SpanOptions {
   kind?: "server" | "client"
   attributes?: Attributes
   /**
-   * The `traceparent` of a row, which the span continues. Null for a new trace; undefined for that of the active span.
+   * The `traceparent` of a row, which the span continues. Null for a new trace; undefined for the active span's trace.
    */
   parent?: string | null | undefined
   /**

@@ -24,9 +24,9 @@ import { wordsOf } from "./words.ts"
 
 /** The most escrows per round. The rest follow immediately. */
 const ESCROWS_PER_ROUND = 200
-/** The wait until the next look while a mined call is not deep enough. */
+/** The wait until the next check while a mined call is not deep enough. */
 const DEPTH_MS = 1_000
-/** The wait until the next look while only the chain can show what happens to the reserved money. */
+/** The wait until the next check while only the chain can show what happens to the reserved money. */
 const RECLAIM_MS = 60_000
 const MAX_RECLAIM_MS = 3_600_000
 const RECLAIM_PART = 24

@@ -23,8 +23,8 @@ export const remadeUntil = ({ refund_expiry: expiry }: Pick<Row<"escrows">, "ref
   new Date(expiry.getTime() - MIN_TIME_MS)
 
 /**
- * Returns the first refund that counted, was finally removed by a reorg, and can be made again. Until it is, no other
- * refund is made, because its merchant would refund the same money twice.
+ * Returns the first refund that counted, was finally removed by a reorg, and can be made again. Until it is made again,
+ * no other refund is made, because the merchant would otherwise refund the same money twice.
  */
 export async function lostRefund(ctx: TxContext, standing: CurrentEscrow): Promise<Row<"refunds"> | undefined> {
   const { escrow, folded, calls } = standing

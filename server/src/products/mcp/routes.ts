@@ -61,7 +61,7 @@ function calledTool(body: unknown): string | undefined {
   return typeof name === "string" ? name : undefined
 }
 
-/** Answers the requests with which clients try to open or end a session. They continue without one. */
+/** Answers the requests with which clients try to open or end a session. Clients continue without a session. */
 const noSession = async (_: FastifyRequest, reply: FastifyReply) =>
   reply
     .code(METHOD_NOT_ALLOWED)
@@ -84,7 +84,7 @@ interface Document {
   components: { schemas: Record<string, Schema> }
 }
 
-/** The schemas of answers, from the document that /docs shows. Each is built once. */
+/** The schemas of answers, from the document that /docs shows. Each schema is built once. */
 function answerSchemas(documentOf: () => unknown): AnswerSchema {
   let document: Document | undefined
   const made = new Map<string, ReturnType<AnswerSchema>>()

@@ -6,7 +6,7 @@ import type { CallApi, Found, Tool, ToolRoute } from "./tool.ts"
 
 const MAX_ROWS = 50
 const DEFAULT_ROWS = 20
-/** The most deliveries of an event that are resent. A merchant has about twenty endpoints at most. */
+/** The most deliveries of an event that are resent. Deliveries beyond this number are not resent. */
 const MAX_RESENT = 50
 
 const text = (description: string, more: object = {}) =>

@@ -11,12 +11,12 @@ import { writeStatements } from "./write-statements.ts"
 
 const MINUTE_MS = 60_000
 /**
- * The largest age of an event that is still mailed, because a process may have been down. Each event is mailed once.
+ * The maximum age of an event that is still mailed, because a process may have been down. Each event is mailed once.
  */
 const BACK_MS = 24 * 60 * MINUTE_MS
 /**
- * How long something may last before it is mailed. Until then a held payout may leave without help, and an endpoint
- * may recover.
+ * How long something may last before it is mailed. Until then, a held payout may be sent without anyone's help, and an
+ * endpoint may recover.
  */
 const PATIENCE_MS = 60 * MINUTE_MS
 const AT_MOST = 200

@@ -205,7 +205,7 @@ export async function payToOf(ctx: TxContext, paywallId: string) {
 }
 
 /**
- * Revokes a grant, by which access loses exactly the grant's time. Throws `NOT_FOUND` if this paywall has no such
+ * Revokes a grant, so that the access loses exactly the grant's time. Throws `NOT_FOUND` if this paywall has no such
  * grant or it is already revoked.
  */
 export async function revokeGrant(

@@ -5,8 +5,8 @@
 // I/O: a timer; needs no context.
 
 /**
- * How many bytes give a second back. A language model sends more while it writes: a few hundred bytes per token, at
- * dozens of tokens a second. While it thinks, it sends almost nothing.
+ * How many bytes extend the wait by one second. A language model sends more while it writes: a few hundred bytes per
+ * token, at dozens of tokens a second. While it thinks, it sends almost nothing.
  */
 const BYTES_PER_SECOND = 2_048
 
@@ -18,8 +18,8 @@ export interface TimeLimit {
 }
 
 /**
- * Calls `ranOut` once the total wait for the origin reaches `maxMs`. Every 2 KB that the origin sends give a second
- * back, up to `maxMs`.
+ * Calls `ranOut` once the total wait for the origin reaches `maxMs`. Every 2 KB that the origin sends extend the
+ * remaining wait by a second, up to `maxMs`.
  */
 export function openTimeLimit(maxMs: number, ranOut: () => void): TimeLimit {
   let leftMs = maxMs

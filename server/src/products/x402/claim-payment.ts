@@ -136,7 +136,7 @@ interface Known {
 const paysAnother = () =>
   new ApiError("AUTHORIZATION_ALREADY_USED", undefined, "This authorization pays for another request.")
 
-/** Whether the settlement's authorization was executed by nobody. */
+/** Whether nobody executed the settlement's authorization. */
 async function isUnpaid(ctx: Context, network: Network, id: string): Promise<boolean> {
   const row = await readSettlement(ctx, id)
   return row !== undefined && (await resolveOutcome(ctx, network, row)).state === "failed"

@@ -203,8 +203,8 @@ export async function settle(
       else if (!isIdentified && taken.identifier !== null) await forgetIdentifier(ctx, right)
       return success
     }
-    // As long as no call was answered, the next call may be. The key that named the payment repeats only an answer
-    // that was sent to that key.
+    // As long as no call was answered, the next call may still be answered. The key that named the payment repeats only
+    // an answer that was sent to that key.
     const { answered_at, identifier } = (await readSettlement(ctx, row.id)) ?? row
     const isAnswered = answered_at !== null
     if (isAnswered && identifier !== null && identifier === payment.identifier) return success

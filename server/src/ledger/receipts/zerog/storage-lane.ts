@@ -74,8 +74,8 @@ export const storageLane = (storage: Storage, signer: Signer): Lane => {
 }
 
 /**
- * Reads the price again before anything is signed. A call whose fee does not match today's price is cancelled: the call
- * may have waited for as long as the wallet was empty. Another call is then written for its file.
+ * Reads the price again before anything is signed. A call whose fee does not match the current price is cancelled: the
+ * call may have waited for as long as the wallet was empty. Another call is then written for its file.
  */
 async function vetFees(ctx: Context, storage: Storage, payouts: readonly Payout[]): Promise<Map<string, Verdict>> {
   const price = await readPrice(ctx, storage)
