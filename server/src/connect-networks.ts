@@ -3,7 +3,7 @@
  * checked. If no endpoint answers, an API process still starts, with what the last start found. Such a process can
  * still serve the contents of the database, so a process that is replaced during an outage comes back.
  */
-// I/O: asks the endpoints at startup, when there is no context yet.
+// I/O: queries the endpoints at startup, when there is no context yet.
 import { setTimeout as sleep } from "node:timers/promises"
 import type { Logger } from "pino"
 import { checkFactory } from "./ledger/deposits/check-factory.ts"

@@ -3,7 +3,7 @@ import { setImmediate as nextTurn } from "node:timers/promises"
 
 /** The longest stretch of work, in milliseconds, not counting a single call of `use`. */
 const TURN_MS = 8
-/** The clock is read once per this many values. */
+/** How many values are processed between two readings of the clock. */
 const VALUES_PER_LOOK = 32
 
 /** Calls `use` for each value in order, and gives other work a turn every few milliseconds. */

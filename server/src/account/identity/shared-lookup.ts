@@ -4,7 +4,7 @@
 // I/O: waits, and queries through the function that it is given.
 import { setTimeout as sleep } from "node:timers/promises"
 
-/** Finds one thing by its name; undefined if it does not exist. */
+/** Finds one object by its name; undefined if it does not exist. */
 export type Lookup<R> = (name: string) => Promise<R | undefined>
 
 const GAP_MS = 100

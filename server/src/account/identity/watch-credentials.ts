@@ -23,7 +23,7 @@ interface Held extends Watched {
 /** When each valid credential expires; null if it never does. */
 type Ends = ReadonlyMap<string, Date | null>
 
-/** The names under which changes of the credential are notified. */
+/** The names under which notifications report changes of the credential. */
 const namesOf = ({ apiKey, member, sessionId }: Watched): string[] =>
   [apiKey?.id, sessionId, member && `${member.merchantId} ${member.personId}`].filter(name => name !== undefined)
 

@@ -54,7 +54,7 @@ export async function mailMembers(ctx: TxContext, merchantId: string, notice: No
   }
   const addresses = rows.filter(row => isChosen(row.role, row.by_mail)).map(({ email }) => `${email}`)
   if (addresses.some(isMailable)) return await mailTo(ctx, { merchantId, notice, addresses }, mail)
-  // Recorded, so that a search for things that were not mailed does not find this one again.
+  // Recorded, so that a search for things that were not mailed does not find this notice again.
   const now = ctx.now()
   const nobody = { address: "", subject: mail.subject, status: "failed" as const, error: "nobody gets it" }
   await ctx.db

@@ -2,7 +2,7 @@
  * Checks that a network's deposit factory is the one for which this version was written. Addresses are sold before any
  * contract is deployed there, so with another factory nobody could move the money there.
  */
-// I/O: it asks the endpoints at startup, before there is a context.
+// I/O: queries the endpoints at startup, before there is a context.
 import { randomBytes } from "node:crypto"
 import { decodeFunctionResult, encodeFunctionData, type Hex, isAddressEqual, pad } from "viem"
 import { depositFactoryAbi, depositFactoryRuntime, depositRuntime } from "../../platform/chain/abi.ts"

@@ -186,8 +186,8 @@ const ROWS_PER_READ = 200
 
 /**
  * Yields a merchant's file: all its receipts of a period in their order, one on each line, and a last line that says
- * how far they go. The period is widened to a whole part of the chain, so that a missing receipt is noticed. With a
- * type, the file has only receipts of that type.
+ * how far the receipts go. The period is widened to a whole part of the chain, so that a missing receipt is noticed.
+ * With a type, the file has only receipts of that type.
  */
 export async function* receiptLines(
   ctx: TxContext,

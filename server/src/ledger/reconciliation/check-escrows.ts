@@ -141,8 +141,8 @@ function agrees(
 }
 
 /**
- * Cancels a reclaim that never happened: a later final block still holds the money, so one endpoint once answered
- * wrongly. The escrow is due again, and then releases the money.
+ * Cancels a reclaim that never happened: at a later final block the escrow still holds the money, so an endpoint once
+ * gave a wrong answer. The escrow is due again, and then releases the money.
  */
 async function withdrawReclaim(ctx: Context, { session_id: sessionId, reclaimed }: Booked, at: bigint): Promise<void> {
   // The reclaim was read at a final block that the scan knows. At an older block, the escrow still holds the money

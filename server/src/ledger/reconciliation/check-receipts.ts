@@ -136,7 +136,7 @@ async function unconfirmed(
   const hashes = [...new Set(assertions.map(({ txHash }) => txHash))]
   const calls = hashes.map(receiptCall)
   const needed = quorumOf(network)
-  // A quorum of endpoints is asked, so that an endpoint that reported a log is never the only witness of that log.
+  // A quorum of endpoints is queried, so that an endpoint that reported a log is never the only witness of that log.
   const asked = awake(network.endpoints).slice(0, needed)
   const answers = await Promise.all(
     asked.map(async endpoint => {

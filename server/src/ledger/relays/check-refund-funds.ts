@@ -104,8 +104,8 @@ async function purseOf(ctx: TxContext, { escrow_id: id }: Payout): Promise<Purse
 
 /**
  * Returns the ids of refunds that must wait for another refund with the same wallet and collector: a signed, unmined
- * refund, or an earlier one of `payouts`. Two refunds at a time could both pass the simulation with an allowance that
- * only one of them can use.
+ * refund, or an earlier refund among `payouts`. Two refunds at a time could both pass the simulation with an allowance
+ * that only one of them can use.
  */
 export async function refundsOutOfTurn(ctx: TxContext, payouts: readonly Payout[]): Promise<Set<string>> {
   const ids = payouts.filter(isRefund).map(({ id }) => id)

@@ -15,7 +15,7 @@ import { sqlArray } from "../../platform/db/sql-array.ts"
 import { DOUBTED_MS, UNEXPLAINED_MS } from "./check-payer-limits.ts"
 import { findUse, SEARCHED_BLOCKS } from "./find-use.ts"
 
-/** How many failed relays one round asks the chain about, one by one. Each relay takes a few RPC requests. */
+/** For how many failed relays one round queries the chain, one by one. Each relay takes a few RPC requests. */
 const ASKED_AT_ONCE = 10
 /** The least time between two requests about one relay. */
 const AGAIN_MS = 5_000
@@ -36,7 +36,7 @@ type Failed = Pick<
  */
 const ownCopy = endpointCopies()
 
-/** When the chain was last asked about each relay, by this process's clock. */
+/** When the chain was last queried about each relay, by this process's clock. */
 const asked = new Map<string, number>()
 
 /**
@@ -54,7 +54,7 @@ export async function findPreempted(ctx: Context, network: Network, againMs = AG
   return asked.size > 0 ? againMs : IDLE_MS
 }
 
-/** Returns failed relays. Relays about which the chain was never asked come first. */
+/** Returns failed relays. Relays about which the chain was never queried come first. */
 async function unexplained(ctx: Context, { chainId }: Network, except: readonly string[]): Promise<Failed[]> {
   const ago = (ms: number) => new Date(ctx.now().getTime() - ms)
   const { rows } = await sql<Failed>`/* named: unexplained_relays */

@@ -52,7 +52,7 @@ export const relayLane = (network: Network, signer: Signer): Lane => ({
   pickable: room => Math.max(room, RELAYS_PICKED),
   prepare: ctx => tendRelays(ctx, network),
   // After a change, the scan must find the transfer of a mined relay. The session of an ended relay must be checked,
-  // and the chain must be asked about a failed one.
+  // and the chain must be queried about a failed one.
   afterChange: async (ctx, touched) => {
     const names = await waitersOf(ctx, touched)
     await Promise.all([ctx.wakes.wake("payments", names), verifySoon(ctx, network.chainId)])

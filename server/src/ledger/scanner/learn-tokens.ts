@@ -11,7 +11,7 @@ import type { Network } from "../../platform/chain/networks.ts"
 import { hexNumber, RpcError, type RpcResult } from "../../platform/chain/rpc.ts"
 import type { Context } from "../../platform/context.ts"
 
-/** How many tokens one round asks. The amounts of other tokens are shown in base units until the next round. */
+/** How many tokens one round queries. The amounts of other tokens are shown in base units until the next round. */
 const TOKENS_PER_ROUND = 20
 /** The gas to read two constants. This much gas is enough, and it bounds what a token can do. */
 const GAS = 200_000

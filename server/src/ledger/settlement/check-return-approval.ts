@@ -119,8 +119,8 @@ const digestOf = ({ data }: RequiredApproval): Hash => hashTypedData(data) as Ha
 /**
  * Checks a wallet's approval to return a payment to an address. Returns undefined if no approval is needed. Throws
  * `VALIDATION_ERROR` for an invalid deadline or signature, and `INVALID_OPERATION` if the return would fail on chain.
- * Throws `CHAIN_UNAVAILABLE` if a contract wallet can't be asked. This function may call nodes, so call it outside any
- * transaction. {@link assertApproved} compares the approval inside a transaction.
+ * Throws `CHAIN_UNAVAILABLE` if a contract wallet can't be queried. This function may call nodes, so call it outside
+ * any transaction. {@link assertApproved} compares the approval inside a transaction.
  */
 export async function checkApproval(
   ctx: Context,

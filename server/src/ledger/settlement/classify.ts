@@ -15,7 +15,7 @@ export interface Classified<T extends ClaimedTransfer = ClaimedTransfer> {
   counted: boolean
   /** The transfer is confirmed, and not suspected to be displaced. */
   stands: boolean
-  /** The transfer stands, and enough endpoints report it for its amount. */
+  /** The transfer is on chain, and enough endpoints report it for its amount. */
   sure: boolean
   screening: Screening
 }

@@ -45,8 +45,8 @@ interface Given {
 }
 
 /**
- * SQL: whether a payout may be signed, because its money is reserved in its deposit's book, it moves no deposit's
- * money, or it is a relay before its deadline.
+ * SQL: whether a payout may be signed: its money is reserved in its deposit's book, or it moves no deposit's money, or
+ * it is a relay before its deadline.
  */
 export const isSignable = (ctx: TxContext) =>
   sql<boolean>`(reserved or kind in ('anchor', 'store') or relay_by > ${ctx.now()})`

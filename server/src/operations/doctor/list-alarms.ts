@@ -44,7 +44,7 @@ export async function alarmsNow(ctx: Context, standing: readonly string[] = []):
  */
 export async function watchScans(ctx: Context): Promise<void> {
   while (!ctx.signal.aborted) {
-    // If the database is gone, other alarms report it.
+    // If the database can't be reached, other alarms report it.
     await scanAlarms(ctx).catch(() => undefined)
     await sleep(WATCH_MS, undefined, { signal: ctx.signal }).catch(() => undefined)
   }

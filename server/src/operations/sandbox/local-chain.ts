@@ -21,7 +21,7 @@ export interface LocalChain {
   advance(seconds: number): Promise<void>
   /** Resolves when anvil has ended although `stop` was not called. */
   exited: Promise<End>
-  /** Saves the state and ends anvil; resolves when anvil is gone. */
+  /** Saves the state and ends anvil; resolves when anvil has ended. */
   stop(): Promise<void>
 }
 

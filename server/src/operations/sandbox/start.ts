@@ -234,7 +234,7 @@ async function ownKeys(path: string): Promise<Keys> {
   return keys
 }
 
-/** The buyers from the last start, or new ones if the file is gone. */
+/** The buyers from the last start, or new ones if the file no longer exists. */
 function buyersOf(path: string): Buyer[] {
   const before = readJsonIfThere(path) as { buyers?: Buyer[] } | undefined
   if (before?.buyers?.length === BUYERS) return before.buyers
@@ -244,7 +244,7 @@ function buyersOf(path: string): Buyer[] {
   })
 }
 
-/** The API key of each merchant: the one from the last start, or a new one if the file is gone. */
+/** The API key of each merchant: the one from the last start, or a new one if the file no longer exists. */
 function apiKeysOf(path: string, { merchants }: Keys): Map<string, string> {
   const before = readJsonIfThere(path) as { merchants?: { id: string; apiKey?: string | null }[] } | undefined
   const known = new Map(before?.merchants?.map(merchant => [merchant.id, merchant.apiKey]))

@@ -258,7 +258,7 @@ export interface Dissent {
   apparent: Set<number>
 }
 
-/** Which endpoints differ in anything that was asked in a round. `logs` are the reported logs. */
+/** Which endpoints differ in anything that a round requested. `logs` are the reported logs. */
 export function dissentAmong(voters: readonly Voter[], logs: readonly Transfer[], endpoints: number): Dissent {
   const needed = votesNeeded(endpoints)
   const dissent: Dissent = { proven: new Set(), apparent: new Set() }

@@ -37,7 +37,7 @@ export type Facts = Pick<Network, "token" | "genesisHash">
 /**
  * Asks the chain for what the settings assume: the chain id, the token with its EIP-712 domain, and the sanctions
  * oracle (`checkFactory` checks the deposit factory). Throws a {@link NetworkMismatch} if the chain differs, and an
- * RpcError if the chain can't be queried. All endpoints are asked, because if one could report the decimals alone,
+ * RpcError if the chain can't be queried. All endpoints are queried, because if one could report the decimals alone,
  * everything could be sold for nothing.
  */
 export async function checkNetwork(settings: NetworkSettings, signal?: AbortSignal): Promise<Network> {

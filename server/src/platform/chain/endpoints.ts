@@ -28,9 +28,9 @@ export interface Endpoint {
   /** The highest finalized block that the endpoint ever reported. */
   finalizedHigh: bigint
   failures: number
-  /** Why the endpoint could not be used when it was last asked, in words without its key; undefined if it could. */
+  /** Why the endpoint could not be used when it was last queried, in words without its key; undefined if it could. */
   said: string | undefined
-  /** The endpoint is not asked before this wall time, in milliseconds. */
+  /** The endpoint is not queried before this wall time, in milliseconds. */
   silentUntil: number
   /** The size of all the endpoint's answers in bytes, unpacked. */
   bytes: number
@@ -114,8 +114,8 @@ export function growLogRange(endpoint: Endpoint): void {
 }
 
 /**
- * Asks one endpoint; returns undefined if it could not be asked. After a failure, the endpoint is skipped for 1 s. Each
- * further failure in a row doubles the pause, up to a minute.
+ * Queries one endpoint; returns undefined if it could not be queried. After a failure, the endpoint is skipped for 1 s.
+ * Each further failure in a row doubles the pause, up to a minute.
  */
 export async function ask(
   endpoint: Endpoint,
@@ -138,13 +138,13 @@ export function noteSuccess(endpoint: Endpoint): void {
   Object.assign(endpoint, { failures: 0, said: undefined })
 }
 
-/** Records that the endpoint could not be asked, so it is skipped for a while. */
+/** Records that the endpoint could not be queried, so it is skipped for a while. */
 function noteFailure(endpoint: Endpoint): void {
   endpoint.failures++
   endpoint.silentUntil = Date.now() + backoffMs(1_000, endpoint.failures - 1, MAX_SILENCE_MS)
 }
 
-/** Records a failed exchange: the endpoint could not be asked, or its answer was useless. */
+/** Records a failed exchange: the endpoint could not be queried, or its answer was useless. */
 export function noteFault(endpoint: Endpoint, error: RpcError): void {
   endpoint.said = error.message
   if (error.isUseless) noteUseless(endpoint)
@@ -191,7 +191,7 @@ export function endpointCopies(): (endpoint: Endpoint) => Endpoint {
 }
 
 /**
- * The endpoints that may be asked now. If all endpoints are paused, all are returned, because a late answer is better
+ * The endpoints that may be queried now. If all endpoints are paused, all are returned, because a late answer is better
  * than none.
  */
 export function awake(endpoints: readonly Endpoint[]): readonly Endpoint[] {

@@ -1,5 +1,5 @@
 /** Checks, before money is sent, that the escrow's addresses have the contracts for which calls are encoded. */
-// I/O: asks the endpoints at startup, when there is no context yet.
+// I/O: queries the endpoints at startup, when there is no context yet.
 import { randomBytes } from "node:crypto"
 import { NetworkMismatch } from "./check-network.ts"
 import { ask, type Endpoint, hostOf } from "./endpoints.ts"

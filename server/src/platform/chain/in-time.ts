@@ -1,6 +1,6 @@
 /**
  * Asks several endpoints in parallel, and continues without the slow ones: a payment must not wait for the slowest of
- * three when two agree. An endpoint that was left behind is asked again only after its open answer has come.
+ * three when two agree. An endpoint that was left behind is queried again only after its pending answer has arrived.
  */
 import { ask, type Endpoint } from "./endpoints.ts"
 import type { RpcCall, RpcResult } from "./rpc.ts"

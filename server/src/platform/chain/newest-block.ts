@@ -1,5 +1,5 @@
 /** Reads the time of the newest block: a clock that is neither this machine's nor the database's. */
-// I/O: asks the endpoints, even before the service has connected, when there is no context.
+// I/O: queries the endpoints, even before the service has connected, when there is no context.
 import type { NetworkSettings } from "./networks.ts"
 import { batch, type RpcCall, type RpcResult } from "./rpc.ts"
 

@@ -9,7 +9,7 @@ import { readJson } from "./sliced-json.ts"
 
 /**
  * An endpoint's answer. If the status is not 200 to 299, `json` is undefined when the body is not JSON, exceeds 4 KB,
- * or takes over a second.
+ * or takes more than a second.
  */
 export interface Posted {
   status: number

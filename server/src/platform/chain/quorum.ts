@@ -48,7 +48,7 @@ export interface Quorum extends QuorumView {
   learn(heights: Iterable<bigint>, hashes: Iterable<Hash>): Promise<void>
   /**
    * Returns the endpoints whose answers were useless in this round or shortly before: floods, or answers that only fill
-   * memory. These endpoints are asked less often from now on. Call it at the end of a round.
+   * memory. These endpoints are queried less often from now on. Call it at the end of a round.
    */
   weed(): number[]
   /**
@@ -178,7 +178,7 @@ function saidBy(endpoints: readonly Endpoint[]): string {
  */
 const wide = new WeakSet<readonly Endpoint[]>()
 
-/** The endpoints to ask: all except those that failed a moment ago, or still owe a late answer. */
+/** The endpoints to query: all except those that failed a moment ago, or whose late answer is still pending. */
 function dueEndpoints(endpoints: readonly Endpoint[], needed: number, isLong: boolean): readonly Endpoint[] {
   const ready = awake(endpoints)
   // The endpoints that failed recently may be the honest ones.

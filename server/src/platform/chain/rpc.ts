@@ -26,7 +26,7 @@ export class RpcError extends Error {
   /** The status of the HTTP answer, if that was the error. */
   status?: number
   /**
-   * Whether the answer only filled memory. No honest node sends such an answer, so the endpoint is asked less often.
+   * Whether the answer only filled memory. No honest node sends such an answer, so the endpoint is queried less often.
    */
   isUseless?: boolean
 }

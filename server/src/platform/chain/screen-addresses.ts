@@ -50,7 +50,7 @@ export function sanctionedAddresses(path: string): Set<string> | undefined {
   }
 }
 
-/** Whether there is a source of sanctions to ask; without one everyone is clear. */
+/** Whether there is any source of sanctions; without one, everyone is clear. */
 export const isScreened = ({ settings, chain }: Context): boolean =>
   settings.sanctionsFile !== undefined || chain.networks.some(network => network.sanctionsOracle !== undefined)
 

@@ -1,4 +1,4 @@
 /** The known status of an address that may be sanctioned. */
 
-/** `unknown`: no source could be asked. A node that is down neither sanctions nor clears anyone. */
+/** `unknown`: no source could be queried. A node that is down neither sanctions nor clears anyone. */
 export type Screening = "listed" | "clear" | "unknown"

@@ -1,7 +1,7 @@
 /**
- * Decides whether a network's rounds continue without its slow endpoints. Rounds continue while the others settle what
- * was asked. If the others contradict each other, perhaps because of lag, the slow one decides: after ten seconds, a
- * round waits for it.
+ * Decides whether a network's rounds continue without its slow endpoints. Rounds continue as long as the other
+ * endpoints settle what was asked. If the others contradict each other, perhaps because of lag, the slow one decides:
+ * after ten seconds, a round waits for it.
  */
 import type { Endpoint } from "./endpoints.ts"
 
@@ -13,7 +13,7 @@ const LAG_MS = 10_000
 interface State {
   /** When rounds began to leave something open, by `performance.now()`. */
   openSince: number | undefined
-  /** The result of the newest round; undefined until it has asked something. */
+  /** The result of the newest round; undefined until that round has queried something. */
   isSettled: boolean | undefined
 }
 

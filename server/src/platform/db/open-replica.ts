@@ -69,10 +69,10 @@ interface Position {
   name: string
 }
 
-/** A primary's position; `askedAt` is when it was asked, by the monotonic clock. */
+/** A primary's position; `askedAt` is when the primary was queried, by the monotonic clock. */
 type AskedPosition = Position & { askedAt: number }
 
-/** A replica's position; `at` is when it responded, by the monotonic clock. */
+/** A replica's position; `at` is when the replica responded, by the monotonic clock. */
 type Answer = Position & { standby: boolean; at: number }
 
 /** The most that {@link PRIMARY} subtracts. */
@@ -105,7 +105,7 @@ export function openReplica(
   let nearAtMs = performance.now()
   const check = async (): Promise<void> => {
     const fromMs = performance.now()
-    // The replica is asked first, so that its current state is compared: it may have been set up again.
+    // The replica is queried first, so that its current state is compared: it may have been set up again.
     const unanswered = await follower.ask(maxLagMs)
     const now = await askPrimary("now")
     if (!now) return
@@ -211,7 +211,7 @@ function useOf(log: Logger) {
   }
 }
 
-/** Returns why the database at `url` can't serve reads for the primary that `query` asks; undefined if it can. */
+/** Returns why the database at `url` can't serve reads for the primary that `query` reaches; undefined if it can. */
 export async function replicaFault(
   { url, maxLagMs }: { url: string; maxLagMs: number },
   query: (text: string) => Promise<Record<string, unknown>[]>,
@@ -304,7 +304,7 @@ function follow(watch: pg.Pool) {
   return {
     ask,
     reaches,
-    /** The replica must be asked again before anything is read from it. */
+    /** The replica must be queried again before anything is read from it. */
     forget: () => {
       isCertain = false
     },

@@ -1,4 +1,4 @@
-/** Alarms of a wallet that stay active until their cause is gone. */
+/** Alarms of a wallet that stay active until their cause no longer exists. */
 export type StandingAlarm =
   | "low_gas"
   | "gas_warning"

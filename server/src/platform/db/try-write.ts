@@ -1,7 +1,7 @@
 /**
  * Determines whether the database accepts writes. With a full disk, the database still answers every read and can
  * rewrite existing pages; only new pages fail. So the test writes a file of more than a megabyte, as a sort that is too
- * large for memory does. At the end, the file is deleted, and there are no dead rows.
+ * large for memory does. At the end, the file is deleted, and no dead rows remain.
  */
 
 /**

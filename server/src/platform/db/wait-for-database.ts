@@ -2,7 +2,7 @@
  * A start waits for Postgres, however long it takes. After a power cut the machines start in any order, and a process
  * that ends answers no probe. Problems that waiting can't fix, such as a wrong password, end the start.
  */
-// I/O: asks the database before there is a context.
+// I/O: queries the database before there is a context.
 import { setTimeout as sleep } from "node:timers/promises"
 import type { Logger } from "pino"
 import { connectClient, NotPrimary } from "./hosts.ts"

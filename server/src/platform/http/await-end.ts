@@ -33,8 +33,8 @@ export interface Wait<T> {
 
 /**
  * Returns a state once it `isOver`, or after `waitS` seconds. The wait ends sooner if no slot is free, another request
- * needs the slot, the caller has hung up, or the process stops. The returned state was read after the call or, after a
- * wait in vain, after the wait.
+ * needs the slot, the caller has hung up, or the process stops. The returned state was read after the call or, if the
+ * wait ended without a result, after the wait.
  */
 export async function awaitEnd<T>(
   ctx: Pick<Context, "wakes" | "signal">,

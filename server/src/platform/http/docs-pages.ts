@@ -33,7 +33,7 @@ const NO_ICON = '<link rel="icon" href="data:,">'
  * Adds `/docs`: the site, or the page to try the API while there is no site. Adds that page as `/docs/try`, the
  * document as `/docs/json` and `/docs/yaml`, and the list of errors as `/docs/errors`. `documentOf` is called once, and
  * again if the rendering failed. All answers share one copy of each page: about 3 MB in all. Each page is rendered when
- * first requested, because the YAML takes two thirds of the time, and few ask for it.
+ * first requested, because the YAML takes two thirds of the time, and few callers request it.
  */
 export function docsPages(app: Server, documentOf: () => object, readSite: ReadSite = openSite()): void {
   let opened: Promise<Renderer> | undefined

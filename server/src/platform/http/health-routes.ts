@@ -130,8 +130,8 @@ function stateReader(ctx: Context, alarmsNow: () => Promise<string[]>, draining:
 }
 
 /**
- * Returns a function that says why the database accepts no writes, as of the last finished test write. A write takes as
- * long as the disk needs, so the caller that starts a write waits at most a second.
+ * Returns a function that says why the database accepts no writes, according to the last finished test write. A write
+ * takes as long as the disk needs, so the caller that starts a write waits at most a second.
  */
 function writeReader(ctx: Context): () => Promise<string | undefined> {
   let fault: string | undefined
@@ -162,14 +162,14 @@ function writeReader(ctx: Context): () => Promise<string | undefined> {
 }
 
 /**
- * Anyone may ask, without a limit. So all who ask within a second share one query to the database. No new query starts
- * while one is open.
+ * Anyone may send this request, without a limit. So all requests within a second share one query to the database. No
+ * new query starts while one is open.
  */
 function shared<T>(ctx: Context, ask: () => Promise<T>): () => Promise<T> {
   let asked: { at: number; isOpen: boolean; answer: Promise<T> } | undefined
   return () => {
     const at = ctx.now().getTime()
-    // The database is also asked again if the clock was set back.
+    // The database is also queried again if the clock was set back.
     if (asked && (asked.isOpen || Math.abs(at - asked.at) < SHARED_MS)) return asked.answer
     const fresh = { at, isOpen: true, answer: ask() }
     const close = () => {

@@ -69,8 +69,9 @@ export interface Follower<T> {
   /** The state from a read that starts after this call. Rejects if that read fails. */
   fresh(): Promise<Seen<T>>
   /**
-   * The next news after `seen`. Undefined after `ms`, or once the follower has ended. Rejects if a read fails. Nobody
-   * is notified while the state stays the same: a thousand promises for each read were most of a process's allocations.
+   * The next state after `seen` that is news. Undefined after `ms`, or once the follower has ended. Rejects if a read
+   * fails. Nobody is notified while the state stays the same: a thousand promises for each read were most of a
+   * process's allocations.
    */
   next(seen: Seen<T>, ms: number): Promise<Seen<T> | undefined>
   /** Ends all waits of {@link next}, present and future ones. */
@@ -87,7 +88,7 @@ export interface SharedReads {
 interface WaitingReader {
   /** The waiter needs a read with a greater number. */
   after: number
-  /** Whether any read ends the wait, and not only news. */
+  /** Whether any read ends the wait, instead of only a read that found news. */
   isFresh: boolean
   done: (seen: Seen<unknown> | undefined) => void
   fail: (error: unknown) => void
@@ -105,7 +106,7 @@ interface Reader {
   /** Whether another read was requested: immediately, or with the others at the next tick. */
   asked: "now" | "tick" | undefined
   seen: Seen<unknown> | undefined
-  /** The number of the read that found the last news. */
+  /** The number of the last read that found news. */
   newsAt: number
   /** By the monotonic clock. */
   dueAt: number

@@ -3,7 +3,7 @@ import { sql } from "kysely"
 
 /**
  * SQL: now, or the database's time if this process's clock is ahead of it. With the process's own time, a new row would
- * wait until the clocks of other processes reach it, and their recent rows would look old.
+ * wait until other processes' clocks reach that time, and their recent rows would look old.
  *
  * @example run_at: dueNow(ctx.now())
  */

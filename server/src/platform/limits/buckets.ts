@@ -104,9 +104,9 @@ export interface Caller {
 /**
  * The counters of a request; empty if it is not limited. With a credential that the route accepts, only the credential
  * counts. A subject is hashed, because it may be long, may contain a brace, and may identify a person. Without a
- * credential, the request counts by its IP, for its route and for all requests of the IP. A visit of a page counts only
- * against its own bucket. Payers who reload a page, open it twice, or share an address in one room must still be able
- * to pay.
+ * credential, the request is counted by its IP address: for its route, and for all requests of that address. A visit of
+ * a page counts only against its own bucket. Payers who reload a page, open it twice, or share an address in one room
+ * must still be able to pay.
  */
 export function countsOf(limits: Settings["limits"], method: string, path: string, caller: Caller): Count[] {
   // A HEAD runs the route of its GET.

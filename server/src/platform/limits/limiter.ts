@@ -40,8 +40,8 @@ export function processLimits(log: MemoryLog = memoryLog({ windowMs: WINDOW_MS, 
 }
 
 /**
- * Opens the limits that the settings ask for. `installation` is the id of the installation that the limits belong to,
- * because several installations may use one Redis database. An unreachable Redis delays the start by at most two
+ * Opens the rate limits according to the settings. `installation` is the id of the installation that the limits belong
+ * to, because several installations may use one Redis database. An unreachable Redis delays the start by at most two
  * seconds. An answer that takes longer than `patienceMs` counts as no answer.
  */
 export async function openLimits(

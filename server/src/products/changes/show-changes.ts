@@ -35,7 +35,7 @@ export interface ShownChange {
 const MAX_ROW_BYTES = 880
 const MAX_TEXT = 120
 
-/** Formats changes in order. The row is null if the object is gone, is not in its list, or does not fit. */
+/** Formats changes in order. The row is null if the object no longer exists, is not in its list, or does not fit. */
 export async function shownChanges(ctx: TxContext, changes: readonly Change[]): Promise<ShownChange[]> {
   const rows = new Map<string, Record<string, unknown>>()
   for (const [kind, of] of Map.groupBy(changes, change => change.kind)) {

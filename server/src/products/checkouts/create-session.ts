@@ -218,7 +218,7 @@ async function linkTerms(
   return { ...terms, amount }
 }
 
-/** Returns a session by its id, for anyone who has it; throws `SESSION_NOT_FOUND`. */
+/** Returns a session by its id, for anyone who has the id; throws `SESSION_NOT_FOUND`. */
 export async function sessionOf(ctx: TxContext, id: string, merchantId?: string): Promise<Row<"checkout_sessions">> {
   const row = await ctx.db
     .selectFrom("checkout_sessions")

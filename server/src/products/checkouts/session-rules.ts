@@ -78,10 +78,10 @@ export interface Folded {
 }
 
 /**
- * Computes a session's state. Transfers mined by its expiry add up. Those that reach the amount pay the session,
- * including the whole last transfer. Later money is `duplicate` if it would pay the whole amount again, otherwise
- * `overpaid`, and `late` after the expiry. A payment that the merchant accepted pays the session, however much it
- * lacks.
+ * Computes a session's state. Transfers that were mined no later than the session's expiry add up. Those that reach the
+ * amount pay the session, including the whole last transfer. Later money is `duplicate` if it would pay the whole
+ * amount again, otherwise `overpaid`, and `late` after the expiry. A payment that the merchant accepted pays the
+ * session, however much it lacks.
  */
 export function foldSession(facts: Facts, arrivals: readonly Arrival[], now: Date): Folded {
   const confirmed = arrivals.filter(arrival => arrival.confirmed)

@@ -48,7 +48,7 @@ const MAX_SLEEP_MS = 5_000
 const AFTER_FAILED_MS = 3_600_000
 
 /**
- * `over`: escrows whose authorization has ended. For them, the chain is asked whether the payer took the money back.
+ * `over`: escrows whose authorization has ended. For them, the chain shows whether the payer took the money back.
  * `others` need no call to the chain. Each has its own loop, so that an endpoint that hangs does not delay other
  * networks' payments.
  */

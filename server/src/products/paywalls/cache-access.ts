@@ -1,8 +1,8 @@
 /**
  * This process's cache of existing access, which keeps an entry for as long as the access lasts. Addresses without
- * access are read from the database each time. The database notifies each change in commit order. So access that
- * another process revokes leaves this cache after a round trip, and access that this process revokes leaves it
- * immediately. While notifications are unreliable, everything is read from the database.
+ * access are read from the database each time. The database sends a notification of each change, in commit order. So
+ * access that another process revokes leaves this cache after a round trip, and access that this process revokes leaves
+ * it immediately. While notifications are unreliable, everything is read from the database.
  */
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 import type { Context, TxContext } from "../../platform/context.ts"
@@ -12,7 +12,7 @@ export interface Access {
   txHash: Hash
 }
 
-/** The result of a read, and whether the database notifies every change of that result. */
+/** The result of a read, and whether the database sends a notification of every change of that result. */
 export interface ReadAccess {
   access: Access | undefined
   isNotified: boolean

@@ -219,7 +219,7 @@ function keepAccess(ctx: Context): KnownAccess {
     if (!of) throw new ApiError("PAYWALL_NOT_FOUND")
     if (of.isWatchEnding) await watch(ctx, id)
     const isSubscribed = of.paywall.subscription_product_id !== null
-    // A subscription's access changes in too many ways for each change to be notified.
+    // A subscription's access changes in too many ways for a notification of each change.
     return { access: isSubscribed ? await accessOf(ctx, of.paywall, address) : of.access, isNotified: !isSubscribed }
   })
 }

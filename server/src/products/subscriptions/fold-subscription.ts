@@ -166,9 +166,9 @@ const aheadOf = ({ periodStart, periodEnd }: Omit<Billed, "dueAt">, aheadMs: num
 const afterGrace = (time: Date): Date => new Date(time.getTime() + GRACE_MS)
 
 /**
- * Whether a period was paid by its start. Without grace, only such a payment is punctual. Otherwise, a payment
- * shortly before the period's end would get the grace of a late invoice, because the next invoice waits until that
- * payment is final.
+ * Whether a period was paid no later than its start. Without grace, only such a payment is punctual. Otherwise, a
+ * payment shortly before the period's end would get the grace of a late invoice, because the next invoice waits until
+ * that payment is final.
  */
 const isPaidAtStart = (last: InvoiceFacts | undefined): boolean =>
   last?.paidAt != null && last.paidAt <= last.periodStart

@@ -1,8 +1,8 @@
 /**
  * Decides who may be served what a payment bought. The signature in a broadcast transaction is public, so a payment
  * does not prove who paid. Only the first request with a payment is served, or a later one from the same place if the
- * first has gone. A payment is served once. Only the first answer's retry token, or the id that the caller itself
- * gave the payment, repeats the answer.
+ * first has disconnected. A payment is served once. Only the first answer's retry token, or the id that the caller
+ * itself gave the payment, repeats the answer.
  */
 import { timingSafeEqual } from "node:crypto"
 import { setTimeout } from "node:timers/promises"
@@ -128,9 +128,9 @@ const begun = new WeakSet<FastifyReply["raw"]>()
 const RENEWED_MS = 20_000
 
 /**
- * Holds the right to serve while an answer that {@link followAnswer} follows is sent, and records the end of the
- * answer. If the process is killed before then, the lease ends and the call may be repeated. Returns false if the
- * lease expired and another request has the right.
+ * Holds the right to serve while an answer that {@link followAnswer} follows is sent, and records that the answer has
+ * ended. If the process is killed before then, the lease ends and the call may be repeated. Returns false if the lease
+ * expired and another request has the right.
  */
 export async function holdWhileAnswering(
   ctx: Context,
@@ -198,7 +198,7 @@ export function followAnswer(
     if (isOver) return
     isOver = true
     await work()
-    // Other requests with this payment wait for the end of this answer.
+    // Other requests with this payment wait until this answer has ended.
     ctx.wakes.wakeSparingly("payments", [id])
   }
   const note = (work: () => Promise<unknown>) =>
@@ -238,7 +238,7 @@ export function followAnswer(
   if (raw.destroyed) note(lost)
 }
 
-/** The interval between attempts to record the end of an answer while the database is down. */
+/** The interval between attempts to record that an answer has ended while the database is down. */
 const AGAIN_MS = 1_000
 
 /**

@@ -37,7 +37,7 @@ import { offerExtensions, receiptExtensions, signReceipt } from "./sign-statemen
 const WAIT_S = 30
 /** This status is an answer of the protocol, not an API error. */
 const PAYMENT_REQUIRED = 402
-/** The number of seconds after which an agent should ask again. */
+/** The number of seconds after which an agent should send the request again. */
 const ASK_AGAIN_S = 2
 
 /** What is for sale at a URL. */

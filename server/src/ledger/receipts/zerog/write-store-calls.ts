@@ -1,6 +1,6 @@
 /**
- * Writes the calls that pay 0G for files of receipts. The writing waits for no node of 0G, and for no lease, because
- * the row of each file is locked while its call is written.
+ * Writes the calls that pay 0G for files of receipts. Writing these calls needs no node of 0G and no lease, because the
+ * row of each file is locked while its call is written.
  */
 import { randomUUID } from "node:crypto"
 import { sql } from "kysely"

@@ -1,5 +1,5 @@
 /** A key in AWS KMS. Credentials come from the places where AWS's own client looks: a role, a file, the environment. */
-// I/O: asks the KMS.
+// I/O: sends requests to the KMS.
 import { pipeline, Readable, Transform } from "node:stream"
 import { hexToBytes, keccak256 } from "viem"
 import { AnswerTooLarge } from "../../net/bounded-body.ts"

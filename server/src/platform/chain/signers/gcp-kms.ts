@@ -3,7 +3,7 @@
  * come from the places where Google's own libraries look (Application Default Credentials): a workload's identity, or a
  * file.
  */
-// I/O: asks the KMS.
+// I/O: sends requests to the KMS.
 import { hexToBytes, keccak256 } from "viem"
 import { SignerError } from "../signer.ts"
 import { numbersOfDer } from "./der.ts"

@@ -1,5 +1,5 @@
 /** Signers whose key is outside the process: in a KMS, or in a Web3Signer. */
-// I/O: asks the signer.
+// I/O: sends requests to the signer.
 import { setTimeout as sleep } from "node:timers/promises"
 import { stringToHex } from "viem"
 import { type Address, checksummed } from "../hex.ts"

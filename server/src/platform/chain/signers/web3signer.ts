@@ -3,7 +3,7 @@
  * takes the bytes of a transaction, and hashes them itself. The API has no credentials, so a private network, or TLS
  * with client certificates, must protect it.
  */
-// I/O: asks the Web3Signer.
+// I/O: sends requests to the Web3Signer.
 import { type Hex, hexToBigInt, keccak256, slice } from "viem"
 import { type Address, checksummed, parseAddress } from "../hex.ts"
 import { SignerError } from "../signer.ts"
