@@ -251,7 +251,7 @@ async function openContext(
   return { ctx, database }
 }
 
-/** Serves `sluice wallet` on a socket. As elsewhere, code that only one role needs is loaded in that role. */
+/** Serves `sluice wallet` on a socket. As elsewhere, code that only one role needs is loaded only in that role. */
 async function serveOperator(ctx: Context, { copy }: OpenDatabase): Promise<Cleanup> {
   const { openAdmin } = await import("./operations/operator/open-admin.ts")
   const { serveOnSocket } = await import("./operations/operator/socket.ts")

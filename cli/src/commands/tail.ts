@@ -5,8 +5,8 @@ import { Failure } from "../failure.ts"
 
 const PAUSE_MS = 2_000
 /**
- * A row may be recorded after a newer one, because its transaction took longer. So rows of this length of time are
- * read again each time.
+ * A row may be recorded after a newer one, because its transaction took longer. So the rows of the last period of this
+ * length are read again each time.
  */
 const OVERLAP_MS = 10_000
 

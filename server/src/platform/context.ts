@@ -54,9 +54,9 @@ export interface Context extends TxContext {
 }
 
 /**
- * The context for work that only reads, such as a list, a file or a page. Such work sees everything that is committed
- * by now. The database of this context may be a replica. Data that decides about money or access is read with the
- * original context.
+ * The context for work that only reads, such as a list, a file or a page. Such work sees everything that was committed
+ * before it started. The database of this context may be a replica. Data that decides about money or access is read
+ * with the original context.
  */
 export async function reading(ctx: Context): Promise<TxContext> {
   return ctx.replica ? { ...ctx, db: await ctx.replica.reading() } : ctx

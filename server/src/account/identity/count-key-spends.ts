@@ -78,7 +78,7 @@ export async function countSpend(ctx: TxContext, { apiKey, member }: Decider, ki
     await checkCap(ctx, await capOfMember(ctx, limited), spend)
     return await write(ctx, limited.merchantId, { person_id: limited.personId }, spend)
   }
-  // If a key's return of a payment failed, the next return counts for whoever makes it.
+  // If a key's return of a payment failed, the next return counts against whoever makes it, and not against the key.
   if (!apiKey) return kind === "return" ? await forget(ctx, id) : undefined
   if (kind !== "refund" && kind !== "return") return
   const spend = await spendOf(ctx, kind, id)

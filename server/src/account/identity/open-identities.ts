@@ -98,8 +98,8 @@ export function openIdentities(ctx: Context, tokens: TokenIssuer, sessions: Sess
         const subject = token && (await (namesUs(ctx, token) ? ours(token) : tokens.verify(token, isRefused)))
         return subject ? { ...stranger, subject } : { ...stranger, refusal: new ApiError("UNAUTHORIZED") }
       }
-      // A request with a bearer token counts as a stranger's here, because a page may send its token with every
-      // request.
+      // Here a request with a bearer token counts as a request from a stranger, because a page may send its token with
+      // every request.
       if (credential === "key" && headers.authorization !== undefined) return { ...stranger, refusal: keyAlone() }
       const apiKey = await apiKeyOf(ctx, absent, keys(isRefused), headers["x-api-key"])
       return apiKey ? { ...stranger, apiKey } : { ...stranger, refusal: keyNeeded() }

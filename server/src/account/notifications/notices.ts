@@ -43,7 +43,7 @@ const countedApart = ["security", "sign_in", "membership", "others", "invitation
 /** The kind under which a mail counts toward the hourly limit. A flood of another kind must not delay the mail. */
 export const kindOf = (notice: string): string => (countedApart.includes(notice) ? notice : "others")
 
-/** The position of a mail in a digest: what must not be buried comes first. */
+/** The position of a mail in a digest: mails that must not be overlooked come first. */
 export const placeOf = (notice: string): number => countedApart.indexOf(kindOf(notice))
 
 /**

@@ -27,7 +27,7 @@ export const endOf = ({ last_seen_at, expires_at }: Pick<Row<"sessions">, "last_
 
 /**
  * Whether a page of the console itself sent a request with a session's cookie. A request without `Sec-Fetch-Site`
- * counts as another site's. A request from the address bar counts as another site's too, because a redirect from
- * another site looks the same.
+ * counts as a request from another site. A request from the address bar also counts as one from another site, because a
+ * redirect from another site looks the same.
  */
 export const isFromConsole = ({ "sec-fetch-site": site }: IncomingHttpHeaders): boolean => site === "same-origin"

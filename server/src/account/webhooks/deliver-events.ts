@@ -68,7 +68,7 @@ interface EndpointLane {
   sending: number
   /** Oldest first. */
   waiting: WaitingDelivery[]
-  /** Whether the last claim used all the room that there was, so more rows may be due. */
+  /** Whether the last claim used all the available room, so more rows may be due. */
   hasMore: boolean
 }
 

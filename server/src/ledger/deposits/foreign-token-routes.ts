@@ -1,6 +1,6 @@
 /**
- * `/api/console/foreign-tokens`: tokens at the merchant's receiving addresses in which nothing is sold, with a remedy
- * for each. A scan finds these tokens, and they never count as a payment.
+ * `/api/console/foreign-tokens`: the tokens that arrived at the merchant's receiving addresses and in which nothing is
+ * sold, with a remedy for each. A scan finds these tokens, and they never count as a payment.
  */
 import { sql } from "kysely"
 import { Type } from "typebox"

@@ -127,7 +127,7 @@ export async function coverShortfall(
     where deposit_id = ${deposit_id} and token = ${token}`.execute(ctx.db)
 }
 
-/** Reserves money for short payouts whose deposit's book has room by now. */
+/** Reserves money for short payouts whose deposit's book now has room. */
 export async function reserveShort(ctx: Context, chainId: number): Promise<void> {
   const due = await ctx.db
     .selectFrom("payouts")

@@ -15,8 +15,8 @@ const RATE = /<Cube\s+currency=["']([A-Z]{3})["']\s+rate=["'](\d{1,9}(?:\.\d{1,9
 const NUMBER = /^\d{1,9}(\.\d{1,9})?$/
 
 /**
- * Returns the days of an ECB file, oldest first. Throws a sentence for any other file. Also throws for a day without
- * the US dollar, because everything else is computed from that rate.
+ * Returns the days of an ECB file, oldest first. Throws an Error with a sentence for any other file. Also throws for a
+ * day without the US dollar, because everything else is computed from that rate.
  */
 export function parseEcb(file: string): EcbDay[] {
   const days = file.trimStart().startsWith("<") ? parseXml(file) : parseCsv(file)

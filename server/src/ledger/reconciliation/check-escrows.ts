@@ -45,8 +45,8 @@ export interface ComparedEscrows {
 
 /**
  * Compares every changeable escrow of a network, `pageSize` per call. Returns the proven difference for each relay
- * wallet, and one that was not proven. A finding about an earlier wallet, whose key may have leaked, says nothing about
- * the current one.
+ * wallet, and one difference that was not proven. A finding about an earlier wallet, whose key may have leaked, says
+ * nothing about the current one.
  */
 export async function checkEscrows(
   ctx: Context,

@@ -21,8 +21,8 @@ type Reading = Map<string, Hash[]>
 
 /**
  * Returns a function that says for each transfer whether the deposit's approver agreed to the transfer, and with which
- * nonce. The function uses receipts that the quorum has learned. Each report counts for one transfer, and the transfers
- * in `explained` already used up reports. If the factory itself is the approver, the factory's operator sent the
+ * nonce. The function uses receipts that the quorum has learned. Each report explains one transfer, and the transfers
+ * in `explained` have already used up reports. If the factory itself is the approver, the factory's operator sent the
  * transfer, and no other party agreed to it.
  */
 export function agreements(network: Network, quorum: QuorumView, explained: readonly Outgoing[]) {

@@ -1,6 +1,6 @@
 /**
  * Finds new transfers to our deposits, from the scans and the receipts, that are sure enough to be stored. The work is
- * linear in what endpoints report, and is done in turns.
+ * linear in what endpoints report, and other work gets turns in between.
  */
 import { keyOf, type LogAgreement } from "../../platform/chain/agreement.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"

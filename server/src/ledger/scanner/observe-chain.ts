@@ -3,8 +3,8 @@
  * change, and `record-observation.ts` writes the changes.
  *
  * Anyone can put any number of transfers on chain, and submit any hash. So the cost of a round may grow only with the
- * number of blocks that the round examines. All other work is linear in what the endpoints report, is limited, and is
- * done in turns.
+ * number of blocks that the round examines. All other work is linear in what the endpoints report, is limited, and
+ * gives other work turns in between.
  */
 import { keyOf } from "../../platform/chain/agreement.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
@@ -289,7 +289,7 @@ function unsettled(
 
 const back = (number: bigint, blocks: bigint): bigint => (number > blocks ? number - blocks : 0n)
 
-/** Whether this is the first round in its ten minutes. */
+/** Whether this is the first round in the current interval of ten minutes. */
 const isDeepRound = (ctx: Context, cursor: Row<"cursors">): boolean =>
   Math.floor(ctx.now().getTime() / DEEP_MS) !== Math.floor((cursor.looked_at?.getTime() ?? 0) / DEEP_MS)
 

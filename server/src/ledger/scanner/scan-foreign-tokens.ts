@@ -1,6 +1,7 @@
 /**
- * Finds tokens at receiving addresses in which nothing is sold, even if nobody submitted a hash. This scan reads the
- * Transfer logs of every token to the addresses that were in the scan, and asks each token for the address's balance.
+ * Finds tokens that arrived at receiving addresses and in which nothing is sold, even if nobody submitted a hash. This
+ * scan reads the Transfer logs of every token to the addresses that were in the scan, and asks each token for the
+ * address's balance.
  *
  * Anyone can emit such logs for free, so this scan is separate from the payment scan. The scan has its own job, its own
  * position, its own record of what endpoints refuse, and a fixed number of calls per round. A flood only makes the scan

@@ -124,7 +124,7 @@ async function resourcesAt(ctx: TxContext, waiting: readonly AwaitedReturn[]): P
 
 /**
  * Ends one payment, and returns how many ended. Does nothing if the payment's money is moving to another block, or if
- * the payment was decided meanwhile.
+ * the payment was decided in the meantime.
  */
 async function tryEnding(ctx: SellingContext, match: Match): Promise<number> {
   const { paymentId, merchantId } = match.waiting

@@ -13,10 +13,10 @@ import { nextSequence } from "./number-events.ts"
 
 /**
  * Emits that something was reserved, paid or released, that a session failed or expired, or that a reorg undid a
- * change. Call this inside the transaction that makes the change. A payment that comes back is a new completion. A
- * reversal goes to each destination to which the reversed event was sent; events that were never sent are not reversed.
- * Failure and expiry are sent once. A session with its own callback sends its events there instead of to the endpoints,
- * and sends no failure or expiry.
+ * change. Call this inside the transaction that makes the change. A payment that comes back counts as a new completion.
+ * A reversal goes to each destination to which the reversed event was sent; events that were never sent are not
+ * reversed. Failure and expiry are sent once. A session with its own callback sends its events there instead of to the
+ * endpoints, and sends no failure or expiry.
  */
 export async function notifyCheckout(
   ctx: TxContext,

@@ -41,8 +41,8 @@ export async function assignPayouts(
   // If these values are unknown, the alarms report why nothing is paid.
   if (latest === undefined || balance === undefined) return NOTHING
   const count = pending > latest ? pending : latest
-  // A transaction that this database does not know, for example after a backup was restored, may pay a call that a
-  // verdict would cancel.
+  // A transaction that this database does not know, for example after a backup was restored, may already have executed
+  // a call that a verdict would cancel.
   if (lane.waitsWhileAhead && isAhead(ctx, wallet, count)) return NOTHING
   const picked = await pickDue(ctx, lane, wallet, state)
   if (!picked) return NOTHING

@@ -158,9 +158,9 @@ export async function lockTotals(
 }
 
 /**
- * Whether all merchants together have no room for another transaction of `most` wei, by default a payout. The check
- * decides as {@link lockTotals} does. Otherwise a round would pick, simulate and refuse the same payouts again and
- * again.
+ * Whether all merchants together have no room for another transaction of `most` wei, by default the cost of a payout.
+ * The check decides as {@link lockTotals} does. Otherwise a round would pick, simulate and refuse the same payouts
+ * again and again.
  */
 export async function isTotalSpent(ctx: Context, most: bigint, kind: PayoutKindName = "share"): Promise<boolean> {
   const room = await totalRoom(ctx)

@@ -93,7 +93,7 @@ export interface Lane extends LaneInfo {
   keepsBooks: boolean
   /**
    * Whether nothing is judged while the chain has transactions of the wallet that are unknown here. Set this if a
-   * verdict may cancel a call that one of these transactions has paid, and another call would follow.
+   * verdict may cancel a call that one of these transactions has executed, and another call would then be made.
    */
   waitsWhileAhead: boolean
   /** Whether the lane's calls have deadlines. A call that is not sent in time only uses up its nonce. */
@@ -106,7 +106,7 @@ export interface Lane extends LaneInfo {
   inFlightMs: number
   /** Returns how many due payouts a turn picks if the wallet has room for this many transactions. */
   pickable(room: number): number
-  /** Prepares a round, without endpoints or an active wallet. */
+  /** Prepares a round; needs neither endpoints nor an active wallet. */
   prepare(ctx: Context): Promise<void>
   /** Runs after payouts of the lane ended or were postponed. `touched` are the payouts that may have changed. */
   afterChange(ctx: Context, touched: readonly Touched[]): Promise<void>

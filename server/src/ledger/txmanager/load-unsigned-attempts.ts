@@ -161,7 +161,7 @@ export async function emptyOverdue(
   if (rows.length === 0) return
   const overdue = (wallet: number) => sql<Row<"transaction_attempts">>`select a.* ${which(wallet)} order by a.nonce`
   await inTransaction(ctx, async ctx => {
-    // Storing a signature takes this lock too. So the signature is either stored by now or will never be stored.
+    // Storing a signature takes this lock too. So the signature is either already stored or will never be stored.
     const wallet = await lockWallet(ctx, walletId)
     for (const last of (await overdue(walletId).execute(ctx.db)).rows) {
       await attemptAgain(ctx, wallet, last, { ...withinCap(ctx, last), empty: true })

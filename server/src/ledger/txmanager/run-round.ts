@@ -129,7 +129,7 @@ async function turn(ctx: Context, lane: Lane, claimed: Row<"wallets">, round: Ro
   return changed > 0
 }
 
-/** Assigns nonces, replaces, signs and sends. Returns for how many payouts the next turn has work. */
+/** Assigns nonces, replaces, signs and sends. Returns the number of payouts that the next turn must work on. */
 async function carryOn(
   ctx: Context,
   lane: Lane,

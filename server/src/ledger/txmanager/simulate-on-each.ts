@@ -115,8 +115,8 @@ interface Question {
 const ASKED_TOGETHER = 16
 
 /**
- * Asks as {@link askEach} does, in one exchange with other requests of the same moment. Use this only for calls whose
- * cost and duration no caller controls, because all requests wait for the slowest call.
+ * Asks as {@link askEach} does, but together with other requests of the same moment, in one exchange. Use this only for
+ * calls whose cost and duration no caller controls, because all requests wait for the slowest call.
  */
 export const askTogether = async (ctx: Context, question: Question): Promise<(RpcResult[] | undefined)[]> =>
   (await gathered(ctx, question)) ?? []

@@ -44,8 +44,8 @@ const openFile = (file: string) => (file === STDOUT ? process.stdout : createWri
 class NoService extends Error {}
 
 /**
- * Makes the backup that the arguments name, and reports it. If the backup fails, throws a sentence and leaves no
- * file.
+ * Makes the backup that the arguments name, and reports it. If the backup fails, throws an Error with a sentence and
+ * leaves no file.
  */
 async function main(args: string[]): Promise<string | undefined> {
   const { positionals, values } = parseCommandLine(args, {

@@ -28,7 +28,7 @@ export interface Deployment {
   data: Hex
   address: Address
   operator: Address
-  /** Compares the deployed code with this version's; throws a sentence if they differ. */
+  /** Compares the deployed code with this version's; throws an Error with a sentence if they differ. */
   check: () => Promise<void>
   /** Facts about the contract that are shown before the cost. */
   facts: string[]
@@ -245,8 +245,8 @@ async function payerNow(d: Deployment) {
 }
 
 /**
- * Queries the first endpoint that answers, and returns the values. If the answer is an error, throws a sentence with
- * the node's own message.
+ * Queries the first endpoint that answers, and returns the values. If the answer is an error, throws an Error with a
+ * sentence that contains the node's own message.
  */
 async function read(d: Pick<Deployment, "endpoints" | "network">, calls: RpcCall[]): Promise<unknown[]> {
   const results: RpcResult[] = await askAny(d.endpoints, calls)

@@ -28,8 +28,8 @@ Exits with 0 when the limit is set, 1 when it is not, 2 for an invalid command l
 `
 
 /**
- * Sets a merchant's limit in a bucket; undefined removes that limit. Returns a sentence; throws one if there is no
- * such merchant.
+ * Sets a merchant's limit in a bucket; undefined removes that limit. Returns a sentence; throws an Error with a
+ * sentence if there is no such merchant.
  */
 export async function limitMerchant(
   db: Db,

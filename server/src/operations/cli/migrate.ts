@@ -19,7 +19,10 @@ continue meanwhile; stop older ones. A failed migration changes nothing.
 Exits with 0 when the database has this version's schema, 1 when it does not, 2 for an invalid command line.
 `
 
-/** Applies the missing migrations and reports each. Throws a sentence for the operator if a migration fails. */
+/**
+ * Applies the missing migrations and reports each. Throws an Error with a sentence for the operator if a migration
+ * fails.
+ */
 async function main(args: string[]): Promise<string> {
   const { values } = parseCommandLine(args, {})
   if (values.help) return usage.trimEnd()

@@ -5,7 +5,10 @@ import { lockDataDir } from "../../platform/config/data-dir.ts"
 import type { Settings } from "../../platform/config/settings.ts"
 import { type Db, openDatabase } from "../../platform/db/open.ts"
 
-/** Opens the service's database for a command. Throws a sentence if there is none, or if the service is using it. */
+/**
+ * Opens the service's database for a command. Throws an Error with a sentence if there is none, or if the service is
+ * using it.
+ */
 export async function openForCommand(settings: Settings): Promise<{ db: Db; close: () => Promise<void> }> {
   const { databaseUrl, dataDir } = settings
   // A mistyped folder must not create a database that no service uses.

@@ -88,8 +88,8 @@ function taskOf(values: Flags): Task {
 }
 
 /**
- * Carries out what the arguments ask for, or returns the usage. Throws a {@link UsageError}, or a sentence if a named
- * deposit can't be recovered.
+ * Carries out what the arguments ask for, or returns the usage. Throws a {@link UsageError}, or an Error with a
+ * sentence if a named deposit can't be recovered.
  */
 export async function recoverDeposits(args: string[], surroundings: Surroundings): Promise<string | undefined> {
   const { say } = surroundings
@@ -137,8 +137,8 @@ interface Sending {
 }
 
 /**
- * Sends the money at these addresses, one after another. Throws a sentence if the money at one of them could not be
- * sent.
+ * Sends the money at these addresses, one after another. Throws an Error with a sentence if the money at one of them
+ * could not be sent.
  */
 async function sendAll(
   open: { terms: RecoverableDeposit; held: bigint }[],

@@ -21,7 +21,7 @@ export class Failure extends Error {
   }
 }
 
-/** What is different about how a command ends. */
+/** How the end of a command differs from the default. */
 interface Ending {
   /** The sentence that precedes each failure, such as "Nobody was invited." */
   failed?: string

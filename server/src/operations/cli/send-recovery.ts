@@ -45,7 +45,7 @@ export class Unmined extends Error {}
 const POLL_MS = 500
 const PROGRESS_MS = 10_000
 
-/** Queries the node; throws a sentence if the node can't be reached or responds with an error. */
+/** Queries the node; throws an Error with a sentence if the node can't be reached or responds with an error. */
 export async function askNode(node: Node, calls: RpcCall[]): Promise<unknown[]> {
   const results = await batch(node, calls).catch((error: Error) => {
     throw new Error(`The node at ${node.url} can't be reached: ${error.message}.`, { cause: error })

@@ -25,7 +25,10 @@ A KMS signs a test message twice, which shows its wallet, so the permission to s
 Exits with 0 when it printed a wallet, 1 when the signer names none, 2 for an invalid command line.
 `
 
-/** The settings for a key, one for each wallet to which the name may refer. Throws a sentence if there is none. */
+/**
+ * The settings for a key, one for each wallet to which the name may refer. Throws an Error with a sentence if there is
+ * none.
+ */
 export async function settingsOf(key: RemoteKey, endpoint: string | undefined, signal: AbortSignal): Promise<string[]> {
   const name = `${key.kind}:${key.name}`
   try {

@@ -20,9 +20,8 @@ const part = "address"
 const check = "certificate"
 
 /**
- * Reports a certificate that has less than a fifth of its validity left and less than two weeks. No findings if
- * BASE_URL has no certificate or does not answer. The check of BASE_URL reports that, and also an invalid
- * certificate.
+ * Reports a certificate if less than a fifth of its validity and less than two weeks are left. No findings if BASE_URL
+ * has no certificate or does not answer. The check of BASE_URL reports that, and also an invalid certificate.
  */
 export async function checkCertificate(
   { baseUrl }: Settings,

@@ -73,7 +73,9 @@ export async function checkContracts({ network, settings, signal, faulty }: Netw
   return [token, factory]
 }
 
-/** Runs a check that throws a sentence if it fails. A mismatch is a fault, and so is an unreachable chain. */
+/**
+ * Runs a check that throws an Error with a sentence if it fails. A mismatch is a fault, and so is an unreachable chain.
+ */
 async function attempt(part: string, check: string, todo: string, work: () => Promise<string>): Promise<Finding> {
   try {
     return fine(part, check, await work())

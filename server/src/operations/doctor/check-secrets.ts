@@ -99,8 +99,8 @@ function openFiles({ secretFiles, dataDir }: Settings): Finding[] {
 }
 
 /**
- * The mode of a file; undefined if there is no such file. If the settings need the file, they have already been
- * refused for that.
+ * The mode of a file; undefined if there is no such file. If the settings need the file, they have already been refused
+ * for that reason.
  */
 function modeOf(path: string): number | undefined {
   try {

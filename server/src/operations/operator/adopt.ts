@@ -32,9 +32,9 @@ type Wanted = OperatorOrder & {
   hash: Hash
   /** The payout that the transaction pays, if several match. */
   payout?: string | undefined
-  /** Whether to take the oldest if several payouts have the same recipient and amount. */
+  /** Whether to take the oldest payout if several have the same recipient and amount. */
   any?: boolean | undefined
-  /** Whether the transaction pays nothing of this service; `reason` then says what it is. */
+  /** Whether the transaction makes no payment of this service; `reason` then says what it is. */
   foreign?: boolean | undefined
 }
 
@@ -224,7 +224,7 @@ async function forgetOutflow(ctx: TxContext, row: Row<"payouts">, hash: Hash): P
 }
 
 /**
- * Adopts a transaction that pays nothing of this service. Its nonce is then explained. A payout that had this nonce
+ * Adopts a transaction that makes no payment of this service. Its nonce is then explained. A payout that had this nonce
  * is marked as reverted and created again.
  */
 async function adoptForeign(

@@ -1,6 +1,6 @@
 /**
- * Finds a wallet's transactions on chain that the database can't explain. As long as there are any, nothing may be
- * signed for the wallet.
+ * Finds a wallet's transactions on chain that the database can't explain. As long as any transaction is unexplained,
+ * nothing may be signed for the wallet.
  */
 import { sql } from "kysely"
 import type { Hash } from "../../platform/chain/hex.ts"

@@ -15,7 +15,7 @@ export interface LocalChain {
   save(): Promise<void>
   /** Mines this many blocks and saves. */
   mine(blocks: number): Promise<void>
-  /** Replaces the last blocks by as many empty ones, like a reorganization, and saves. */
+  /** Replaces the last blocks with the same number of empty blocks, like a reorganization, and saves. */
   reorg(blocks: number): Promise<void>
   /** Moves the chain's clock, mines one block at the new time and saves. */
   advance(seconds: number): Promise<void>

@@ -220,7 +220,7 @@ function standingBy(testimonies: readonly Testimony[], log: Transfer, endpoints:
   return without >= needed ? "denied" : "open"
 }
 
-/** The verdict on a log, and whether every voter has it. Dissent shows only in logs that some voter lacks. */
+/** The verdict on a log, and whether every voter has it. Voters can disagree only about logs that some voter lacks. */
 export function verdictOn(
   voters: readonly Voter[],
   log: Transfer,

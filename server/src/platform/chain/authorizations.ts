@@ -24,7 +24,7 @@ export interface Authorization {
   to: Address
   /** Base units. */
   value: bigint
-  /** Unix time in seconds; valid after this and before the next. */
+  /** Unix time in seconds; the authorization is valid after this time and before the next. */
   validAfter: bigint
   validBefore: bigint
   nonce: Hash

@@ -39,7 +39,7 @@ export interface Endpoint {
    */
   useless: number
   uselessAt: number
-  /** Whether the last round continued without this endpoint's answer, and how many such answers are still to come. */
+  /** Whether the last round continued without this endpoint's answer, and how many such answers are still pending. */
   isLate: boolean
   lateOpen: number
 }
@@ -152,7 +152,7 @@ export function noteFault(endpoint: Endpoint, error: RpcError): void {
 }
 
 /**
- * Records that the endpoint gave an answer that only costs resources. The endpoint is skipped for 4 s, and later for up
+ * Records that the endpoint gave an answer that only cost resources. The endpoint is skipped for 4 s, and later for up
  * to a minute, whatever else it answers meanwhile. Otherwise an endpoint that is right about small things would be
  * asked for large ones each time.
  */

@@ -132,11 +132,11 @@ export function captureCall(version: EscrowVersion, info: PaymentInfo, amount: b
     : encodeFunctionData({ abi, functionName, args: [info, amount, 0n, ZERO_ADDRESS] })
 }
 
-/** Returns everything that is held to the payer. The same in both versions. */
+/** Returns to the payer everything that is held. The same in both versions. */
 export const voidCall = (info: PaymentInfo): Hex => encodeFunctionData({ abi, functionName: "void", args: [info] })
 
 /**
- * Returns everything that is held to the payer. The payer itself sends this call once the authorization has ended. The
+ * Returns to the payer everything that is held. The payer itself sends this call once the authorization has ended. The
  * same in both versions.
  */
 export const reclaimCall = (info: PaymentInfo): Hex =>

@@ -79,8 +79,8 @@ export const keccak = (bytes: Hex | Uint8Array): Hash =>
     : (keccak256(bytes) as Hash)
 
 /**
- * Returns the bytes of `0x` and an even number of hexadecimal digits. Throws an Error for anything else; Node would
- * stop at the first other character.
+ * Returns the bytes of `0x` and an even number of hexadecimal digits. Throws an Error for any other text; Node would
+ * stop at the first invalid character.
  */
 export function bytesOf(hex: Hex): Buffer {
   const bytes = Buffer.from(hex.slice(2), "hex")

@@ -8,7 +8,7 @@ import type { RpcCall, RpcResult } from "./rpc.ts"
 /** The minimum time that the other endpoints get once enough have answered. */
 const GRACE_MS = 500
 
-/** One answer: a function that applies it, which is called only while the question is open. */
+/** An answer, as a function that applies it; called only while the question is open. */
 type Answer = (() => void) | undefined
 
 /**

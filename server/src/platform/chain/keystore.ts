@@ -13,7 +13,7 @@ const MAX_PBKDF2_ROUNDS = 50_000_000
 
 /**
  * Decrypts the private key in a keystore's JSON. Throws an Error whose message completes "PAYOUT_KEYSTORE …" and
- * contains nothing of the file. Decryption blocks for about a second, once per key at startup.
+ * repeats nothing from the file. Decryption blocks for about a second, once per key at startup.
  */
 export function openKeystore(json: string, password: string): Hex {
   const file = parsed(json)

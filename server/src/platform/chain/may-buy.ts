@@ -3,8 +3,8 @@ import { type Address, ZERO_ADDRESS } from "./hex.ts"
 import type { NetworkInfo } from "./network-facts.ts"
 
 /**
- * Whether an address may belong to a buyer. Minted tokens come from the zero address, including those that the issuer's
- * bridge brings. A token contract may send tokens that it holds itself.
+ * Whether an address may belong to a buyer. Minted tokens come from the zero address, including tokens that arrive
+ * through the issuer's bridge. A token contract may send tokens that it holds itself.
  */
 export const mayBuy = ({ token }: Pick<NetworkInfo, "token">, sender: Address): boolean =>
   sender !== ZERO_ADDRESS && sender !== token.address

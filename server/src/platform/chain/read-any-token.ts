@@ -53,8 +53,8 @@ export async function readAnyToken(
 type Part = Pick<AnyTokenQuery, "addresses" | "fromBlock" | "toBlock">
 
 /**
- * Halves the blocks if they are at least as many as the addresses, otherwise the addresses. So the range shrinks to one
- * address in one block, whether a flood or a node's limit on blocks was the reason.
+ * Halves the number of blocks if it is at least the number of addresses; otherwise, halves the number of addresses. So
+ * the range shrinks to one address in one block, whether a flood or a node's limit on blocks was the reason.
  */
 function halves({ addresses, fromBlock, toBlock }: Part): Part[] {
   const blocks = toBlock - fromBlock + 1n

@@ -281,8 +281,8 @@ function shows(result: RpcResult | undefined, has: LogQuery["has"]): boolean {
 }
 
 /**
- * Reduces later requests in what the error names, or else in what is most likely too much. Returns false if nothing can
- * be reduced further. A wrong guess costs more requests until the size has grown again, but never a log.
+ * Makes later requests smaller in what the error names, or else in what is most likely too large. Returns false if
+ * nothing can be reduced further. A wrong guess costs more requests until the size has grown again, but never a log.
  */
 function askForLess(endpoint: Endpoint, { words, bytes, addresses, range, isTooLarge }: Refused): boolean {
   const isLeast = addresses <= 1 && range <= 1n && bytes <= BYTES_PER_CALL + BYTES_PER_ADDRESS

@@ -31,7 +31,7 @@ export class RpcError extends Error {
   isUseless?: boolean
 }
 
-/** The result of asking endpoints; undefined if too few answer. Other errors are thrown. */
+/** The result of querying endpoints; undefined if too few endpoints answer. Other errors are thrown. */
 export const unlessSilent = <T>(work: Promise<T>): Promise<T | undefined> =>
   work.catch(error => {
     if (error instanceof RpcError) return undefined
@@ -41,7 +41,7 @@ export const unlessSilent = <T>(work: Promise<T>): Promise<T | undefined> =>
 const TIMEOUT_MS = 10_000
 /** Entries in one HTTP request; public endpoints refuse more than 100, some more than 50. */
 export const MAX_ENTRIES = 50
-/** A learned number of entries is kept this long, then twice as many are tried. */
+/** A learned number of entries is used for this long, and then twice as many are tried. */
 const ENTRIES_KEPT_MS = 600_000
 const MB = 1024 * 1024
 /** The largest answer to one request, unless one of its calls may have a larger one. */

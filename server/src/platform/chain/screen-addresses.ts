@@ -144,9 +144,10 @@ async function askOracle(
 }
 
 /**
- * Asks the oracle. An address is listed, or clear, when two endpoints say so, or the only one does. A single lying
- * endpoint can neither get anybody paid nor stop anybody's payouts. If too few respond, or the votes are equal, the
- * address is unknown. An endpoint that contradicts the others is recorded; if two contradict each other, both are.
+ * Asks the oracle. An address counts as listed or clear if two endpoints report that, or if the only endpoint does. A
+ * single lying endpoint can neither get anybody paid nor stop anybody's payouts. If too few respond, or the votes are
+ * equal, the address is unknown. An endpoint that contradicts the others is recorded; if two contradict each other,
+ * both are.
  */
 async function isSanctioned(
   ctx: Context,

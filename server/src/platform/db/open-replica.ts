@@ -258,7 +258,7 @@ function follow(watch: pg.Pool) {
   const waiting = new Set<{ now: AskedPosition; done: (why: string | undefined) => void }>()
   let isPolling = false
 
-  /** Asks the replica; returns why that failed, or undefined. */
+  /** Queries the replica; returns why the query failed, or undefined. */
   async function ask(patienceMs: number): Promise<string | undefined> {
     try {
       answer = { ...(await within(patienceMs, stateOf(watch))), at: performance.now() }

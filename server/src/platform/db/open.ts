@@ -108,10 +108,10 @@ async function openEmbedded(dir: string, report: MigrationReport | undefined): P
 
 /**
  * Opens an embedded database. By default, V8 later compiles PGlite's functions a second time, optimized. The second
- * compilation took a second of CPU at each start, and statements were no faster (0.5 ms of CPU each, both ways, after
- * 4,000). The database's shared buffers occupy this process's memory immediately. With the usual 128 MB a new process
- * took 264 MB and 0.85 s; with 16 MB it took 141 MB and 0.52 s. The rest of the database is in the machine's page
- * cache.
+ * compilation took a second of CPU at each start, and statements were no faster (0.5 ms of CPU each in both cases,
+ * after 4,000 statements). The database's shared buffers occupy this process's memory immediately. With the usual 128
+ * MB a new process took 264 MB and 0.85 s; with 16 MB it took 141 MB and 0.52 s. The rest of the database is in the
+ * machine's page cache.
  */
 export async function openPGlite(options: PGliteOptions = {}): Promise<PGlite> {
   setFlagsFromString("--wasm-tiering-budget=2000000000")

@@ -114,7 +114,7 @@ export const payoutKinds = {
   /** An agent's authorization (x402). */
   settle: { ...ofPayer, afterRevert: "ordinary", isPublic: true, isBatched: true },
   batch: { ...ofPayer, turn: undefined, isBatch: true },
-  /** The escrow contract's `authorize`, a name that gasless payments already use. */
+  /** Calls the escrow contract's `authorize`; gasless payments already use that name. */
   reserve: { ...ofPayer, gasTimes: 2n, isReservation: true, gasOfKey: 500_000n },
   capture: { ...ofMerchant, prepaid: "first", screensBoth: true },
   /** Gives back the reserved money. */

@@ -98,7 +98,8 @@ export function openPool(
     connectionTimeoutMillis: connectMs / hosts.count,
     Client: HostClient as unknown as new () => pg.Client,
     onConnect: client => {
-      // The pool listens only while a connection is idle; an error between statements would end the process too.
+      // The pool listens for errors only while a connection is idle; an error between statements would also end the
+      // process.
       client.on("error", onError)
       // Set by a statement, because a pooler in between refuses unknown startup parameters. `jit`: every statement is
       // short, but estimates over a large table make Postgres compile some of them first, which takes 20 ms each time.

@@ -5,7 +5,7 @@ import type { Db } from "./open.ts"
 import { sqlArray } from "./sql-array.ts"
 
 /**
- * SQL: the trace of the relay that made a transfer `t`. The relay's buyer asked for the payment, whoever made the
+ * SQL: the trace of the relay that made a transfer `t`. The relay's buyer asked for the payment, whoever created the
  * resource. A transaction may execute the relays of several buyers.
  */
 const ofRelay = sql`(select i.traceparent from transaction_attempts a

@@ -24,7 +24,7 @@ import { joinedParts } from "./joined-parts.ts"
 
 /**
  * The bytes that a connection may hold outside any budget, with a wide margin. Node keeps headers as soon as they
- * arrive: 6 KB of the smallest headers are 80 KB of strings. Measured: 3,900 connections with such headers ended a
+ * arrive: 6 KB of the smallest headers are 80 KB of strings. Measured: 3,900 connections with such headers crashed a
  * process of 256 MB.
  */
 const CONNECTION_BYTES = 256 * 1024
@@ -163,7 +163,7 @@ function endAfter(connection: Connection, socket: Socket, end: () => void): void
 /**
  * Refuses a CONNECT like bytes that are not HTTP, after the answers before it. Without a listener Node destroys the
  * socket, and those answers with it. With a listener, Node detaches the socket and parses nothing more. The answers
- * that are still being sent then get neither the socket's drain nor its timeout.
+ * that are still being sent then receive neither the socket's `drain` event nor its timeout.
  */
 function refuseConnect(server: Server, held: HeldConnections, socket: Socket, timedOut: (socket: Socket) => void) {
   socket.on("drain", () => held.of(socket)?.running?.emit("drain"))
@@ -175,7 +175,7 @@ function refuseConnect(server: Server, held: HeldConnections, socket: Socket, ti
 
 /**
  * A request whose body has few parts, however it was sent. Anyone may send 64 KB in chunks of one byte. Such a body
- * held 8 MB, and 500 such connections ended a process of 256 MB.
+ * held 8 MB, and 500 such connections crashed a process of 256 MB.
  */
 class JoinedRequest extends IncomingMessage {
   private parts = joinedParts(SMALL_PART_BYTES)

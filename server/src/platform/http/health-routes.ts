@@ -24,7 +24,7 @@ const DEADLINE_MS = 1_000
 const WRITTEN_MS = 10_000
 const UNWRITTEN_MS = 1_000
 const WRITE_DEADLINE_MS = 5_000
-/** The alarm in place of those that can't be read, for example because a migration has locked their tables. */
+/** The alarm that replaces alarms that can't be read, for example because a migration has locked their tables. */
 const UNREAD = "the database did not say in time what else needs attention"
 
 /**

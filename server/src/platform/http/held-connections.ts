@@ -162,10 +162,10 @@ export function heldConnections(bounds: Bounds, dropped: Dropped): HeldConnectio
 }
 
 /**
- * Stops the parsing of bytes that have arrived. Node destroys a socket but goes on parsing: 64 KB that it had read are
- * about 1,200 requests. Node keeps these requests until the event loop closes the socket: 100 such connections held 250
- * MB and ended a process. Returning 2, as for a protocol upgrade, makes llhttp stop after the headers. Node has no
- * public way to do this; without `onIncoming` only the memory differs.
+ * Stops the parsing of bytes that have arrived. Node destroys a socket but goes on parsing: 64 KB that Node had already
+ * read can contain about 1,200 requests. Node keeps these requests until the event loop closes the socket: 100 such
+ * connections held 250 MB and crashed a process. Returning 2, as for a protocol upgrade, makes llhttp stop after the
+ * headers. Node has no public way to do this; without `onIncoming` only the memory differs.
  */
 function stopParsing(socket: Socket): void {
   const { parser } = socket as Socket & { parser?: { onIncoming?: unknown } | null }

@@ -23,7 +23,7 @@ interface Waits extends SharedReads {
 /** A process has one {@link Wakes}. */
 const opened = new WeakMap<Wakes, Waits>()
 
-/** The waits of this process; all of them end with `ctx.signal`. */
+/** The waits of this process; all of them end when `ctx.signal` aborts. */
 export function waitsOf({ wakes, signal }: Pick<Context, "wakes" | "signal">): Waits {
   const known = opened.get(wakes)
   if (known) return known

@@ -227,7 +227,7 @@ export async function idempotentlyInPart<C extends Context, P, T>(
     const prepared = await prepare()
     return await inTransaction(ctx, ctx => work(ctx, prepared))
   }
-  // A hash, because a key of the longest length would have no room for the part's name.
+  // A hash, because the longest key would leave no room for the part's name.
   const key = createHash("sha256").update(`${whole.key} ${part}`).digest("base64url")
   const reservation = { ...whole, route: `${whole.route} part`, key }
   const answerOf = (body: T) => ({ status: 200, text: JSON.stringify(body) })

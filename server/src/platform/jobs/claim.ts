@@ -127,7 +127,7 @@ async function renewLease<T extends JobTable>(db: Db, table: T, claimed: Claimed
 }
 
 /**
- * Releases a lease once the database is back, because nobody works on its row meanwhile. Stops once the lease has
+ * Releases a lease once the database is back, because nobody works on its row until then. Stops once the lease has
  * expired.
  */
 function releaseLater<T extends JobTable>(

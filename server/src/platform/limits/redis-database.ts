@@ -3,7 +3,7 @@ import type { Redis } from "ioredis"
 import { parseRedisAddress } from "./redis-address.ts"
 import type { RedisClient } from "./shared-log.ts"
 
-/** The fault of the database of `REDIS_URL`, and the operator's next step: two parts of a sentence. */
+/** What is wrong with the database in `REDIS_URL`, and the operator's next step: two parts of a sentence. */
 export interface DatabaseFault {
   message: string
   todo: string

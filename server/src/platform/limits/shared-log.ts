@@ -120,7 +120,7 @@ return table.concat(answers)`
 /** The name of the script in Redis: its SHA-1. */
 const admitSha = hash("sha1", admitScript)
 
-/** KEYS: the sorted set of instances. ARGV: an instance's id, and how many milliseconds a heartbeat counts. */
+/** KEYS: the sorted set of instances. ARGV: an instance's id, and for how many milliseconds a heartbeat is valid. */
 const beatScript = `
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

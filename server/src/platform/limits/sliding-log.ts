@@ -33,7 +33,10 @@ export interface MemoryLog {
   readonly size: number
 }
 
-/** Whole milliseconds of a clock that never goes back. Setting a wall clock would free callers, or block them. */
+/**
+ * Whole milliseconds of a clock that never goes back. With a wall clock, setting the clock would unblock callers, or
+ * block them.
+ */
 export const monotonicMs = (): number => Math.floor(performance.now())
 
 /**

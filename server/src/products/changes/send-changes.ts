@@ -50,7 +50,7 @@ function takePlace(ctx: Context, request: FastifyRequest, merchantId: string, le
   counts.set(person, count + 1)
   let isHeld = true
   return () => {
-    // A request that failed gives it back, and its connection closes after that.
+    // A request that failed gives its slots back, and its connection closes after that.
     if (!isHeld) return
     isHeld = false
     const left = (counts.get(person) ?? 1) - 1

@@ -119,7 +119,7 @@ export const ownState = gatherRows(async (db: Db, asked: readonly SessionAsked[]
   )
 })
 
-/** Reads the rows of sessions, put away or not. Each statement name always has the same text. */
+/** Reads the rows of sessions, whether put away or not. Each statement name always has the same text. */
 async function readStates(
   db: Db,
   asked: readonly SessionAsked[],

@@ -43,7 +43,7 @@ export interface Facts {
   /** Whether a hash submitted in time is still being verified, or an authorization is in flight. */
   submitted: boolean
   /**
-   * Whether a submitted hash turned out to be no payment. Anyone may submit a hash, so this decides only how a
+   * Whether a submitted hash turned out not to be a payment. Anyone may submit a hash, so this decides only how a
    * session ends.
    */
   refused: boolean

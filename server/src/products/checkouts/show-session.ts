@@ -48,7 +48,7 @@ function shownMessage(ctx: TxContext, session: ShownSession, paused: boolean): s
   return session.message ?? messageOf({ ...session, inFlight: session.status === "verifying" }, token)
 }
 
-/** Whether money sent to a session now is late. The time of a deleted session ends with its deletion. */
+/** Whether money sent to a session now is late. A deleted session's time to pay ends with its deletion. */
 export const isTimeOver = (ctx: TxContext, { expires_at }: Pick<Row<"checkout_sessions">, "expires_at">): boolean =>
   ctx.now() > expires_at
 

@@ -247,7 +247,7 @@ async function writeStanding(ctx: TxContext, before: Row<"escrows">, standing: C
       .execute()
   if (isHeld && escrow.authorized_at === null) await countUse(ctx, session.link_id)
   await notifyEscrow(ctx, { before: { session, escrow: before }, after })
-  // The merchant is notified of a capture that starts to count now before its refunds.
+  // Before the refunds of a capture that now starts to count, the merchant is notified of the capture.
   const counting = new Set(standing.calls.filter(call => standingOf(call) === "counts").map(({ id }) => id))
   const remakes = remakesRefunds(ctx, standing)
   await writeCallReceipts(ctx, escrow, isHeld ? counting : new Set())

@@ -18,8 +18,8 @@ interface Which {
 }
 
 /**
- * SQL: whether a refund waits for an allowance while another refund from its wallet is about to be mined. The other's
- * amount is already allowed, so a sum approved in the meantime would be too high.
+ * SQL: whether a refund waits for an allowance while another refund from its wallet is about to be mined. The other
+ * refund's amount is already allowed, so a sum approved in the meantime would be too high.
  */
 const isBehind = sql<boolean>`(payouts.state = 'held' and payouts.held_reason = 'allowance' and exists (
   select from payouts o join escrows f on f.session_id = o.escrow_id

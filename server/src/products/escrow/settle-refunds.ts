@@ -13,7 +13,7 @@ import { statusByChain, totalWith } from "./refund.ts"
 /** A refund with its call. */
 type Called = Row<"refunds"> & Pick<Row<"payouts">, "state" | "tx_hash" | "recipient" | "nonce">
 
-/** What folding the session's escrow resulted in. */
+/** The result of folding the session's escrow. */
 interface SessionRefunds {
   session: Row<"checkout_sessions">
   /** In base units. */

@@ -2,7 +2,7 @@
 // I/O: none. It builds parts of statements and runs none.
 import { sql } from "kysely"
 
-/** The figures that are money, by their public names. */
+/** The figures that are amounts of money, by their public names. */
 export const moneyFigures = {
   received: "To your receiving addresses, by the time of the block",
   reversed: "Received money that a reorg removed, by the time at which the reorg was noticed",

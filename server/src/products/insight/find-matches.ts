@@ -203,7 +203,7 @@ function amountParts({ chain }: TxContext, parts: Parts, q: string): Part[] {
   const [, number] = /^(\d{1,20}(?:\.\d{1,18})?)(?:\s*[A-Za-z]{1,10})?$/.exec(q) ?? []
   if (number === undefined) return []
   const amounts = new Set(chain.networks.flatMap(({ token }) => amountOf(number, token.decimals) ?? []))
-  // One query per amount, because the index has the rows of one amount in order.
+  // One query per amount, because the index has the rows of each amount in order.
   return [...amounts].flatMap(amount => [
     parts.payment(sql`amount = ${amount}`, sql`'amount'`),
     parts.checkout(sql`amount = ${amount}`, sql`'amount'`),

@@ -75,7 +75,7 @@ function grantedStanding(facts: PaymentFacts): Standing {
   return { state, word: "Paid", why: `${paid} ${money.why}`, next: money.next }
 }
 
-/** Where the money of a payment that counts is. */
+/** Where the money is, for a payment that counts. */
 function moneyOf({ payouts, sweepAt }: PaymentFacts): Pick<Standing, "why" | "next"> {
   const held = payouts.find(({ state }) => state === "held")
   if (held) {

@@ -87,10 +87,10 @@ const nothing = Object.fromEntries(moneyNames.map(name => [name, 0n])) as Record
 
 /** What payers paid and did not get back. */
 const netOf = (of: Totals): bigint => of.received + of.reserved - of.reversed - of.returned - of.released - of.refunded
-/** The amount at receiving addresses, by the books. */
+/** The amount at receiving addresses, according to the books. */
 export const inAddresses = (of: Totals): bigint =>
   of.received - of.reversed - of.returned - of.shares - of.swept - of.recovered - of.unknown
-/** The amount in the escrow, by the books. */
+/** The amount in the escrow, according to the books. */
 export const inEscrow = (of: Totals): bigint => of.reserved - of.captured - of.released
 
 /** Formats totals for the API, their token alone, or an amount in that token. */

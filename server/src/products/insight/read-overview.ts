@@ -71,7 +71,7 @@ export async function overviewOf(ctx: TxContext, asked: Asked) {
   }
 }
 
-/** Returns a merchant's balances by the books, by network and token. */
+/** Returns a merchant's balances according to the books, by network and token. */
 export async function balancesOf(ctx: TxContext, merchantId: string) {
   const totals = totalsOf(await sumsOfAllTime(ctx, { merchantId, chainId: null }))
   const show = await totalsFormatter(ctx, totals)

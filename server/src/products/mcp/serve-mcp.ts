@@ -114,7 +114,10 @@ async function call(
   }
 }
 
-/** Whether the client shows a server's questions to a person. With the newer revision, each request says so. */
+/**
+ * Whether the client shows a server's questions to a person. With the newer revision, each request says whether it
+ * does.
+ */
 const canAsk = ({ mcpReq: { envelope } }: ServerContext): boolean => {
   const { [CLIENT_CAPABILITIES_META_KEY]: capabilities } = (envelope ?? {}) as Record<string, { elicitation?: object }>
   return capabilities?.elicitation !== undefined

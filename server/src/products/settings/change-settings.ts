@@ -125,7 +125,9 @@ export async function changeSettings(
   if (signer) await dropPending(ctx, merchantId, named)
 }
 
-/** Mails the current owners and admins about the changes that a thief would make first, before they are made. */
+/**
+ * Mails the current owners and admins about the changes that a thief would make first, before these changes are made.
+ */
 async function mailChange(
   ctx: TxContext,
   merchantId: string,

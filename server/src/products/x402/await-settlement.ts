@@ -22,9 +22,9 @@ interface Patience {
 }
 
 /**
- * Waits until a settlement's rows no longer say pending and `isOver` accepts it. The wait ends early after `waitS`
- * seconds, if the caller hangs up, or if another caller needs the slot. Returns the row as it was last read; throws
- * if there is none.
+ * Waits until a settlement's rows no longer say pending and `isOver` accepts the settlement. The wait ends early after
+ * `waitS` seconds, if the caller hangs up, or if another caller needs the slot. Returns the row as it was last read;
+ * throws if there is none.
  */
 export async function awaitSettlement(
   ctx: Context,

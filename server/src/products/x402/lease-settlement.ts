@@ -39,7 +39,8 @@ export interface Right {
 /**
  * Takes the right to serve an unanswered payment for `answerMs`, which exactly one caller gets. Undefined if the
  * payment was answered, if another request holds the right, or if the request comes from another place. `hasFailed`:
- * whether the payment was served before and that failed. `identifier`: the key or identifier that named the payment.
+ * whether the payment was served before, and serving it failed. `identifier`: the key or identifier that named the
+ * payment.
  */
 export const takeServing = (
   ctx: TxContext,

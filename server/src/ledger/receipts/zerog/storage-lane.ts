@@ -41,8 +41,8 @@ export const storageLane = (storage: Storage, signer: Signer): Lane => {
     isElsewhere: to => to !== flow,
     // If a file is submitted twice, it is paid for twice, no matter who submits it.
     canOnlyFail: async () => false,
-    // The budgets are in the money of the networks where payments are made. The cost of this lane is bounded by what
-    // its wallet holds.
+    // The budgets are in the currencies of the networks where payments are made. The cost of this lane is bounded by
+    // what its wallet holds.
     isStopped: async () => false,
     withinBudgets: async (_ctx, _wallet, due) => ({ due, held: 0 }),
     partiesOf: async () => new Map(),

@@ -15,7 +15,7 @@ interface Keys {
   secretAccessKey?: string | undefined
 }
 
-/** Returns the same bytes as a stream that fails beyond the largest size of an answer. */
+/** Returns the same bytes as a stream that fails beyond the maximum size of an answer. */
 function limited(body: Readable): Readable {
   let bytes = 0
   const limit = new Transform({
