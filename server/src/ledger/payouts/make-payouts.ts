@@ -208,7 +208,7 @@ async function planSweep(
 
 /**
  * Sweeps the deposits that are due, those that have waited longest first. Returns how many were due. A deposit that had
- * nothing to take is retried an hour later.
+ * nothing to sweep is retried an hour later.
  */
 export async function sweepDue(ctx: Context, network: Network): Promise<number> {
   const due = await sql<{ id: bigint; token: Address }>`

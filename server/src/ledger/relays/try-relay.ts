@@ -43,7 +43,7 @@ export const RELAY_GAS = { key: 200_000n, contract: 700_000n }
 /**
  * The highest gas limits of an escrow's reservation. A reservation also moves the money on, stores what is held and,
  * for an operator's first payment, deploys the contract that holds the money. A contract wallet's reservation never
- * gets the limit of a key, because the limit distinguishes the two.
+ * gets the gas limit of a key's reservation, because the limit distinguishes the two.
  */
 export const RESERVE_GAS = { key: payoutKinds.reserve.gasOfKey, contract: 1_000_000n }
 
@@ -114,7 +114,7 @@ export async function tryRelay(
     ...(by === "contract" ? [{ method: "eth_estimateGas", params: [call] }] : []),
     ...(deposit ? [balanceCall(network, deposit.address)] : []),
   ]
-  // A contract wallet controls how long its call keeps a node busy, so its call is not shared.
+  // A contract wallet controls how long its call keeps a node busy, so its call shares no exchange with other requests.
   const ask = (calls: readonly RpcCall[]) =>
     by === "key" ? askTogether(ctx, { chain: network, calls }) : askEach(network, calls, ctx.signal)
   let answers = await ask(calls)

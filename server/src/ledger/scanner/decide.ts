@@ -27,8 +27,8 @@ export interface Changes {
   /** Changes of single transfers. */
   doubts: Doubt[]
   /**
-   * Blocks that another block has replaced, and blocks that are back. The transfers in these blocks change with the
-   * blocks.
+   * Blocks that another block has replaced, and blocks that are in the chain again. The transfers in these blocks
+   * change with the blocks.
    */
   suspected: NamedBlock[]
   restored: NamedBlock[]

@@ -124,7 +124,7 @@ async function alteredOf(ctx: TxContext, lane: LaneInfo, payouts: readonly Payou
 /**
  * Whether the wallet is active, and every nonce that the chain has was signed here. The count was read before the lock,
  * and `next_nonce` only grows. So if the count is higher, a transaction was signed elsewhere. Pending transactions
- * count too: if the database lost its last seconds, one of them may pay a payout that looks unpaid here.
+ * count too: if the database lost its last seconds of changes, one of them may pay a payout that looks unpaid here.
  */
 const maySign = (ctx: TxContext, wallet: Row<"wallets">, count: bigint): boolean =>
   wallet.status === "active" && !isAhead(ctx, wallet, count)

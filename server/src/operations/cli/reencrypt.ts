@@ -57,7 +57,7 @@ async function main(args: string[]): Promise<string> {
   }
 }
 
-/** Removes what a lost key has encrypted, or with `isSure` false says what that is. */
+/** Removes what a lost key has encrypted or, with `isSure` false, says what would be removed. */
 async function afterLoss(db: Db, keys: SecretKeys, isSure: boolean): Promise<string> {
   const by = { kind: "operator", id: operatorName(), route: "sluice reencrypt --lost" } as const
   const lost = await (isSure ? withActor(by, () => forgetLostSecrets(db, keys)) : countLostSecrets(db, keys))

@@ -35,7 +35,8 @@ export interface Endpoint {
   /** The size of all the endpoint's answers in bytes, unpacked. */
   bytes: number
   /**
-   * How often the endpoint's answers were useless, and when last (wall time in milliseconds); see {@link noteUseless}.
+   * How often the endpoint's answers were useless, and when they last were (wall time in milliseconds); see {@link
+   * noteUseless}.
    */
   useless: number
   uselessAt: number

@@ -68,7 +68,7 @@ export function escrowAt(address: Address, refundCollector: Address | undefined)
 }
 
 /**
- * Returns the address that holds the tokens of an operator's payments, in lower case. The address is that of a clone of
+ * Returns the address that holds the tokens of an operator's payments, in lower case. The address belongs to a clone of
  * the contract that the escrow creates first, with the operator's address as its salt. Pure; `getTokenStore` returns
  * the same.
  */

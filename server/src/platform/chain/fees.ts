@@ -31,7 +31,7 @@ export function firstFees({ baseFee, tip }: Market, cap: bigint): Fees | undefin
 
 /**
  * The fees of an attempt that replaces another. Both fees rise by an eighth, rounded up (nodes refuse less than a
- * tenth), and at least to 0.001 gwei and the market. Undefined if that is above `cap`.
+ * tenth), and to at least 0.001 gwei and the market price. Undefined if that is above `cap`.
  */
 export function raisedFees(before: Fees, { baseFee, tip }: Market, cap: bigint): Fees | undefined {
   const maxFee = most(raised(before.maxFee), least(2n * baseFee + tip, cap))

@@ -43,8 +43,8 @@ const ANSWER_MARGIN_MS = 2_000
 const POOL_SIZE = 10
 /**
  * How long an unused connection is kept. Rounds are seconds apart, and the library's default of ten seconds closed
- * connections between rounds. A new connection costs Postgres a process, which plans each named statement five times
- * again.
+ * connections between rounds. A new connection costs Postgres a process, which plans each named statement five more
+ * times.
  */
 const IDLE_MS = 60_000
 

@@ -91,7 +91,7 @@ export async function orEmptyBody(request: FastifyRequest): Promise<void> {
 
 /**
  * Opens a server without routes; add them before it listens. `bounds` replace the default limits. `rows` are the table
- * rows of routes that only a test has: a route without a row is refused.
+ * rows of routes that exist only in a test: a route without a row is refused.
  */
 export function openServer(
   ctx: Context,

@@ -88,8 +88,8 @@ export async function loadSession(ctx: TxContext, part: SessionPart, screened: S
 }
 
 /**
- * The session's payments that count or may count again, in creation order. Left out are open payments that lost their
- * transfers, which a flood of transfers leaves behind.
+ * The session's payments that count or may count again, in creation order. Open payments that lost their transfers are
+ * left out; a flood of transfers leaves such payments behind.
  */
 export async function paymentsOf(ctx: TxContext, sessionId: string): Promise<Row<"payments">[]> {
   const all = ctx.db

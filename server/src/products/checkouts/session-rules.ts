@@ -103,7 +103,7 @@ export function foldSession(facts: Facts, arrivals: readonly Arrival[], now: Dat
     const more = confirmed.filter(arrival => !counted.has(arrival))
     const over = sum(more) >= facts.amount ? "duplicate" : "overpaid"
     const surplus = sum(paid) - facts.amount
-    // After a reorg, less surplus may exist than was returned. Then nothing of the return counts here.
+    // After a reorg, less surplus may exist than was returned. In that case, no part of the return counts here.
     const returned = surplus >= facts.returnedSurplus ? facts.returnedSurplus : 0n
     const own = surplus > returned ? "overpaid" : null
     const exception = more.length > 0 ? over : facts.accepted ? facts.accepted.exception : own

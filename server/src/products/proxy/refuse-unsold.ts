@@ -1,6 +1,5 @@
 /**
- * Handles a paid call that is no longer sold: the payer learns what happens with the payment, and the merchant sees
- * it.
+ * Handles a paid call that is no longer sold: the payer learns what happens to the payment, and the merchant sees it.
  */
 import { createHash } from "node:crypto"
 import type { FastifyRequest } from "fastify"

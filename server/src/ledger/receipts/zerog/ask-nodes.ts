@@ -175,6 +175,6 @@ export async function giveSegments(
   }
 }
 
-/** Returns a segment with its proof as the node responds with it, unchecked. */
+/** Returns a segment with its proof, unchecked, as the node sent them. */
 export const takeSegment = (ctx: Asking, node: StorageNode, seq: number, index: number): Promise<unknown> =>
   callNode(ctx, node, "zgs_downloadSegmentWithProofByTxSeq", [seq, index])
