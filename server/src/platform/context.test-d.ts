@@ -37,5 +37,5 @@ export const refused = inTransaction(outside, async ctx => {
 export const narrower: TxContext = outside
 // @ts-expect-error: the way back
 export const wider: Context = narrower
-// @ts-expect-error: a network that was looked up inside the transaction
+// @ts-expect-error: a network that was got inside
 export const reached: Network = networkOf(narrower.chain, 84532)
