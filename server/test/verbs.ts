@@ -4,7 +4,8 @@
 export const verbs = new Set(
   `
     accept adopt advance answer apply approve ask assign authorize await backup begin cache change check claim
-    classify compare confirm count cover create decide deliver describe emit end erase explain fetch find finish fold follow format gather
+    classify compare confirm count cover create decide deliver describe emit end erase explain fetch find finish fold follow
+    forget format gather
     give halt hold insert invite keep learn lease limit list load lock log make manage measure migrate move name
     note notify number observe open pick prepare prove put read reconcile record reencrypt refuse remake render report
     resolve retry rotate run scan screen sell send serve settle show sign simulate skip start store submit subscribe sum take

@@ -94,7 +94,7 @@ const built = (world: World): ConsolePage[] => [
   thing("webhook", "/webhooks/$id", `/webhooks/${world.webhook}`, ["Send a test", "Each by its name"]),
   thing("delivery", "/webhooks/deliveries/$id", `/webhooks/deliveries/${world.failed}`, [
     "the connection was refused",
-    "tried again",
+    "retried automatically",
   ]),
   thing("delivery-found", "/deliveries/$id", `/deliveries/${world.failed}`, ["the connection was refused"]),
   list("listeners", "/listeners", ["sluice listeners create"]),

@@ -422,7 +422,10 @@ describe("what is decided", () => {
     expect((await giveBack(id)).status).toBe(200)
     const { body } = await service.call("GET", "/api/console/payments", undefined, as)
     const [row] = (body.data as { return: { state: string; reason: string } }[]) ?? []
-    expect(row?.return).toMatchObject({ state: "held", reason: expect.stringMatching(/not every node has it yet/) })
+    expect(row?.return).toMatchObject({
+      state: "held",
+      reason: expect.stringMatching(/not every node has the money yet/),
+    })
   })
 
   it("stops a return that is not signed when its money, mined again, is less or another's", async () => {

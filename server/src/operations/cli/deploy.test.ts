@@ -230,7 +230,7 @@ it.each<
     () => (proxy.spoil = (method, _params, result) => (method === "eth_chainId" ? "0x1" : result)),
     [],
     {},
-    /serves chain 1; base-sepolia is 84532\.$/,
+    /serves chain 1, but base-sepolia is chain 84532\.$/,
   ],
   [
     "a network without the deployer",

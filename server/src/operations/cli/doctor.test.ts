@@ -406,7 +406,7 @@ describe("the step after a fault of a setting", () => {
       log_level: undefined,
       confirmations: undefined,
       oidc_issuer: expect.stringContaining("BASE_URL if merchants sign in with their wallets"),
-      rpc_base: expect.stringContaining("addresses of nodes"),
+      rpc_base: expect.stringContaining("the URLs of nodes"),
       deposit_factory_base: "`sluice deploy` deploys one and prints this setting.",
     })
     const live = await said({ MODE: "live" })
@@ -481,7 +481,7 @@ describe.runIf(postgresBinaries())("the doctor of a Postgres", () => {
     const url = durable.url.replace(/\/postgres$/, "/by%20language")
     const language = await diagnosis({ DATABASE_URL: url })
     expect(language.bad).toEqual([])
-    expect(language.text).toContain("the database sorts text by a language")
+    expect(language.text).toContain("the database sorts text by the rules of a language")
     await client.query("update pg_database set datcollversion = '1' where datname = 'by language'")
     expect(await diagnosis({ DATABASE_URL: url })).toMatchObject({
       bad: ["database collation alarm"],

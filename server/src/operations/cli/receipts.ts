@@ -20,7 +20,7 @@ const usage = `Prints what storing receipts on 0G costs, waits until 0G has all 
 
 The running service pays and uploads. This command asks the service, so it needs the service's DATA_DIR. A file stays in
 DATA_DIR, and its root is the same in both stores: no receipt, link or anchor changes.
-Exits with 0 on success, 1 when the service refused, 2 for an invalid command line, 3 when the service can't be reached.
+Exits with 0 when the command succeeded, 1 when the service refused, 2 for an invalid command line, 3 when the service can't be reached.
 `
 
 type Shown = Awaited<ReturnType<typeof showStorage>>

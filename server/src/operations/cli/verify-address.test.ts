@@ -134,7 +134,10 @@ it("vouches for Sluice's factory alone, where its guardian and first operator ar
     ok: false,
     text: expect.stringContaining("NOT Sluice's factory"),
   })
-  expect(verify(guardian)).toMatchObject({ ok: true, text: expect.stringContaining("was not compared") })
+  expect(verify(guardian)).toMatchObject({
+    ok: true,
+    text: expect.stringContaining("To check that too, name its --guardian"),
+  })
 })
 
 const A = `0x${"11".repeat(20)}`

@@ -118,7 +118,7 @@ describe("a stuck nonce", () => {
     const got = await gains(async () => {
       const first = await stuck()
       expect((await unstick(first.nonce)).body.message).toMatch(/an eighth more than .* --max-fee/)
-      expect((await unstick(first.nonce + 1n, { maxFeeGwei: "900" })).body.message).toContain(`is ${first.nonce}`)
+      expect((await unstick(first.nonce + 1n, { maxFeeGwei: "900" })).body.message).toContain(`nonce, ${first.nonce}`)
       expect(await operator.actions()).toEqual([])
       const { status, body } = await unstick(first.nonce, { maxFeeGwei: "900" })
       expect([status, body.said]).toEqual([200, expect.stringContaining("created again")])

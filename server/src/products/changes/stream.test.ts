@@ -218,7 +218,7 @@ describe.runIf(onPostgres)("a stream of changes", () => {
       return open.filter(({ response }) => response.status === 200).length
     }
     await expect.poll(places, { timeout: 5_000 }).toBe(4)
-    await expect.poll(places, { timeout: 30_000, interval: 500 }).toBe(5)
+    await expect.poll(places, { timeout: 120_000, interval: 500 }).toBe(5)
     socket.resume()
     await once(socket, "close")
     const ids = [...text.matchAll(/id: (\S+)\nevent: change\ndata: .*"objectId":"(\d+)".*\n\n/g)]
