@@ -81,12 +81,13 @@ async function openRenderer(document: object): Promise<Renderer> {
   })
   const folder = join(dirname(createRequire(import.meta.url).resolve("@fastify/swagger-ui")), "static")
   const files = [...readdirSync(folder), "swagger-initializer.js"].filter(name => /\.(css|js)$/.test(name))
-  const urls = ["", "/", "/try", "/json", "/yaml", "/errors", ...files.map(name => `/static/${name}`)].map(
+  // The page asks for its document below its own path.
+  const urls = ["", "/", "/try", "/try/json", "/json", "/yaml", "/errors", ...files.map(name => `/static/${name}`)].map(
     path => `/docs${path}`,
   )
   const render = async (url: string): Promise<Page> => {
     if (url === "/docs/errors") return pageOf("text/html; charset=utf-8", Buffer.from(errorsPage()))
-    const { headers, rawPayload, payload } = await app.inject(url === TRY ? "/docs" : url)
+    const { headers, rawPayload, payload } = await app.inject(url === TRY ? "/docs" : url.replace(`${TRY}/`, "/docs/"))
     const isPage = ["/docs", "/docs/", TRY].includes(url)
     const body = isPage ? Buffer.from(payload.replace("</head>", `${NO_ICON}</head>`)) : rawPayload
     return pageOf(String(headers["content-type"]), body)
