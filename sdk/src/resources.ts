@@ -485,7 +485,7 @@ export interface Resources {
     update(id: string, body: Body<"changeSubscription">, options?: RequestOptions): Promise<api.Subscription>
     /** Pauses a subscription. Its open invoice is closed, and no invoice is created until it is resumed. The subscriber keeps paid access. */
     pause(id: string, options?: RequestOptions & { idempotencyKey?: string }): Promise<api.Subscription>
-    /** Resumes a paused subscription, or keeps a subscription that would end with its period. If the paid time has ended, periods count from now: time without access is not billed. */
+    /** Resumes a paused subscription, or keeps a subscription that would end with its period. If the paid period has ended, periods count from now: time without access is not billed. */
     resume(id: string, options?: RequestOptions & { idempotencyKey?: string }): Promise<api.Subscription>
     /** Cancels a subscription, immediately or at the end of its period. `period_end` can be undone until then with `resume`. A canceled subscription can't be resumed. */
     cancel(id: string, body: Body<"cancelSubscription">, options?: RequestOptions & { idempotencyKey?: string }): Promise<api.Subscription>
@@ -683,9 +683,9 @@ export interface Resources {
     listSubscriptions(query?: Query<"listOwnSubscriptions">, options?: RequestOptions): Pages<Item<"listOwnSubscriptions", "data">, api.OwnSubscriptionList>
     /** The invoices of one of the wallet's subscriptions, with their receipts */
     listInvoices(id: string, query?: Query<"listOwnInvoices">, options?: RequestOptions): Pages<Item<"listOwnInvoices", "data">, api.OwnInvoiceList>
-    /** Cancels a subscription at the end of the paid time. Until then `resume` can undo it. An open invoice is closed, unless its payment is in progress. If the paid time has ended, the cancellation takes effect immediately. */
+    /** Cancels a subscription at the end of the paid period. Until then `resume` can undo it. An open invoice is closed, unless its payment is in progress. If the paid period has ended, the cancellation takes effect immediately. */
     cancel(id: string, body?: Body<"cancelOwnSubscription">, options?: RequestOptions): Promise<api.OwnSubscription>
-    /** Keeps a subscription that would end with the paid time. If the merchant paused a subscription, only the merchant can resume it. */
+    /** Keeps a subscription that would end with the paid period. If the merchant paused a subscription, only the merchant can resume it. */
     resume(id: string, body?: Body<"resumeOwnSubscription">, options?: RequestOptions): Promise<api.OwnSubscription>
   }
   audit: {

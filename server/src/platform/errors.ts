@@ -236,7 +236,7 @@ export const errorTable = {
   PAYMENT_ALREADY_SERVED: {
     status: 409,
     message:
-      "This payment is settled. It already served another request, or is reserved for requests with its retry token. You are not charged again.",
+      "This payment is settled. It has already been used for another request, or is reserved for requests with its retry token. You are not charged again.",
     help: "The header `PAYMENT-RESPONSE` describes the settlement. A broadcast payment's signature is public, so each payment serves only one request. To get the first answer again, send the payment's `Sluice-Retry-Token`. To get a paywall's content, prove that you own the paying wallet with `POST /api/paywalls/:id/access`.",
   },
   PAYMENT_IDENTIFIER_USED: {

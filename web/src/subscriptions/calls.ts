@@ -70,6 +70,6 @@ export const invoicesOf = (
 ): Promise<{ data: Invoice[]; total: number }> =>
   call("GET", `/api/subscriptions/${id}/invoices?limit=${PAGE}&offset=${offset}`, { token })
 
-/** Cancels a subscription at the end of the paid time, or withdraws the cancellation. */
+/** Cancels a subscription at the end of the paid period, or withdraws the cancellation. */
 export const change = ({ token }: Session, id: string, what: "cancel" | "resume"): Promise<Subscription> =>
   call("POST", `/api/subscriptions/${id}/${what}`, { token, body: {} })

@@ -12,7 +12,7 @@ interface Props {
   fail: (error: unknown) => void
 }
 
-/** Ends it at the end of the paid time, after a confirmation; or withdraws the cancellation. */
+/** Ends it at the end of the paid period, after a confirmation; or withdraws the cancellation. */
 export function Cancel({ session, subscription, change, fail }: Props) {
   const { t, lang } = useWords()
   const { id, product, paidUntil, cancelAtPeriodEnd, canResume } = subscription

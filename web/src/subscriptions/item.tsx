@@ -71,7 +71,7 @@ export function Item({ session, subscription, change, fail, heading }: Props) {
   )
 }
 
-/** The end of the paid time, and what comes next. */
+/** The end of the paid period, and what comes next. */
 function Times({ subscription }: { subscription: Subscription }) {
   const { t, lang } = useWords()
   const { status, paidUntil, accessUntil, openInvoice, nextDueAt, endsAt } = subscription

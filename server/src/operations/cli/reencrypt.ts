@@ -18,7 +18,7 @@ const usage = `Encrypts all secrets in the database with SECRET_KEY, while the s
   sluice reencrypt --lost [--yes]
 
 Run this command with the service's environment variables, and with the previous key as SECRET_KEY_OTHER. You can remove that setting afterwards.
-docs/operators/operations.md (SECRET_KEY) lists the steps in their order. You can stop this command and run it again at any time.
+docs/operators/operations.md (SECRET_KEY) lists the steps in order. You can stop this command and run it again at any time.
 The embedded database serves only one process: if you use it, stop the service first.
 
   --lost   the previous key is lost: counts the secrets that SECRET_KEY does not decrypt, and with --yes removes them and

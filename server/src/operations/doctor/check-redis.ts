@@ -138,7 +138,7 @@ const answers: [answer: RegExp, words: string, todo: string][] = [
   [
     /READONLY/,
     "REDIS_URL leads to a replica, which accepts no writes",
-    "Name the primary, or the sentinels or the cluster that know the primary.",
+    "Name the primary, the sentinels that know the primary, or the cluster's nodes.",
   ],
   [
     /OOM/,

@@ -1,4 +1,4 @@
-/** Records which installation a database was created for, so that it is never opened as another. */
+/** Records which installation a database was created for, so that no other installation ever opens it. */
 import { randomUUID } from "node:crypto"
 import type { Mode } from "../chain/network-facts.ts"
 import type { Network } from "../chain/networks.ts"

@@ -1,6 +1,5 @@
 /**
- * Describes the schema of a database from its catalogue, as SQL. `schema.sql` is generated with this code, and two
- * databases on one server have the same schema if their descriptions are equal. `pg_dump` is not used, because its text
+ * Describes the schema of a database from its catalogue, as SQL. This code generates `schema.sql`. Two databases on one server have the same schema if their descriptions are equal. `pg_dump` is not used, because its text
  * changes with its version.
  */
 

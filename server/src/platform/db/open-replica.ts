@@ -378,7 +378,7 @@ function readingPool(replica: PostgresPool, primary: Db, use: Use): PostgresPool
   }
 }
 
-/** Returns the SQLSTATE of an error that the server reported, otherwise empty. */
+/** Returns the SQLSTATE of an error that the server reported, or an empty string for any other error. */
 function codeOf(error: unknown): string {
   const cause = error instanceof DatabaseUnavailable ? error.cause : error
   return cause instanceof pg.DatabaseError ? (cause.code ?? "") : ""

@@ -60,8 +60,7 @@ export class DatabaseUnavailable extends Error {
 }
 
 /**
- * Whether all connections of a pool were busy for too long. The pool's statements may then be slow although the server
- * works.
+ * Whether all connections of a pool were busy for too long. The pool's statements may then be slow even though the server is healthy.
  */
 export const isFull = (error: unknown): boolean =>
   error instanceof DatabaseUnavailable && wordsOf(error.cause) === "timeout exceeded when trying to connect"

@@ -78,7 +78,7 @@ export const hasMadeRoom = (socket: Socket): boolean => madeRoom.has(socket)
 /** Connections whose callers have paid for the answer that they wait for. */
 const paid = new WeakSet<Socket>()
 
-/** Keeps a connection from being closed for a new one until its answer is complete. */
+/** Prevents a connection from being closed to make room for a new one before its answer is complete. */
 export const keepOpen = (socket: Socket): void => void paid.add(socket)
 
 /**

@@ -154,8 +154,7 @@ const isCluster = (redis: RedisClient): redis is Cluster => redis instanceof ior
 const retryStrategy = (times: number): number => Math.min(times * 50, MAX_RETRY_MS)
 
 /**
- * Makes a connection that is not open yet and fails fast. Nothing waits for Redis to come back, and nothing is sent
- * twice, because it would be counted twice. A connection that is not ready after `answerMs` is replaced.
+ * Makes a connection that is not open yet and fails fast. No call waits for Redis to come back, and no entry is sent twice, because Redis would count the entry twice. A connection that is not ready after `answerMs` is replaced.
  */
 export function redisConnection(url: string, answerMs = ANSWER_TIMEOUT_MS): RedisClient {
   const redis = clientOf(url)

@@ -18,7 +18,7 @@ async function changesHeldMs({ db }: TxContext): Promise<number | undefined> {
   return rows[0]?.ms ?? undefined
 }
 
-/** How many minutes changes have waited; undefined if none has waited for a minute. */
+/** How long changes have been waiting, in minutes; undefined if none has waited for a whole minute. */
 async function minutesHeld(ctx: TxContext): Promise<number | undefined> {
   const ms = (await changesHeldMs(ctx)) ?? 0
   return ms >= LATE_MS ? Math.floor(ms / 60_000) : undefined

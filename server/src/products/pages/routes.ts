@@ -252,7 +252,7 @@ function logoRoute(app: Server, ctx: Context): void {
       "content-type": logo_type,
       "cache-control": "public, max-age=31536000, immutable",
       "x-content-type-options": "nosniff",
-      // A logo that is opened directly can do nothing, whatever its bytes are.
+      // A logo that is opened directly can't run or load anything, whatever its bytes are.
       "content-security-policy": "default-src 'none'; sandbox",
       "cross-origin-resource-policy": "same-origin",
     })

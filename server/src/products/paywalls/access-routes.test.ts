@@ -273,7 +273,7 @@ describe("a subscription", () => {
     const found = await Promise.all(asked.map(([each, of]) => accessOf(service.ctx, each, of as Address)))
     expect(found.map(access => access?.txHash)).toEqual([tx_hash, undefined, undefined, undefined])
 
-    // Due, within its grace: the paid time is over, but access is not.
+    // Due, within its grace: the paid period is over, but access is not.
     await setSubscription(id, { status: "payment_due", paid_until: inDays(-1), access_until: inDays(2) })
     expect(await opens()).toEqual(await untilOf(id))
     await setSubscription(id, { status: "past_due", access_until: service.ctx.now() })

@@ -142,7 +142,7 @@ describe("the calls of grants", () => {
         let now = 0
         let bought = 0
         let used = 0
-        // A second implementation, step by step: all paid time, which of it is free, and the calls in it.
+        // A second implementation, step by step: all paid period, which of it is free, and the calls in it.
         let end = 0
         let freeUntil = 0
         let left = 0

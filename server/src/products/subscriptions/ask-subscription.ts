@@ -46,8 +46,8 @@ export const resumeSubscription = (ctx: TxContext, owner: Owner, id: string): Pr
       if (!cancel_asked_by) return {}
       throw refused(
         "payer" in owner
-          ? "The merchant has canceled this subscription at the end of the paid time, and only the merchant can undo that."
-          : "The subscriber has canceled this subscription at the end of the paid time, and only the subscriber can undo that.",
+          ? "The merchant has canceled this subscription at the end of the paid period, and only the merchant can undo that."
+          : "The subscriber has canceled this subscription at the end of the paid period, and only the subscriber can undo that.",
       )
     }
     const last = lastOf(invoices)
@@ -82,7 +82,7 @@ function removeAsker(by: AskedBy, asker: Asker): AskedBy {
   return by === asker ? null : by
 }
 
-/** Cancels a subscription immediately, or at the end of the paid time. */
+/** Cancels a subscription immediately, or at the end of the paid period. */
 export const cancelSubscription = (
   ctx: TxContext,
   owner: Owner,
@@ -91,7 +91,7 @@ export const cancelSubscription = (
 ): Promise<Row<"subscriptions">> =>
   change(ctx, owner, id, ({ subscription: { cancel_asked_by, paid_until } }) => {
     const asked = { cancel_asked_by: addAsker(cancel_asked_by, askerOf(owner)) }
-    // If the paid time is already over, the subscription ends now.
+    // If the paid period is already over, the subscription ends now.
     const isNow = at === "now" || !paid_until || paid_until <= ctx.now()
     if (isNow) return { ...asked, canceled_at: ctx.now() }
     return asked.cancel_asked_by === cancel_asked_by ? {} : { ...asked, cancel_at_period_end: true }
@@ -99,7 +99,7 @@ export const cancelSubscription = (
 
 /**
  * Moves a subscription to another product with its next invoice. If the length of the periods changes, they are
- * counted from the end of the paid time.
+ * counted from the end of the paid period.
  */
 export async function moveSubscription(
   ctx: TxContext,

@@ -38,17 +38,17 @@ export interface InvoiceFacts {
 
 export interface SubscriptionFacts {
   billing: Billing
-  /** The start from which periods are counted, unless the paid time ends between two of their boundaries. */
+  /** The start from which periods are counted, unless the paid period ends between two of their boundaries. */
   anchor: Date
   maxPeriods: number | null
-  /** Whether access continues after the paid time. Only the payer's first subscription to a product has this grace. */
+  /** Whether access continues after the paid period. Only the payer's first subscription to a product has this grace. */
   hasGrace: boolean
   /** In order. The first invoice starts the subscription. */
   invoices: readonly InvoiceFacts[]
   pausedAt: Date | null
   /** When the subscription was canceled immediately; null if it was not. */
   canceledAt: Date | null
-  /** Whether the subscription ends with the paid time. */
+  /** Whether the subscription ends with the paid period. */
   cancelAtPeriodEnd: boolean
   /** How long before its period an invoice is created, in milliseconds. */
   aheadMs: number
@@ -59,10 +59,10 @@ export interface FoldedSubscription {
   status: Row<"subscriptions">["status"]
   /** Why the status is `canceled`: by request, unpaid, or after the last period. */
   cancelReason: Row<"subscriptions">["cancel_reason"]
-  /** The end of the paid time; null if there is no status. */
+  /** The end of the paid period; null if there is no status. */
   paidUntil: Date | null
   /**
-   * The end of access to paywalls. It includes the grace after the paid time, or after the due time of an invoice
+   * The end of access to paywalls. It includes the grace after the paid period, or after the due time of an invoice
    * that the service created late.
    */
   accessUntil: Date | null
@@ -185,7 +185,7 @@ function renewing(
 ): FoldedSubscription {
   const { anchor: counted, billing, aheadMs, hasGrace } = facts
   const periodStart = latest([common.paidUntil, counted])
-  // The paid time can end between two boundaries: after a late payment, or if the invoice has other terms or was
+  // The paid period can end between two boundaries: after a late payment, or if the invoice has other terms or was
   // created before a pause. A period costs its full price, so it gets its full length.
   const anchor = isBoundary(counted, billing, periodStart) ? counted : periodStart
   const periodEnd = nextBoundary(anchor, billing, periodStart)
@@ -207,7 +207,7 @@ function renewing(
 export const anchorAtResume = (anchor: Date, paidUntil: Date, now: Date): Date => (now < paidUntil ? anchor : now)
 
 /**
- * The start from which periods of a new length are counted: the later of the anchor and the end of the paid time. The
+ * The start from which periods of a new length are counted: the later of the anchor and the end of the paid period. The
  * anchor is later if time passed without access.
  */
 export const anchorAtMove = (anchor: Date, paidUntil: Date): Date => latest([anchor, paidUntil])

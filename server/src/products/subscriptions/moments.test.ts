@@ -107,7 +107,7 @@ describe("money for an invoice that was closed and replaced", () => {
   })
 
   it.each([
-    ["while the paid time lasts", "2027-02-27T10:00:00Z", "2027-03-31T10:00"],
+    ["while the paid period lasts", "2027-02-27T10:00:00Z", "2027-03-31T10:00"],
     ["when access is over, shortly before its period ends", "2027-03-31T09:00:00Z", "2027-04-30T09:00"],
     ["when its period is over", "2027-03-31T11:00:00Z", "2027-04-30T11:00"],
   ])("that its merchant accepts %s buys the whole of it, if none was made", async (_when, at, until) => {

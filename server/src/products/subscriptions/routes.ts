@@ -132,7 +132,7 @@ function askRoutes(app: Server, ctx: Context): void {
       schema: {
         operationId: "resumeSubscription",
         summary: "Resumes a paused subscription, or keeps a subscription that would end with its period",
-        description: "If the paid time has ended, periods count from now: time without access is not billed.",
+        description: "If the paid period has ended, periods count from now: time without access is not billed.",
         tags,
         params: SubscriptionId,
         response: { 200: Subscription },

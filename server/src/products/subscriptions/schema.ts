@@ -74,7 +74,7 @@ export const Subscription = Type.Object({
   ),
   graceDays: Described(
     Type.Integer(),
-    "Days of access after the paid time: 3, or 0 if the payer had an earlier subscription to the product of its last invoice",
+    "Days of access after the paid period: 3, or 0 if the payer had an earlier subscription to the product of its last invoice",
   ),
   maxPeriods: Nullable(Type.Integer()),
   chain: Type.String(),
@@ -131,7 +131,7 @@ export const SubscriptionCancel = Strict(
   {
     at: Type.Enum(["now", "period_end"], {
       type: "string",
-      description: "`now` ends access immediately; `period_end` ends it with the paid time",
+      description: "`now` ends access immediately; `period_end` ends it with the paid period",
     }),
   },
   { at: "period_end" },

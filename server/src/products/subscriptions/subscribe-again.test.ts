@@ -292,7 +292,7 @@ it("without grace nobody loses access where the service makes an invoice late", 
   await subscribe(product)
   await openDays(paywall)
   const again = await subscribe(product)
-  // No job runs until an hour after the paid time.
+  // No job runs until an hour after the paid period.
   rig.to(later(rig.now(), 1 + 1 / 24))
   expect(await isOpen(paywall)).toBe(true)
   await rig.look()

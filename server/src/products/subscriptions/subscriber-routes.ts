@@ -142,9 +142,9 @@ function changeRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "cancelOwnSubscription",
-        summary: "Cancels a subscription at the end of the paid time",
+        summary: "Cancels a subscription at the end of the paid period",
         description:
-          "Until then `resume` can undo it. An open invoice is closed, unless its payment is in progress. If the paid time has ended, the cancellation takes effect immediately.",
+          "Until then `resume` can undo it. An open invoice is closed, unless its payment is in progress. If the paid period has ended, the cancellation takes effect immediately.",
         tags,
         params: SubscriptionId,
         body: NoBody,
@@ -164,7 +164,7 @@ function changeRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "resumeOwnSubscription",
-        summary: "Keeps a subscription that would end with the paid time",
+        summary: "Keeps a subscription that would end with the paid period",
         description: "If the merchant paused a subscription, only the merchant can resume it.",
         tags,
         params: SubscriptionId,

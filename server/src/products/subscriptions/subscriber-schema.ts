@@ -44,7 +44,7 @@ export const SubscriberSubscription = Type.Object({
   startedAt: Timestamp,
   paidUntil: Timestamp,
   accessUntil: Timestamp,
-  cancelAtPeriodEnd: Type.Boolean({ description: "Canceled: it ends with the paid time" }),
+  cancelAtPeriodEnd: Type.Boolean({ description: "Canceled: it ends with the paid period" }),
   canResume: Type.Boolean({ description: "Whether the wallet can undo that; it can't if the merchant canceled" }),
   nextDueAt: Nullable(
     Type.String({

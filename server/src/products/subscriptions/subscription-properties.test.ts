@@ -74,7 +74,7 @@ async function agree(id: string): Promise<void> {
   const confirmed = new Set(sessions.filter(each => each.status === "confirmed").map(each => each.id))
   for (const each of invoices)
     expect([each.id, each.paid_at !== null]).toEqual([each.id, confirmed.has(each.session_id)])
-  // Nothing is billed twice, and no period begins before the paid time ends.
+  // Nothing is billed twice, and no period begins before the paid period ends.
   const paid = invoices.filter(each => each.paid_at)
   for (const [i, each] of paid.slice(1).entries())
     expect(Number(each.period_start)).toBeGreaterThanOrEqual(Number(paid[i]?.period_end))

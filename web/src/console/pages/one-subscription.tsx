@@ -41,7 +41,7 @@ function whyOf(each: SubscriptionWithInvoices): string {
         : "It was canceled."
   if (each.status === "paused") return "It is paused: no invoice is created until you resume it."
   if (each.cancelAtPeriodEnd)
-    return `It ends when the paid time ends, as ${each.cancelAskedBy === "merchant" ? "you" : "its subscriber"} asked.`
+    return `It ends when the paid period ends, as ${each.cancelAskedBy === "merchant" ? "you" : "its subscriber"} asked.`
   if (each.status === "past_due") return "Its invoice was not paid in time. Access is closed until the invoice is paid."
   if (each.status === "payment_due") return "Its invoice is due. Access continues during the grace period."
   return "It is paid. The next invoice is created three days before this period ends."
@@ -154,9 +154,9 @@ function Actions({ subscription: { status, cancelAtPeriodEnd, cancelAskedBy }, p
       <More
         items={[
           {
-            name: "Cancel with the paid time",
+            name: "Cancel with the paid period",
             act: () =>
-              ask("Cancel it with the paid time?", "Access continues until then. You can undo this.", "Cancel it", () =>
+              ask("Cancel it with the paid period?", "Access continues until then. You can undo this.", "Cancel it", () =>
                 post("cancel", { at: "period_end" }),
               ),
           },
