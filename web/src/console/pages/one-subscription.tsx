@@ -154,10 +154,13 @@ function Actions({ subscription: { status, cancelAtPeriodEnd, cancelAskedBy }, p
       <More
         items={[
           {
-            name: "Cancel with the paid period",
+            name: "Cancel at the end of the paid period",
             act: () =>
-              ask("Cancel it with the paid period?", "Access continues until then. You can undo this.", "Cancel it", () =>
-                post("cancel", { at: "period_end" }),
+              ask(
+                "Cancel it at the end of the paid period?",
+                "Access continues until then. You can undo this.",
+                "Cancel it",
+                () => post("cancel", { at: "period_end" }),
               ),
           },
           {
