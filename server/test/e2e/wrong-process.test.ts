@@ -195,7 +195,7 @@ describe.runIf(postgresBinaries())("an installation of several processes", () =>
     ])
     expect(await run([...lost, "--yes"], { SECRET_KEY: WRONG })).toMatchObject({
       code: 0,
-      output: expect.stringMatching(/^Removed:[\s\S]*now this installation's key\. Start the service\.\n$/),
+      output: expect.stringMatching(/^Removed:[\s\S]*The database now records SECRET_KEY\. Start the service\.\n$/),
     })
     expect((await run(lost, { SECRET_KEY: WRONG })).code).toBe(0)
     const api = await started("api", { SECRET_KEY: WRONG })

@@ -265,13 +265,14 @@ async function destinationOf(ctx: Context, row: ClaimedDelivery): Promise<Destin
   const secrets = sealed?.map(each => opened(ctx, { merchantId, webhookId }, each))
   const webhook =
     webhookId !== null && endpoint ? { id: webhookId, url: endpoint.url, failing: endpoint.failing } : undefined
-  if (url === null) return endpoint ? { url: endpoint.url, secrets: secrets ?? [], webhook } : undefined
+  // After a lost SECRET_KEY an endpoint has no secret until a member rolls it, and nothing is sent unsigned.
+  if (url === null) return endpoint && secrets ? { url: endpoint.url, secrets, webhook } : undefined
   if (webhookId === null) return { url, secrets: secrets ?? [await accountSecret(ctx, merchantId)], webhook }
   // An answer from an endpoint's old URL says nothing about the endpoint.
   return secrets && { url, secrets, webhook: endpoint?.url === url ? webhook : undefined }
 }
 
-/** Marks a delivery as skipped because its endpoint was paused or deleted after the event was emitted. */
+/** Marks a delivery as skipped because its endpoint was paused or deleted after the event was emitted, or lost its secret. */
 async function skip(ctx: Context, delivery: ClaimedDelivery): Promise<void> {
   await ctx.db
     .updateTable("deliveries")

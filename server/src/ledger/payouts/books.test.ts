@@ -377,7 +377,11 @@ describe("the books", () => {
     await arrive(shop, 2, 500_000n)
     await settle()
     service.advance(86_400_000)
-    await db().updateTable("transfers").set({ state }).where("tx_hash", "=", hashOf(2)).execute()
+    await db()
+      .updateTable("transfers")
+      .set({ state, run_at: state === "gone" ? service.ctx.now() : null })
+      .where("tx_hash", "=", hashOf(2))
+      .execute()
     await sweepDue(service.ctx, paperNetwork)
     await setState(2, "confirmed")
     await settle()
@@ -387,6 +391,23 @@ describe("the books", () => {
       ["sweep", 500_000n, "queued"],
     ])
     expect(await sweepDue(service.ctx, paperNetwork)).toBe(0)
+  })
+
+  it("schedule no sweep for a transfer that is gone once settlement keeps the payment without it", async () => {
+    const shop = await sell(undefined)
+    await arrive(shop, 1, 500_000n)
+    await arrive(shop, 2, 500_000n)
+    await settle()
+    await setState(2, "gone")
+    await setValue(1, 1_000_000n)
+    await settle()
+    for (let day = 0; day < 3; day++) {
+      service.advance(86_400_000)
+      await sweepDue(service.ctx, paperNetwork)
+    }
+    const payments = db().selectFrom("payments").select(["status", "sweep_at"]).where("status", "=", "granted")
+    expect((await payments.execute()).map(({ sweep_at }) => sweep_at)).toEqual([null])
+    expect((await payouts()).map(row => [row.kind, row.amount])).toEqual([["sweep", 1_000_000n]])
   })
 
   it("sweep what is there when a reorg brings less than a signed sweep promised, and the rest when that failed", async () => {

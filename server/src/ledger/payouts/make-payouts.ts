@@ -33,13 +33,14 @@ const unswept = sql<bigint>`${remainingValue} - ${withheld("open", "returned")} 
   where s.transfer_id = t.id and (i.stopped or i.state not in ('cancelled', 'reverted'))), 0)`
 
 /**
- * SQL: whether nothing of a payment `p` is left to sweep. A transfer that a reorg moved or removed still counts as
- * left. Such a transfer may be mined again before settlement sees that it was gone. Nothing else would then schedule
- * the transfer's payment again. If settlement sees first that the transfer was gone, the reversal ends the schedule.
+ * SQL: whether nothing of a payment `p` is left to sweep. A transfer that a reorg moved still counts as left, and so does
+ * one that it removed, until settlement has seen that: the transfer may be mined again before, and nothing else would
+ * schedule its payment again.
  */
 const allSwept = sql`not exists (select from claims c join transfers t on t.id = c.transfer_id
     join deposits d on d.id = t.deposit_id
-  where c.payment_id = p.id and t.token = p.token and d.recipient_set_id is null and ${unswept} > 0)`
+  where c.payment_id = p.id and t.token = p.token and (t.state <> 'gone' or t.run_at is not null)
+    and d.recipient_set_id is null and ${unswept} > 0)`
 
 /** Why new shares are held; `parked` says why they stay held until a person retries them. */
 interface Hold {

@@ -1,11 +1,12 @@
 /** `sluice reencrypt`: encrypts all secrets in the database with SECRET_KEY, so that SECRET_KEY_OTHER can be dropped. */
 import { existsSync } from "node:fs"
 import { join } from "node:path"
+import { sql } from "kysely"
 import { withActor } from "../../platform/actor.ts"
 import { lockDataDir } from "../../platform/config/data-dir.ts"
 import { readSettings } from "../../platform/config/read-settings.ts"
 import { assertInstallation } from "../../platform/db/claim-installation.ts"
-import { reencrypt } from "../../platform/db/claim-secret-key.ts"
+import { isRecorded, reencrypt } from "../../platform/db/claim-secret-key.ts"
 import { countLostSecrets, forgetLostSecrets } from "../../platform/db/forget-lost-secrets.ts"
 import { type Db, openDatabase } from "../../platform/db/open.ts"
 import type { SecretKeys } from "../../platform/secrets.ts"
@@ -60,16 +61,31 @@ async function main(args: string[]): Promise<string> {
 /** Removes what a lost key has encrypted or, with `isSure` false, says what would be removed. */
 async function afterLoss(db: Db, keys: SecretKeys, isSure: boolean): Promise<string> {
   const by = { kind: "operator", id: operatorName(), route: "sluice reencrypt --lost" } as const
+  const names = keys.length > 1 ? "SECRET_KEY and SECRET_KEY_OTHER" : "SECRET_KEY"
+  if (isSure) await refuseWhileServed(db)
   const lost = await (isSure ? withActor(by, () => forgetLostSecrets(db, keys)) : countLostSecrets(db, keys))
   const list = lost.map(({ table, lost }) => `  ${table.padEnd(16)}${lost}`).join("\n")
-  const isRight = lost.length === 0
-  if (isSure)
-    return `${isRight ? "No secret was lost." : `Removed:\n${list}`}\nSECRET_KEY is now this installation's key. Start the service.`
-  if (isRight) return "SECRET_KEY decrypts every secret in the database, so nothing is lost."
+  const removed = lost.length === 0 ? "No secret was lost." : `Removed:\n${list}`
+  const next = keys.length > 1 ? "Start the service with both, and run `sluice reencrypt`." : "Start the service."
+  if (isSure) return `${removed}\nThe database now records ${names}. ${next}`
+  if (lost.length === 0 && (await isRecorded(db, keys)))
+    return `${names} decrypts every secret in the database, so nothing is lost.`
   throw new Failure(
-    `SECRET_KEY does not decrypt these secrets:\n${list}\nNothing was changed. If their key is lost for good, stop every process of the service, and run this again with --yes.`,
+    `${lost.length === 0 ? `No secret is lost, but the database records another key than ${names}.` : `These secrets can't be decrypted with ${names}:\n${list}`}\nNothing was changed. If the other key is lost for good, stop every process of the service, and run this again with --yes.`,
     1,
   )
+}
+
+/** Throws if a process serves this database: it would go on encrypting with its own key. */
+async function refuseWhileServed(db: Db): Promise<void> {
+  const { rows } = await sql<{ n: number }>`select count(*)::int as n from pg_stat_activity
+    where datname = current_database() and application_name = 'sluice-listen'`.execute(db)
+  const n = rows[0]?.n ?? 0
+  if (n > 0)
+    throw new Failure(
+      `${n} ${n === 1 ? "process of the service uses" : "processes of the service use"} this database. Stop every process, and run this again.`,
+      1,
+    )
 }
 
 /** Runs the command with the arguments of the process. */

@@ -9,7 +9,7 @@ import { checkSecretKey } from "../../operations/doctor/check-secret-key.ts"
 import { bundleFinder } from "../../products/proxy/load-bundle.ts"
 import { idOfRetryToken, retryToken } from "../../products/x402/lease-settlement.ts"
 import { isSealedWith, seal } from "../secrets.ts"
-import { claimSecretKey, fitOf, reencrypt, SEALED } from "./claim-secret-key.ts"
+import { claimSecretKey, fitOf, isRecorded, reencrypt, SEALED } from "./claim-secret-key.ts"
 import { countLostSecrets, forgetLostSecrets } from "./forget-lost-secrets.ts"
 
 const WRONG = /^SECRET_KEY is not this installation's key/
@@ -193,6 +193,18 @@ describe("the key of an installation", () => {
     await expect(claim(key)).rejects.toThrow(WRONG)
     // The features make what they need, but the headers that only merchants know.
     expect(await readSecrets(next)).toMatchObject({ headers: { "x-key": "k1" }, isSigned: true })
+  })
+
+  it("stays beside another one that is kept when a third was lost", async () => {
+    const { db } = service.ctx
+    await writeSecrets()
+    await claim(key)
+    expect(await forgetLostSecrets(db, [next, key])).toEqual([])
+    expect([await isRecorded(db, [next, key]), await isRecorded(db, [next])]).toEqual([true, false])
+    for (const alone of [key, next]) await expect(claim(alone)).rejects.toThrow(PARTIAL)
+    expect(await claim(next, key)).toEqual([])
+    expect(await reencrypt(db, [next, key])).toEqual({ changed: 4, unreadable: 0 })
+    expect(await claim(next)).toEqual([])
   })
 
   it("is recorded once by processes that start together, whichever is right", async () => {

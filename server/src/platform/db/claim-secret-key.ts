@@ -123,6 +123,12 @@ export async function claimSecretKey(db: Db, keys: SecretKeys): Promise<Tried[]>
 const wordsOf = (fit: keyof typeof KEY_FAULTS, counts = ""): string =>
   `${KEY_FAULTS[fit].message}${counts}. ${KEY_FAULTS[fit].todo}`
 
+/** Whether an installation has recorded exactly these keys. */
+export async function isRecorded(db: Db, keys: SecretKeys): Promise<boolean> {
+  const recorded = await readRecord(db)
+  return recorded !== undefined && fitOf(keys, recorded) === "right" && checksIn(recorded).length === keys.length
+}
+
 async function readRecord(db: Db): Promise<string | undefined> {
   return (await db.selectFrom("installation").select("value").where("key", "=", ROW).executeTakeFirst())?.value
 }
@@ -168,10 +174,10 @@ async function tryKeys(db: Db, keys: SecretKeys): Promise<{ used: Uint8Array[]; 
 
 const countOf = ({ table, readable, unreadable }: Tried) => `${table}: ${readable} of ${readable + unreadable} can be`
 
-/** Records the first key, and no other, as the installation's. */
-export async function recordSecretKey(db: Db, [first]: SecretKeys): Promise<void> {
-  if (!first) throw new Error("SECRET_KEY is not set")
-  const value = JSON.stringify([checkOf(first)])
+/** Records these keys, and no other, as the installation's. */
+export async function recordSecretKey(db: Db, keys: SecretKeys): Promise<void> {
+  if (keys.length === 0) throw new Error("SECRET_KEY is not set")
+  const value = JSON.stringify(keys.map(checkOf))
   const row = db.insertInto("installation").values({ key: ROW, value })
   await row.onConflict(conflict => conflict.column("key").doUpdateSet({ value })).execute()
 }

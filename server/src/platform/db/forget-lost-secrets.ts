@@ -20,8 +20,8 @@ export interface Lost {
 export const countLostSecrets = (db: Db, keys: SecretKeys): Promise<Lost[]> => eachTable(db, keys, async () => {})
 
 /**
- * Removes the secrets that none of the keys decrypts, and records the first key as the installation's, in one
- * transaction. Signing keys, webhook secrets and headers of origins lose their rows; receipts, receipt keys and mails
+ * Removes the secrets that none of the keys decrypts, and records the keys as the installation's, in one transaction.
+ * With two keys, the installation is in the middle of a change of its key, until `reencrypt` ends the change. Signing keys, webhook secrets and headers of origins lose their rows; receipts, receipt keys and mails
  * stay without their secret. Returns what was removed. No process of the service may run.
  *
  * @example await forgetLostSecrets(db, [newKey]) // [{ table: "signing_keys", lost: 2 }, { table: "receipts", lost: 41 }]
@@ -29,8 +29,9 @@ export const countLostSecrets = (db: Db, keys: SecretKeys): Promise<Lost[]> => e
 export const forgetLostSecrets = (db: Db, keys: SecretKeys): Promise<Lost[]> =>
   db.transaction().execute(async db => {
     const lost = await eachTable(db, keys, async ({ table, id, lost }, rows) => {
-      const columns = sql.join(id.map(name => sql.ref(name)))
-      const which = sql.join(rows.map(row => sql`(${sql.join(id.map(name => row[name]))})`))
+      // A row that was written again meanwhile is kept.
+      const columns = sql.join([...id, "sealed"].map(name => sql.ref(name)))
+      const which = sql.join(rows.map(row => sql`(${sql.join([...id, "sealed"].map(name => row[name]))})`))
       const change =
         lost === undefined ? sql`delete from ${sql.table(table)}` : sql`update ${sql.table(table)} set ${sql.raw(lost)}`
       await sql`${change} where (${columns}) in (${which})`.execute(db)
