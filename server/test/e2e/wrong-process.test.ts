@@ -193,6 +193,12 @@ describe.runIf(postgresBinaries())("an installation of several processes", () =>
       1,
       expect.stringMatching(/run `sluice reencrypt --lost`/),
     ])
+    const serving = await started("api", { SECRET_KEY: NEW })
+    expect(await run([...lost, "--yes"], { SECRET_KEY: WRONG })).toMatchObject({
+      code: 1,
+      output: expect.stringMatching(/^1 process of the service uses this database\. Stop every process/),
+    })
+    await stop(serving)
     expect(await run([...lost, "--yes"], { SECRET_KEY: WRONG })).toMatchObject({
       code: 0,
       output: expect.stringMatching(/^Removed:[\s\S]*The database now records SECRET_KEY\. Start the service\.\n$/),
