@@ -2,6 +2,7 @@
 import {
   copyFileSync,
   existsSync,
+  linkSync,
   mkdirSync,
   readFileSync,
   renameSync,
@@ -15,21 +16,44 @@ import { join } from "node:path"
 export async function lockBuild(dist: string): Promise<() => void> {
   mkdirSync(dist, { recursive: true })
   const file = join(dist, ".building")
-  for (;;) {
-    try {
-      writeFileSync(file, `${process.pid}`, { flag: "wx" })
-      return () => rmSync(file, { force: true })
-    } catch {
-      if (isAlive(file)) await new Promise(resolve => setTimeout(resolve, 200))
-      else rmSync(file, { force: true })
-    }
+  const own = `${file}-${process.pid}`
+  writeFileSync(own, nameOf(process.pid))
+  try {
+    for (;;)
+      try {
+        // A link is made with what the file says, so nobody reads it half written.
+        linkSync(own, file)
+        return () => rmSync(file, { force: true })
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error
+        if (isAlive(file)) await new Promise(resolve => setTimeout(resolve, 200))
+        else rmSync(file, { force: true })
+      }
+  } finally {
+    rmSync(own, { force: true })
+  }
+}
+
+/**
+ * The id of a process with the time of its start, where the system tells it: after a restart, or in a copy of the folder on another
+ * machine, a stranger may have the id of a builder that was killed, and nobody would build again.
+ */
+function nameOf(pid: number): string {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, "utf8")
+    // The name of the program, in parentheses, may have spaces; the 20th field after it is the start in ticks since the boot (proc(5)).
+    return `${pid} ${stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19]}`
+  } catch {
+    return `${pid}`
   }
 }
 
 function isAlive(file: string): boolean {
   try {
-    process.kill(Number(readFileSync(file, "utf8")), 0)
-    return true
+    const holder = readFileSync(file, "utf8")
+    const pid = Number.parseInt(holder, 10)
+    process.kill(pid, 0)
+    return nameOf(pid) === holder
   } catch {
     return false
   }
