@@ -25,13 +25,15 @@ const usage = `Writes a consistent copy of the database to a file, while the ser
   sluice backup FILE
   sluice backup --done
 
-  FILE    a file that does not exist yet, or - for the standard output. Only its owner can read it. It contains no keys, but it does contain the addresses' terms and encrypted secrets.
+  FILE    a file that does not exist yet, or - for the standard output. Only its owner can read it. It contains no
+          keys, but it does contain the addresses' terms and encrypted secrets.
   --done  makes no backup, and records in the database of DATABASE_URL that another tool has just made one.
 
-It copies the database of DATABASE_URL, or without that setting the embedded database in DATA_DIR. For Postgres it runs pg_dump, in the custom format of
-pg_restore. An embedded database is copied as a tar.gz of its folder; the service answers no requests meanwhile.
-docs/operators/operations.md explains how to restore a backup, and how to keep what was written after it. The database records
-the time of each backup: the service raises an alarm when the last one is older than BACKUP_MAX_AGE.
+It copies the database of DATABASE_URL, or without that setting the embedded database in DATA_DIR. For Postgres it runs
+pg_dump, in the custom format of pg_restore. An embedded database is copied as a tar.gz of its folder; the service answers
+no requests meanwhile. docs/operators/operations.md explains how to restore a backup, and how to keep what was written
+after it. The database records the time of each backup: the service raises an alarm when the last one is older than
+BACKUP_MAX_AGE.
 
 Exits with 0 when the backup is complete, 1 when it failed, 2 for an invalid command line.
 `

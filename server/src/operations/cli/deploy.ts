@@ -48,8 +48,9 @@ for receipts, and prints the setting that names it.
   --help              this text.
 
 It simulates the deployment, shows the cost, asks for confirmation, sends the transaction, waits until it is final, and
-compares the code with this version's. If the command was stopped, run it again: it finds the contract or the pending transaction,
-and continues. The same accounts give the same address on every network. Only the setting goes to the standard output.
+compares the code with this version's. If the command was stopped, run it again: it finds the contract or the pending
+transaction, and continues. The same accounts give the same address on every network. Only the setting goes to the
+standard output.
 
 Exits with 0 when the contract is deployed and final, 1 when it is not, 2 for an invalid command line.
 `

@@ -21,7 +21,8 @@ const usage = `Checks the settings and everything they refer to, and says what t
   --json   the findings for programs: { ok, findings: [{ part, check, level, message, todo }] }
   --help   this text
 
-Run this command with the service's environment variables. The service does not have to run, but BASE_URL answers only while it runs.
+Run this command with the service's environment variables. The service does not have to run, but BASE_URL answers only
+while it runs.
 
   fault    the service does not start with these settings
   alarm    the service starts, and /readyz shows the alarm until it is fixed

@@ -17,9 +17,10 @@ const usage = `Stores exchange rates from a file of the European Central Bank.
   FILE      eurofxref-daily.xml, eurofxref-hist-90d.xml, eurofxref-hist.xml or eurofxref-hist.csv, from
             https://www.ecb.europa.eu/stats/policy_and_exchange_rates/euro_reference_exchange_rates/
 
-Use it if the service can't fetch RATES_URL, or for the time before RATES was set. Rates apply until one day after the file's last
-day, so import a file each working day. A value that was already shown never changes, because a known rate is not replaced.
-Run this command with the service's environment variables. The embedded database serves only one process: if you use it, stop the service first.
+Use it if the service can't fetch RATES_URL, or for the time before RATES was set. Rates apply until one day after the
+file's last day, so import a file each working day. A value that was already shown never changes, because a known rate is
+not replaced. Run this command with the service's environment variables. The embedded database serves only one process: if
+you use it, stop the service first.
 Exits with 0 when the file is stored, 1 when it is not, 2 for an invalid command line.
 `
 

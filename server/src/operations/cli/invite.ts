@@ -23,7 +23,8 @@ const usage = `Lets a subject of the identity provider become a merchant, if SIG
   ISSUER   the \`iss\` of the tokens; OIDC_ISSUER by default. For a wallet it is BASE_URL, and the SUBJECT is
            eip155:CHAIN_ID:ADDRESS, with the chain id of a network that the service serves.
 
-Run this command with the service's environment variables. The embedded database serves only one process: if you use it, stop the service first.
+Run this command with the service's environment variables. The embedded database serves only one process: if you use it,
+stop the service first.
 Exits with 0 when the subject is invited, 1 when it is not, 2 for an invalid command line.
 `
 

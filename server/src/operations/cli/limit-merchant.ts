@@ -22,8 +22,9 @@ const usage = `Sets how many requests per minute the API keys of one merchant ma
   NUMBER    requests per minute for each of the merchant's keys, and twenty times as many for all its keys together; 0 for no limit.
             \`default\` removes the merchant's own limit.
 
-The limit applies in every process from the next request on, and appears in the merchant's audit log. Run this command with the
-service's environment variables. The embedded database serves only one process: if you use it, stop the service first.
+The limit applies in every process from the next request on, and appears in the merchant's audit log. Run this command
+with the service's environment variables. The embedded database serves only one process: if you use it, stop the service
+first.
 Exits with 0 when the limit is set, 1 when it is not, 2 for an invalid command line.
 `
 

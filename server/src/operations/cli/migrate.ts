@@ -13,8 +13,8 @@ const usage = `Brings the database to this version's schema, and prints each mig
 
   sluice migrate
 
-It migrates the database of DATABASE_URL, or without that setting the embedded database in DATA_DIR. Back up first. Processes of the previous version can
-continue meanwhile; stop older ones. A failed migration changes nothing.
+It migrates the database of DATABASE_URL, or without that setting the embedded database in DATA_DIR. Back up first.
+Processes of the previous version can continue meanwhile; stop older ones. A failed migration changes nothing.
 
 Exits with 0 when the database has this version's schema, 1 when it does not, 2 for an invalid command line.
 `

@@ -7,10 +7,12 @@ import type { showStorage } from "../operator/show-storage.ts"
 import { askService, plain } from "./ask-service.ts"
 import { parseCommandLine, runCommand, UsageError } from "./run-command.ts"
 
-const usage = `Prints what storing receipts on 0G costs, waits until 0G has all of them, and replaces the key that signs receipts. \`sluice receipts list\` and \`export\` are merchants' commands.
+const usage = `Prints what storing receipts on 0G costs, waits until 0G has all of them, and replaces the key that signs
+receipts. \`sluice receipts list\` and \`export\` are merchants' commands.
 
   sluice receipts cost            the files of receipts, what their storage has cost, and what the rest will cost at today's price
-  sluice receipts migrate --to 0g waits until 0G has every file, including those from before RECEIPT_STORE=0g, and prints how many it has
+  sluice receipts migrate --to 0g waits until 0G has every file, including those from before RECEIPT_STORE=0g, and prints how
+                                  many it has
   sluice receipts rotate-key [--network N] --reason R
                                   makes a new key that signs receipts. The previous key signs until the new one is registered on the
                                   chain. The previous key is revoked there when everything that it signed is written
@@ -20,7 +22,8 @@ const usage = `Prints what storing receipts on 0G costs, waits until 0G has all 
 
 The running service pays and uploads. This command asks the service, so it needs the service's DATA_DIR. A file stays in
 DATA_DIR, and its root is the same in both stores: no receipt, link or anchor changes.
-Exits with 0 when the command succeeded, 1 when the service refused, 2 for an invalid command line, 3 when the service can't be reached.
+Exits with 0 when the command succeeded, 1 when the service refused, 2 for an invalid command line, 3 when the service
+can't be reached.
 `
 
 type Shown = Awaited<ReturnType<typeof showStorage>>

@@ -18,12 +18,12 @@ const usage = `Encrypts all secrets in the database with SECRET_KEY, while the s
   sluice reencrypt
   sluice reencrypt --lost [--yes]
 
-Run this command with the service's environment variables, and with the previous key as SECRET_KEY_OTHER. You can remove that setting afterwards.
-docs/operators/operations.md (SECRET_KEY) lists the steps in order. You can stop this command and run it again at any time.
-The embedded database serves only one process: if you use it, stop the service first.
+Run this command with the service's environment variables, and with the previous key as SECRET_KEY_OTHER. You can remove
+that setting afterwards. docs/operators/operations.md (SECRET_KEY) lists the steps in order. You can stop this command and
+run it again at any time. The embedded database serves only one process: if you use it, stop the service first.
 
-  --lost   the previous key is lost: counts the secrets that SECRET_KEY does not decrypt, and with --yes removes them and
-           records SECRET_KEY as this installation's. Stop every process of the service first.
+  --lost   the previous key is lost: counts the secrets that neither SECRET_KEY nor SECRET_KEY_OTHER decrypts. With --yes,
+           removes them and records these keys as the installation's. Stop every process of the service first.
 
 Exits with 0 when every secret is encrypted with SECRET_KEY, 1 when one is not, 2 for an invalid command line.
 `

@@ -47,8 +47,9 @@ ${Object.entries(commands)
   .map(([name, { does }]) => `  ${name.padEnd(16)}${does}`)
   .join("\n")}
 
-\`sluice COMMAND --help\` explains a command, and \`sluice --version\` prints the version. Each command accepts \`--env-file FILE\`: a file of settings with one NAME=VALUE per line,
-read literally, not by a shell. An environment variable takes precedence over the file. You can repeat the option: the first file that sets a name takes precedence.
+\`sluice COMMAND --help\` explains a command, and \`sluice --version\` prints the version. Each command accepts
+\`--env-file FILE\`: a file of settings with one NAME=VALUE per line, read literally, not by a shell. An environment variable
+takes precedence over the file. You can repeat the option: the first file that sets a name takes precedence.
 
 Merchants' commands, which call a service with an API key; docs/developers/cli.md has all of them:
 ${ofMerchants.join(" ")}

@@ -33,7 +33,8 @@ const usage = `Shows, halts and repairs the wallets that the running service pay
   --json             the service's answer as JSON
   --help             this text
 
-It needs the DATA_DIR of the service and permission to open admin.sock in it. docs/operators/wallet.md says when to use each command.
+It needs the DATA_DIR of the service and permission to open admin.sock in it. docs/operators/wallet.md says when to use
+each command.
 Exits with 0 when it was done, 1 when it was refused, 2 for an invalid command line, 3 when the service can't be reached.
 `
 
