@@ -320,7 +320,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "description": {
      "type": "text",
-     "does": ""
+     "does": "Shown to the payer"
     },
     "redirectUrl": {
      "type": "text",
@@ -1089,6 +1089,10 @@ export const operations: Record<string, Record<string, Operation>> = {
      "type": "text",
      "does": "For payments: granted, reversed, open (waiting for the merchant"
     },
+    "exception": {
+     "type": "text",
+     "does": "Only payments that need, or needed, your decision for this reason"
+    },
     "from": {
      "type": "text",
      "does": "A time with its offset, such as 2026-01-31T12:00:00Z, or a day (it starts at midnight UTC)"
@@ -1145,6 +1149,10 @@ export const operations: Record<string, Record<string, Operation>> = {
      "type": "text",
      "does": "For payments: granted, reversed, open (waiting for the merchant"
     },
+    "exception": {
+     "type": "text",
+     "does": "Only payments that need, or needed, your decision for this reason"
+    },
     "from": {
      "type": "text",
      "does": "A time with its offset, such as 2026-01-31T12:00:00Z, or a day (it starts at midnight UTC)"
@@ -1184,6 +1192,65 @@ export const operations: Record<string, Record<string, Operation>> = {
     "bom": {
      "type": "text",
      "does": "Starts the file with a byte-order mark"
+    }
+   }
+  },
+  "totals": {
+   "call": [
+    "transactions",
+    "totals"
+   ],
+   "does": "How much the transactions that match the filter add up to",
+   "ids": [],
+   "query": true,
+   "fields": {
+    "type": {
+     "type": "text",
+     "does": "Incoming: payment, and agent (paid by an agent with x402, here or through the facilitator to anothe…"
+    },
+    "status": {
+     "type": "text",
+     "does": "For payments: granted, reversed, open (waiting for the merchant"
+    },
+    "exception": {
+     "type": "text",
+     "does": "Only payments that need, or needed, your decision for this reason"
+    },
+    "from": {
+     "type": "text",
+     "does": "A time with its offset, such as 2026-01-31T12:00:00Z, or a day (it starts at midnight UTC)"
+    },
+    "to": {
+     "type": "text",
+     "does": "Like from"
+    },
+    "productId": {
+     "type": "text",
+     "does": "The id of a product, prod_ and 24 characters"
+    },
+    "slug": {
+     "type": "text",
+     "does": "One of your payment links"
+    },
+    "chain": {
+     "type": "text",
+     "does": "A network of this service"
+    },
+    "capture": {
+     "type": "text",
+     "does": "How it is captured"
+    },
+    "customerEmail": {
+     "type": "text",
+     "does": "In any case"
+    },
+    "metadata": {
+     "type": "json",
+     "does": "Fields of the metadata, such as metadata[order]=1001"
+    },
+    "q": {
+     "type": "text",
+     "does": "An id (pay_, cs_, pw_, bdl_, po_, set_, re_), a transaction hash, or the address of a payer or reci…"
     }
    }
   }

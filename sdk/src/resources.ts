@@ -151,6 +151,7 @@ export const table = {
   transactions: {
     list: "GET /api/console/transactions query list=data",
     export: "GET /api/console/transactions.csv query csv",
+    totals: "GET /api/console/transactions/totals query at=data",
   },
   payments: {
     list: "GET /api/console/payments query list=data",
@@ -503,6 +504,8 @@ export interface Resources {
     list(query?: Query<"listTransactions">, options?: RequestOptions): Pages<Item<"listTransactions", "data">, api.TransactionList>
     /** All transactions that match the filter, as CSV */
     export(query?: Query<"exportTransactions">, options?: RequestOptions): Promise<string>
+    /** How much the transactions that match the filter add up to. One sum for each state and token. If more than 10000 transactions match, there are no sums: use a narrower filter, or export the transactions as CSV. */
+    totals(query?: Query<"sumTransactions">, options?: RequestOptions): Promise<At<api.TransactionTotals, "data">>
   }
   payments: {
     /** Payments that need a decision or got one, newest first. Payments that were too small, too large, late, duplicate, in another token or from a sender on a sanctions list. An `open` payment waits for you to accept or return it, and so does the `surplus` of a granted payment. */

@@ -1,6 +1,8 @@
 /** After the chaos: the figures are the books' and the chain's logs', to the unit, in each zone, and each payout is its parts. */
 import { sql } from "kysely"
-import { parseAbiItem } from "viem"
+import { parseAbiItem, parseUnits } from "viem"
+import { transactionsCsv } from "../../src/ledger/books/read-transactions.ts"
+import { sumTransactions } from "../../src/ledger/books/sum-transactions.ts"
 import type { Address } from "../../src/platform/chain/hex.ts"
 import type { Context } from "../../src/platform/context.ts"
 import { foldDeltas } from "../../src/products/insight/fold-deltas.ts"
@@ -41,6 +43,7 @@ export async function wrongFigures(ctx: Context, { client }: Anvil): Promise<str
           `the figures of ${id} have ${came} in and ${left} out, and the chain's logs ${logs.in} and ${logs.out}`,
         )
     }
+    found.push(...(await besideFile(ctx, id)))
     const shown = await balancesOf(ctx, id)
     if (shown.length !== totals.length) found.push(`${id} has ${shown.length} balances of ${totals.length} tokens`)
   }
@@ -62,6 +65,27 @@ async function besideBooks(ctx: Context, merchantId: string, totals: readonly To
       of && inAddresses(of) === row.in - row.out && inEscrow(of) === row.escrow && of.received - of.reversed === row.in
     return agrees ? [] : [`the books of ${merchantId} say ${textOf(row)}, and its figures ${textOf(of)}`]
   })
+}
+
+/** The totals of the list of payments are what the lines of its file add up to. */
+async function besideFile(ctx: Context, merchantId: string): Promise<string[]> {
+  const filter = { type: "payment" } as const
+  const { data, totalIsLeast } = await sumTransactions(ctx, merchantId, filter)
+  if (totalIsLeast) return []
+  let file = ""
+  for await (const part of transactionsCsv(ctx, merchantId, filter)) file += `${part}`
+  const [head = "", ...lines] = file.trim().split("\r\n")
+  const at = (name: string) => head.split(",").indexOf(name)
+  const sums = new Map<string, bigint>()
+  for (const line of lines) {
+    const cells = line.split(",")
+    const key = `${cells[at("status")]} ${cells[at("token")]}`
+    sums.set(key, (sums.get(key) ?? 0n) + parseUnits(`${cells[at("amount")]}`, Number(cells[at("decimals")])))
+  }
+  const shown = data.map(row => [`${row.status} ${row.token}`, parseUnits(row.amount, row.decimals ?? 0)] as const)
+  return shown.length === sums.size && shown.every(([key, sum]) => sums.get(key) === sum)
+    ? []
+    : [`the payments of ${merchantId} add up to ${textOf(shown)}, and the lines of their file to ${textOf([...sums])}`]
 }
 
 /** Whatever the zone, the hours of all days add up to all time. */

@@ -1,13 +1,14 @@
 /** `/api/console/transactions`: a merchant's received payments and outgoing money. */
 import { sql } from "kysely"
 import { Type } from "typebox"
-import type { Context, TxContext } from "../../platform/context.ts"
+import { type Context, reading, type TxContext } from "../../platform/context.ts"
+import { exceptions, type WaitingFor } from "../../platform/db/columns.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { invalid } from "../../platform/errors.ts"
 import { listRoute } from "../../platform/http/list-route.ts"
 import { Described, ListEnd, Matching } from "../../platform/http/schemas.ts"
 import { byCreation, newestFirst } from "../../platform/http/send-lists.ts"
-import type { Server } from "../../platform/http/server.ts"
+import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import { TimeInput, timeAt } from "../../platform/http/time.ts"
 import { type CheckoutFilter, checkoutFilters, checkoutTerms, withMetadata } from "./checkout-filter.ts"
 import {
@@ -19,6 +20,7 @@ import {
   usualName,
 } from "./read-transactions.ts"
 import { transaction } from "./schema.ts"
+import { MAX_SUMMED, sumTransactions } from "./sum-transactions.ts"
 
 const tags = ["transactions"]
 const Status = Type.Unsafe<Row<"transactions">["status"]>({
@@ -53,10 +55,30 @@ const TransactionType = Type.Unsafe<Row<"transactions">["type"]>({
 
 const Transaction = Type.Object({ ...transaction, type: TransactionType, status: Status })
 const TransactionList = Type.Object({ data: Type.Array(Transaction), ...ListEnd })
+const { amount, currency, currencyVerified, token, decimals, chain } = transaction
+const TransactionSum = Type.Object({
+  status: Status,
+  count: Type.Integer({ description: "How many transactions are in the sum" }),
+  ...{ amount, currency, currencyVerified, decimals, token, chain },
+})
+const TransactionTotals = Type.Object({
+  data: Type.Array(TransactionSum),
+  total: Type.Integer({ description: "How many transactions match" }),
+  totalIsLeast: Type.Optional(
+    Type.Literal(true, { type: "boolean", description: `More than ${MAX_SUMMED} match, so there are no sums` }),
+  ),
+})
 
 const filters = {
   type: Type.Optional(TransactionType),
   status: Type.Optional(Status),
+  exception: Type.Optional(
+    Type.Unsafe<WaitingFor>({
+      type: "string",
+      enum: exceptions,
+      description: "Only payments that need, or needed, your decision for this reason",
+    }),
+  ),
   from: Type.Optional(TimeInput),
   to: Type.Optional(Described(TimeInput, "Like `from`; transactions created at exactly this time are not included")),
   ...checkoutFilters,
@@ -90,6 +112,25 @@ export function transactionRoutes(app: Server, ctx: Context): void {
       lines: (read, merchantId, filter) => transactionLines(read, merchantId, checked(read, filter)),
     },
   })
+
+  app.get(
+    "/api/console/transactions/totals",
+    {
+      schema: {
+        operationId: "sumTransactions",
+        summary: "How much the transactions that match the filter add up to",
+        description: `One sum for each state and token. If more than ${MAX_SUMMED} transactions match, there are no sums: use a narrower filter, or export the transactions as CSV.`,
+        tags,
+        querystring: Type.Object(filters),
+        response: { 200: TransactionTotals },
+      },
+    },
+    async request => {
+      const read = await reading(ctx)
+      const merchantId = await callingMerchant(request)
+      return await sumTransactions(read, merchantId, await withTerms(read, merchantId, checked(read, request.query)))
+    },
+  )
 }
 
 /**

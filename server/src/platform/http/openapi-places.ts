@@ -188,6 +188,8 @@ export const places: Record<string, string> = {
   // Payments
   Transaction: "listTransactions data []",
   TransactionList: "listTransactions",
+  TransactionSum: "sumTransactions data []",
+  TransactionTotals: "sumTransactions",
   Payment: "acceptPayment",
   PaymentList: "listExceptionalPayments",
   PaymentSurplus: "acceptPayment surplus",

@@ -130,6 +130,7 @@ const resources: Record<string, Record<string, string>> = {
   },
   transactions: {
     list: "listTransactions",
+    totals: "sumTransactions",
     export: "exportTransactions",
   },
   payments: {

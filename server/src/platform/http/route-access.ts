@@ -196,6 +196,7 @@ const merchantRoutes: Record<RouteName, readonly [Right, Scope?]> = {
   // Money
   "GET /api/console/transactions": ["read", "read"],
   "GET /api/console/transactions.csv": ["read", "read"],
+  "GET /api/console/transactions/totals": ["read", "read"],
   "GET /api/console/payments": ["read", "read"],
   "POST /api/console/payments/:id/accept": ["money", "money"],
   "POST /api/console/payments/:id/return": ["money", "money"],

@@ -486,7 +486,7 @@ describe("what the merchant is notified of", () => {
       exception: "overpaid",
       payer: buyer(0).address,
       paywallId: null,
-      description: null,
+      description: "Report",
       metadata: null,
       sequence: 1,
     })

@@ -21,6 +21,7 @@ const OF_LINK = [
   "merchant_id",
   "chain_id",
   "slug",
+  "title",
   "description",
   "amount",
   "product_id",
@@ -36,6 +37,7 @@ export type OfferedLink = Pick<Row<"payment_links">, (typeof OF_LINK)[number]>
 
 const OF_PRODUCT = [
   "id",
+  "name",
   "chain_id",
   "price",
   "split_id",

@@ -1,8 +1,9 @@
+import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { flatValue } from "../../../test/flat-value.ts"
 import { paperNetwork, startService, type TestService } from "../../../test/service.ts"
 import { transactionsCsv } from "../../ledger/books/read-transactions.ts"
-import type { Address, Hash } from "../../platform/chain/hex.ts"
+import { type Address, checksummed, type Hash } from "../../platform/chain/hex.ts"
 
 let service: TestService
 let key: string
@@ -160,13 +161,23 @@ describe("POST /api/checkouts", () => {
   it("sells a product at its price, and a link as it says, at the price of that moment", async () => {
     const product = (await service.call("POST", "/api/console/products", { name: "Report", price: 49 }, { as })).body
     const session = (await create({ productId: product.id })).body
-    expect(session).toMatchObject({ amount: "49.00", productId: product.id })
+    expect(session).toMatchObject({ amount: "49.00", productId: product.id, description: "Report" })
+    expect((await create({ productId: product.id, description: "For Ann" })).body.description).toBe("For Ann")
     expect(pathsOf(await create({ productId: product.id, amount: 1 }))).toEqual(["amount"])
-    const link = { slug: "report", title: "Report", productId: product.id, redirectUrl: "https://shop.example/" }
+    const link = {
+      slug: "report",
+      title: "Report of 2026",
+      productId: product.id,
+      redirectUrl: "https://shop.example/",
+    }
     expect((await service.call("POST", "/api/console/payment-links", link, { as })).status).toBe(201)
     await service.call("PUT", `/api/console/products/${product.id}`, { price: 59 }, { as })
     expect((await create({ productId: product.id })).body.amount).toBe("59.00")
-    expect((await create({ slug: "report" })).body).toMatchObject({ amount: "49.00", redirectUrl: link.redirectUrl })
+    expect((await create({ slug: "report" })).body).toMatchObject({
+      amount: "49.00",
+      redirectUrl: link.redirectUrl,
+      description: "Report of 2026",
+    })
     expect(pathsOf(await create({ slug: "report", amount: 2 }))).toEqual(["amount"])
     expect(pathsOf(await create({ slug: "report" }, withKey(rivalKey)))).toEqual(["slug"])
     await service.call("DELETE", `/api/console/products/${product.id}`, undefined, { as })
@@ -399,6 +410,44 @@ describe("/api/console/transactions", () => {
     expect(idsOf(await list("exception=late", "payments"))).toEqual([6, 3])
     expect(idsOf(await list("", "payments"))).toEqual([6, 3])
     expect((await list("exception=underpaid", "payments")).total).toBe(0)
+    expect(idsOf(await list("exception=late"))).toEqual([6, 3])
+    expect(idsOf(await list("exception=underpaid"))).toEqual([])
+  })
+
+  it("sums those that match, by state and token, but not more than 10,000", async () => {
+    await payments(6)
+    await payments(2, "rival", rivalKey)
+    const sum = { currency: "USDC", currencyVerified: true, decimals: 6, chain: "base-sepolia" }
+    const token = checksummed(paperNetwork.token.address)
+    const of = (status: string, count: number, amount: string) => ({ ...sum, token, status, count, amount })
+    const sums = (query: string) => list(query, "transactions/totals")
+    expect(await sums("")).toEqual({ data: [of("granted", 4, "12.00"), of("open", 2, "9.00")], total: 6 })
+    expect(await sums("exception=late")).toEqual({ data: [of("open", 2, "9.00")], total: 2 })
+    expect(await sums("from=2026-01-02&to=2026-01-04&status=granted")).toEqual({
+      data: [of("granted", 1, "2.00")],
+      total: 1,
+    })
+    expect(await sums(`q=${payerOf(5)}`)).toEqual({ data: [of("granted", 1, "5.00")], total: 1 })
+    expect(await sums("type=sweep")).toEqual({ data: [], total: 0 })
+    expect(await sums("from=yesterday")).toMatchObject({ error: "VALIDATION_ERROR" })
+    // Another token of a name that it gave itself has a sum of its own, and one that is unknown is in base units.
+    const foreign = `0x${"ab".repeat(20)}` as Address
+    await service.ctx.db.updateTable("payments").set({ token: foreign }).where("id", "=", idOf("shop", 1)).execute()
+    expect((await sums("status=granted")).data).toEqual([
+      of("granted", 3, "11.00"),
+      expect.objectContaining({ currencyVerified: false, decimals: null, amount: "1000000", count: 1 }),
+    ])
+    await paywall()
+    const addMany = (from: number, to: number) =>
+      sql`insert into payments select (jsonb_populate_record(p, jsonb_build_object('id', 'pay_many' || n, 'resource_id', 'pw_${sql.raw("a".repeat(24))}'))).*
+        from payments p, generate_series(${from}::int, ${to}::int) n where p.id = ${idOf("shop", 2)}`.execute(
+        service.ctx.db,
+      )
+    await addMany(1, 9_994)
+    expect((await sums("")).total).toBe(10_000)
+    expect((await sums("")).data.at(0)).toMatchObject({ status: "granted", count: 9_997, amount: "19999.00" })
+    await addMany(9_995, 9_995)
+    expect(await sums("")).toEqual({ data: [], total: 10_000, totalIsLeast: true })
   })
 
   it("400 for times that don't exist", async () => {

@@ -67,7 +67,9 @@ export const CheckoutCreate = Strict(
     amount: Type.Optional(MoneyInput),
     currency: Type.Optional(Currency),
     chain: Type.Optional(Chain),
-    description: Type.Optional(Text),
+    description: Type.Optional(
+      Described(Text, "Shown to the payer. By default the description or title of the link, or the product's name"),
+    ),
     redirectUrl: Type.Optional(Described(Url, "The page to which the payer is sent after confirmation")),
     callbackUrl: Type.Optional(
       Described(Url, "The URL that receives this session's events instead of the registered endpoints"),

@@ -58,7 +58,7 @@ export function sessionRow(
     chain_id: network.chainId,
     amount,
     currency: network.token.symbol,
-    description: body.description ?? link?.description ?? null,
+    description: body.description ?? link?.description ?? link?.title ?? product?.name ?? null,
     redirect_url: body.redirectUrl ?? link?.redirect_url ?? null,
     callback_url: body.callbackUrl ?? null,
     link_id: link?.id ?? null,

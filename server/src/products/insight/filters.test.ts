@@ -115,7 +115,7 @@ describe("checkouts", () => {
     for (const list of [
       "checkouts",
       "checkouts.csv",
-      ...(query.startsWith("q") ? [] : ["transactions", "transactions.csv"]),
+      ...(query.startsWith("q") ? [] : ["transactions", "transactions.csv", "transactions/totals"]),
     ])
       expect((await call("GET", `${list}?${query}`)).status, list).toBe(400)
   })
