@@ -171,6 +171,47 @@ describe("by the keyboard alone", () => {
   })
 })
 
+describe("the payments", () => {
+  it("say what a filter adds up to, by days and reasons of one's choice, with the columns of one's choice", async () => {
+    const { page, faults } = await open("/payments")
+    const totals = page.locator("dl.totals")
+    const auth = { authorization: `Bearer ${sandbox.file().merchants[0].accessToken}` }
+    const { body } = await sandbox.call("/api/console/transactions/totals?type=payment", undefined, auth)
+    const sumOf = (...states: string[]): string => {
+      const of = body.data.filter((each: { status: string }) => states.includes(each.status))
+      return of.reduce((sum: number, { amount }: { amount: string }) => sum + Number(amount), 0).toFixed(2)
+    }
+    // Paid directly, and captured: one word for both.
+    const paid = totals.locator("div").filter({ hasText: "Paid" })
+    await paid.getByTitle(`${sumOf("granted", "confirmed")} USDC`).waitFor()
+    await totals.getByTitle(`${sumOf("open")} USDC`).waitFor()
+    await page.getByLabel("Reason").selectOption("underpaid")
+    await shows(page, "1 payment with the reason “Partly paid”")
+    expect(await totals.textContent()).toContain("14.90")
+    await page.getByLabel("Reason").selectOption("")
+    await page.getByLabel("Time").selectOption("own")
+    await shows(page, "with a time from")
+    await page.getByLabel("From").fill("2020-01-01")
+    await page.getByLabel("To, that day too").fill("2020-01-31")
+    await shows(page, "No payments with a time from Jan 1, 2020 to Jan 31, 2020.")
+    expect(page.url()).toContain("from=2020-01-01")
+    expect(await totals.count()).toBe(0)
+    await page.getByRole("button", { name: "Clear the filter" }).click()
+    await shows(page, "Order 1042")
+
+    await page.getByRole("button", { name: "Columns" }).focus()
+    await page.keyboard.press("Enter")
+    await page.getByRole("menuitemcheckbox", { name: "Network" }).press("Enter")
+    await page.getByRole("menuitemcheckbox", { name: "Payer" }).press("Enter")
+    await page.keyboard.press("Escape")
+    await page.reload()
+    await shows(page, "Order 1042")
+    const heads = await page.locator("table.list thead th").allTextContents()
+    expect(heads).toEqual(["Amount", "State", "For", "Transaction", "Network", "When"])
+    expect(faults).toEqual([])
+  })
+})
+
 describe("the account", () => {
   it("makes a key that is shown once and opens what it may, and revokes it", async () => {
     const { page, faults } = await open("/developers")

@@ -13,6 +13,7 @@ const shownBy: Record<string, { lists: string[]; others: string[] }> = {
       "transaction",
       "checkout",
       "overview",
+      "totals",
       "payer",
       "/api/console/payers",
       "balances",
@@ -21,7 +22,7 @@ const shownBy: Record<string, { lists: string[]; others: string[] }> = {
   },
   payout: {
     lists: ["/api/console/payouts", "transactions", "/api/console/transactions"],
-    others: ["payout", "story", "balances", "overview"],
+    others: ["payout", "story", "balances", "overview", "totals"],
   },
   refund: { lists: [], others: ["checkout", "story", "overview"] },
   subscription: { lists: ["/api/console/subscriptions"], others: ["subscription", "payer"] },

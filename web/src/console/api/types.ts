@@ -3,6 +3,7 @@ import type { components } from "../../../../tools/openapi/api.d.ts"
 
 type Shapes = components["schemas"]
 export type Transaction = Shapes["Transaction"]
+export type TransactionTotals = Shapes["TransactionTotals"]
 export type Payment = Shapes["Payment"]
 export type Checkout = Shapes["Checkout"]
 export type PaymentLink = Shapes["PaymentLink"]

@@ -1,18 +1,24 @@
 /** Checkouts: one payment each, made by a server or here. */
 import { Button } from "@mantine/core"
 import { Link, useNavigate, useSearch } from "@tanstack/react-router"
-import { GET, taken } from "../api/client.ts"
+import { chosenMerchant, GET, taken } from "../api/client.ts"
+import { pathOf } from "../api/curl.ts"
+import { networkTitle } from "../api/facts.ts"
 import type { Checkout, Page } from "../api/types.ts"
+import { useKeys } from "../shell/keys.ts"
 import { Chips } from "../ui/chips.tsx"
+import { Hash, Id } from "../ui/copy.tsx"
 import { type Column, DataTable } from "../ui/data-table.tsx"
 import { FindInput } from "../ui/find-input.tsx"
 import { Money } from "../ui/money.tsx"
-import { PageHead } from "../ui/page.tsx"
+import { LinkButton, PageHead } from "../ui/page.tsx"
 import { Status, stateOf } from "../ui/status.tsx"
 import { Time } from "../ui/time.tsx"
+import { TimeChip, type TimeSearch, timeQuery, timeWords } from "../ui/time-chip.tsx"
+import { useColumns } from "../ui/use-columns.tsx"
 import { useList } from "../ui/use-list.ts"
 
-export interface CheckoutsSearch {
+export interface CheckoutsSearch extends TimeSearch {
   status?: Checkout["status"]
   exception?: Checkout["exception"] & string
   q?: string
@@ -50,14 +56,44 @@ const columns: Column<Checkout>[] = [
     ),
   },
   { head: "E-mail", width: 12, wide: true, cell: row => <div className="cut quiet">{row.customerEmail ?? "–"}</div> },
+  { head: "Network", width: 10, wide: true, isExtra: true, cell: row => networkTitle(row.chain) },
+  {
+    head: "Pays to",
+    width: 12,
+    wide: true,
+    isExtra: true,
+    cell: ({ payTo }) => (payTo ? <Hash value={payTo} /> : <span className="quiet">–</span>),
+  },
+  {
+    head: "Metadata",
+    width: 16,
+    wide: true,
+    isExtra: true,
+    cell: ({ metadata }) => <div className="cut quiet">{metadataText(metadata)}</div>,
+  },
+  { head: "Id", width: 14, wide: true, isExtra: true, cell: row => <Id value={row.id} /> },
   { head: "Created", width: 8, right: true, cell: row => <Time at={row.createdAt} /> },
 ]
 
+/** As `order: 1001, shop: Lisbon`. */
+const metadataText = (metadata: Checkout["metadata"]): string =>
+  Object.entries(metadata ?? {})
+    .map(([key, value]) => `${key}: ${typeof value === "string" ? value : JSON.stringify(value)}`)
+    .join(", ") || "–"
+
 export function Checkouts() {
-  const { status, exception, q } = useSearch({ strict: false }) as CheckoutsSearch
+  const search = useSearch({ strict: false }) as CheckoutsSearch
+  const { status, exception, q } = search
   const navigate = useNavigate()
-  const query = { ...(status ? { status } : {}), ...(exception ? { exception } : {}), ...(q ? { q } : {}) }
-  const set = (next: CheckoutsSearch) => void navigate({ to: "/checkouts", search: next as never, replace: true })
+  const [shown, columnsMenu] = useColumns("checkouts", columns)
+  const query = {
+    ...(status ? { status } : {}),
+    ...(exception ? { exception } : {}),
+    ...(q ? { q } : {}),
+    ...timeQuery(search),
+  }
+  const go = (next: CheckoutsSearch) => void navigate({ to: "/checkouts", search: next as never, replace: true })
+  const set = (more: Record<string, unknown>) => go({ ...search, ...more } as never)
   const list = useList<Checkout>(
     ["checkouts", query],
     (part, signal) =>
@@ -68,10 +104,16 @@ export function Checkouts() {
         }),
       ) as Promise<Page<Checkout>>,
   )
+  const csv = pathOf({
+    path: "/api/console/checkouts.csv",
+    query: { ...query, merchant: chosenMerchant.get() ?? undefined },
+  })
+  useKeys({ e: () => location.assign(csv) })
   const words = [
     status && `the state “${stateOf(status)[1]}”`,
     exception && `the exception “${stateOf(exception)[1]}”`,
     q && `“${q}”`,
+    timeWords(search),
   ].filter(Boolean)
   return (
     <>
@@ -79,38 +121,38 @@ export function Checkouts() {
         title="Checkouts"
         request={{ path: "/api/console/checkouts", query }}
         actions={
-          <Button variant="filled" component={Link} to="/checkouts/new">
-            Create checkout
-          </Button>
+          <>
+            <LinkButton href={csv}>Export as CSV</LinkButton>
+            <Button variant="filled" component={Link} to="/checkouts/new">
+              Create checkout
+            </Button>
+          </>
         }
       />
       <div className="chips">
-        <Chips
-          name="State"
-          choices={states}
-          value={status as never}
-          set={each => set({ ...query, status: each } as never)}
-        />
+        <TimeChip value={search} set={set} />
+        <Chips name="State" choices={states} value={status as never} set={each => set({ status: each })} />
         <span className="bar-line" aria-hidden="true" />
         <Chips
           name="Exception"
           choices={exceptions}
           value={exception as never}
-          set={each => set({ ...query, exception: each } as never)}
+          set={each => set({ exception: each })}
         />
         <FindInput
           label="E-mail, id, hash, address, or a value of yours"
           value={q ?? ""}
-          set={each => set({ ...query, q: each || undefined } as never)}
+          set={each => set({ q: each || undefined })}
         />
+        {columnsMenu}
       </div>
       <section className="card" aria-label="List">
         <DataTable
           name="checkouts"
-          columns={columns}
+          columns={shown}
           list={list}
           to={({ id }) => `/checkouts/${id}`}
-          filtered={words.length > 0 ? { words: words.join(" and "), clear: () => set({}) } : undefined}
+          filtered={words.length > 0 ? { words: words.join(" and "), clear: () => go({}) } : undefined}
           empty={
             <>
               <h2>No checkouts yet</h2>

@@ -3,6 +3,7 @@ import { Button } from "@mantine/core"
 import { Link, useNavigate, useSearch } from "@tanstack/react-router"
 import { chosenMerchant, GET, taken } from "../api/client.ts"
 import { pathOf } from "../api/curl.ts"
+import { facts, networkTitle } from "../api/facts.ts"
 import type { Page, Transaction } from "../api/types.ts"
 import { useKeys } from "../shell/keys.ts"
 import { Chips, PickChip } from "../ui/chips.tsx"
@@ -13,13 +14,18 @@ import { Money } from "../ui/money.tsx"
 import { PageHead } from "../ui/page.tsx"
 import { Status, stateOf } from "../ui/status.tsx"
 import { Time } from "../ui/time.tsx"
+import { TimeChip, type TimeSearch, timeQuery, timeWords } from "../ui/time-chip.tsx"
+import { Totals } from "../ui/totals.tsx"
+import { useColumns } from "../ui/use-columns.tsx"
 import { useList } from "../ui/use-list.ts"
 
-export interface PaymentsSearch {
+export interface PaymentsSearch extends TimeSearch {
   type?: Transaction["type"]
   status?: Transaction["status"]
+  /** Why a payment needed a decision. */
+  exception?: NonNullable<Transaction["exception"]>
+  chain?: string
   q?: string
-  days?: number
   /** Those of one link, or of one product. */
   slug?: string
   productId?: string
@@ -39,18 +45,16 @@ const states = [
   ["returned", "Returned"],
   ["reversed", "Reversed"],
 ] as const
-const times = [
-  ["", "Any time"],
-  ["1", "Last 24 hours"],
-  ["7", "Last 7 days"],
-  ["30", "Last 30 days"],
-  ["90", "Last 90 days"],
+const reasons = [
+  ["", "Any reason"],
+  ...(["underpaid", "overpaid", "late", "duplicate", "wrong_asset", "sanctioned", "no_buyer"] as const).map(
+    reason => [reason, stateOf(reason)[1]] as const,
+  ),
 ] as const
-
-const DAY_MS = 86_400_000
-/** To the hour, so that one filter is one list for an hour. */
-const since = (days: number): string =>
-  new Date(Math.floor(Date.now() / 3_600_000) * 3_600_000 - days * DAY_MS).toISOString()
+const networks = [
+  ["", "All networks"],
+  ...facts.networks.map(({ network, title }) => [network, title] as const),
+] as const
 
 /** What a movement was for, in the merchant's own words where there are some. */
 export function What({ sessionId, paywallId, bundleId, paymentId, type, description }: Transaction) {
@@ -83,19 +87,43 @@ export const moneyColumns: Column<Transaction>[] = [
   { head: "When", width: 8, right: true, cell: row => <Time at={row.createdAt} /> },
 ]
 
+const extras: Column<Transaction>[] = [
+  {
+    head: "To",
+    width: 12,
+    wide: true,
+    isExtra: true,
+    cell: row => (row.recipient ? <Hash value={row.recipient} /> : <span className="quiet">–</span>),
+  },
+  { head: "Network", width: 10, wide: true, isExtra: true, cell: row => networkTitle(row.chain) },
+  {
+    head: "Value",
+    width: 10,
+    wide: true,
+    isExtra: true,
+    cell: ({ value }) =>
+      value?.amount ? <Money amount={value.amount} currency={value.currency} /> : <span className="quiet">–</span>,
+  },
+  { head: "Id", width: 14, wide: true, isExtra: true, cell: row => <Id value={row.id} /> },
+]
+const allColumns = [...moneyColumns.slice(0, -1), ...extras, ...moneyColumns.slice(-1)]
+
 export const toPayment = (row: { id: string }): string => `/payments/${row.id}`
 
 export function Payments() {
   const search = useSearch({ strict: false }) as PaymentsSearch
   const navigate = useNavigate()
-  const { type, status, q, days, slug, productId } = search
+  const { type, status, exception, chain, q, slug, productId } = search
+  const [columns, columnsMenu] = useColumns("payments", allColumns)
   const set = (more: Partial<PaymentsSearch>) =>
     void navigate({ to: "/payments", search: { ...search, ...more } as never, replace: true })
   const query = {
     type: type ?? ("payment" as const),
     ...(status ? { status } : {}),
+    ...(exception ? { exception } : {}),
+    ...(chain ? { chain } : {}),
     ...queryOf(q),
-    ...(days ? { from: since(days) } : {}),
+    ...timeQuery(search),
     ...(slug ? { slug } : {}),
     ...(productId ? { productId } : {}),
   }
@@ -116,10 +144,12 @@ export function Payments() {
   useKeys({ e: () => location.assign(csv) })
   const words = [
     status && `the state “${stateOf(status)[1]}”`,
+    exception && `the reason “${stateOf(exception)[1]}”`,
+    chain && `the network “${networkTitle(chain)}”`,
     q && `“${q}”`,
     slug && `the link “${slug}”`,
     productId && `the product ${shortId(productId)}`,
-    days && `a time in the last ${days === 1 ? "24 hours" : `${days} days`}`,
+    timeWords(search),
     type && `the kind “${kinds.find(([kind]) => kind === type)?.[1]}”`,
   ].filter(Boolean)
   return (
@@ -143,14 +173,15 @@ export function Payments() {
           name="Kind"
           choices={kinds}
           value={type as never}
-          set={each => set({ type: each, status: undefined } as never)}
+          set={each => set({ type: each, status: undefined, exception: undefined } as never)}
         />
-        <PickChip
-          name="Time"
-          choices={times}
-          value={days === undefined ? undefined : (String(days) as never)}
-          set={each => set({ days: each && Number(each) } as never)}
-        />
+        <TimeChip value={search} set={next => set(next as never)} />
+        {networks.length > 2 && (
+          <PickChip name="Network" choices={networks} value={chain} set={each => set({ chain: each } as never)} />
+        )}
+        {type === undefined && (
+          <PickChip name="Reason" choices={reasons} value={exception} set={each => set({ exception: each } as never)} />
+        )}
         {(type === undefined || type === "agent") && (
           <Chips name="State" choices={states} value={status as never} set={each => set({ status: each } as never)} />
         )}
@@ -161,11 +192,13 @@ export function Payments() {
           isWhole={isWhole}
           hint="Enter the whole value."
         />
+        {columnsMenu}
       </div>
       <section className="card" aria-label="List">
+        <Totals query={query} />
         <DataTable
           name="payments"
-          columns={moneyColumns}
+          columns={columns}
           list={list}
           to={toPayment}
           filtered={

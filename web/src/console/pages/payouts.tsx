@@ -3,18 +3,21 @@ import { Button } from "@mantine/core"
 import { Link, useNavigate, useSearch } from "@tanstack/react-router"
 import { chosenMerchant } from "../api/client.ts"
 import { pathOf } from "../api/curl.ts"
+import { networkTitle } from "../api/facts.ts"
 import type { Payout } from "../api/types.ts"
 import { useKeys } from "../shell/keys.ts"
 import { Chips, PickChip } from "../ui/chips.tsx"
-import { Hash } from "../ui/copy.tsx"
+import { Hash, Id } from "../ui/copy.tsx"
 import { usePages } from "../ui/cursor-list.ts"
 import { type Column, DataTable } from "../ui/data-table.tsx"
 import { Money } from "../ui/money.tsx"
 import { LinkButton, PageHead } from "../ui/page.tsx"
 import { Status, stateOf } from "../ui/status.tsx"
 import { Time } from "../ui/time.tsx"
+import { TimeChip, type TimeSearch, timeQuery, timeWords } from "../ui/time-chip.tsx"
+import { useColumns } from "../ui/use-columns.tsx"
 
-export interface PayoutsSearch {
+export interface PayoutsSearch extends TimeSearch {
   kind?: Payout["kind"]
   state?: Payout["state"]
 }
@@ -62,21 +65,30 @@ const columns: Column<Payout>[] = [
     cell: row =>
       row.txHash ? <Hash value={row.txHash} what="Hash" dot={false} /> : <span className="quiet">not sent yet</span>,
   },
+  { head: "Network", width: 10, wide: true, isExtra: true, cell: row => networkTitle(row.chain) },
+  { head: "Id", width: 14, wide: true, isExtra: true, cell: row => <Id value={row.id} /> },
   { head: "When", width: 8, right: true, cell: row => <Time at={row.createdAt} /> },
 ]
 
 export function Payouts() {
-  const { kind, state } = useSearch({ strict: false }) as PayoutsSearch
+  const search = useSearch({ strict: false }) as PayoutsSearch
+  const { kind, state } = search
   const navigate = useNavigate()
-  const query = { ...(kind ? { kind } : {}), ...(state ? { state } : {}) }
-  const set = (next: PayoutsSearch) => void navigate({ to: "/payouts", search: next as never, replace: true })
+  const [shown, columnsMenu] = useColumns("payouts", columns)
+  const query = { ...(kind ? { kind } : {}), ...(state ? { state } : {}), ...timeQuery(search) }
+  const go = (next: PayoutsSearch) => void navigate({ to: "/payouts", search: next as never, replace: true })
+  const set = (more: Record<string, unknown>) => go({ ...search, ...more } as never)
   const list = usePages<Payout>("/api/console/payouts", query)
   const csv = pathOf({
     path: "/api/console/payouts.csv",
     query: { ...query, merchant: chosenMerchant.get() ?? undefined },
   })
   useKeys({ e: () => location.assign(csv) })
-  const words = [kind && `the kind “${payoutKinds[kind]}”`, state && `the state “${stateOf(state)[1]}”`].filter(Boolean)
+  const words = [
+    kind && `the kind “${payoutKinds[kind]}”`,
+    state && `the state “${stateOf(state)[1]}”`,
+    timeWords(search),
+  ].filter(Boolean)
   return (
     <>
       <PageHead
@@ -85,21 +97,18 @@ export function Payouts() {
         actions={<LinkButton href={csv}>Export as CSV</LinkButton>}
       />
       <div className="chips">
-        <PickChip name="Kind" choices={kinds} value={kind} set={each => set({ ...query, kind: each } as never)} />
-        <Chips
-          name="State"
-          choices={states}
-          value={state as never}
-          set={each => set({ ...query, state: each } as never)}
-        />
+        <PickChip name="Kind" choices={kinds} value={kind} set={each => set({ kind: each })} />
+        <TimeChip value={search} set={set} />
+        <Chips name="State" choices={states} value={state as never} set={each => set({ state: each })} />
+        {columnsMenu}
       </div>
       <section className="card" aria-label="List">
         <DataTable
           name="payouts"
-          columns={columns}
+          columns={shown}
           list={list}
           to={({ id }) => `/payouts/${id}`}
-          filtered={words.length > 0 ? { words: words.join(" and "), clear: () => set({}) } : undefined}
+          filtered={words.length > 0 ? { words: words.join(" and "), clear: () => go({}) } : undefined}
           empty={
             <>
               <h2>No payouts yet</h2>

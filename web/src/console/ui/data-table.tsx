@@ -15,6 +15,8 @@ export interface Column<T> {
   right?: boolean
   /** Left out on a phone, where two lines must say enough. */
   wide?: boolean
+  /** Left out until it is chosen (`use-columns.tsx`). */
+  isExtra?: boolean
   /** In characters, for the skeleton. */
   width?: number
 }
