@@ -8,7 +8,7 @@ import { join } from "node:path"
 import { promisify } from "node:util"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { newSandbox, type Sandbox } from "../server/test/e2e/program.ts"
-import { type ConsoleWorld, fillConsole } from "../web/test/console-world.ts"
+import { type ConsoleWorld, fillConsole, makeMonthly } from "../web/test/console-world.ts"
 import { referencePages } from "./reference.ts"
 
 const root = join(import.meta.dirname, "..")
@@ -57,11 +57,12 @@ it("are TypeScript that the SDK's types accept", () => {
 
 describe("run in a sandbox", () => {
   let sandbox: Sandbox
-  let world: ConsoleWorld
+  let world: ConsoleWorld & { product: string }
   beforeAll(async () => {
     sandbox = await newSandbox({ LIMIT_CONSOLE: "0", LIMIT_PUBLIC: "0", LIMIT_AUTH: "0" }, "migrated")
     await sandbox.start()
-    world = await fillConsole(sandbox)
+    const product = await makeMonthly(sandbox)
+    world = { ...(await fillConsole(sandbox)), product }
   })
   afterAll(() => sandbox.remove())
 

@@ -5,13 +5,12 @@ import { privateKeyToAccount } from "viem/accounts"
 import { afterAll, beforeAll, expect, it } from "vitest"
 import { newSandbox, type Sandbox, until } from "../../server/test/e2e/program.ts"
 import { injectWallet, isSound, openBrowser } from "./browser.ts"
-import { fillSales, ownerOf, type Sales } from "./console-sales.ts"
+import { fillWorld, ownerOf, type World } from "./console-sales.ts"
 import { press, shows, visitsOf } from "./console-visits.ts"
-import { type ConsoleWorld, fillConsole } from "./console-world.ts"
 
 let browser: Browser
 let sandbox: Sandbox
-let world: ConsoleWorld & Sales
+let world: World
 const { open, go, close } = visitsOf(() => ({ browser, sandbox }))
 
 beforeAll(async () => {
@@ -19,8 +18,7 @@ beforeAll(async () => {
   const limits = { LIMIT_PUBLIC: "0", LIMIT_AUTH: "0", LIMIT_CONSOLE: "0", LIMIT_PAGES: "0" }
   sandbox = await newSandbox(limits, "migrated")
   await Promise.all([sandbox.start(), openBrowser().then(found => (browser = found))])
-  const filled = await fillConsole(sandbox)
-  world = { ...filled, ...(await fillSales(sandbox, filled.product)) }
+  world = await fillWorld(sandbox)
 })
 afterAll(async () => {
   await close()

@@ -6,13 +6,12 @@ import { openBrowser } from "./browser.ts"
 import { canFail, failOn, faultNames } from "./console-faults.ts"
 import { fillLists, framesOf, keepsItsPlace, longLists, MANY, MOST_ROWS, readUntil } from "./console-lists.ts"
 import { pagesOf } from "./console-pages.ts"
-import { fillSales, type Sales } from "./console-sales.ts"
+import { fillWorld, type World } from "./console-sales.ts"
 import { visitsOf } from "./console-visits.ts"
-import { type ConsoleWorld, fillConsole } from "./console-world.ts"
 
 let browser: Browser
 let sandbox: Sandbox
-let world: ConsoleWorld & Sales
+let world: World
 const visits = visitsOf(() => ({ browser, sandbox }))
 
 beforeAll(async () => {
@@ -20,8 +19,7 @@ beforeAll(async () => {
   const limits = { LIMIT_PUBLIC: "0", LIMIT_AUTH: "0", LIMIT_CONSOLE: "0", LIMIT_PAGES: "0" }
   sandbox = await newSandbox(limits, "migrated")
   await Promise.all([sandbox.start(), openBrowser().then(found => (browser = found))])
-  const filled = await fillConsole(sandbox)
-  world = { ...filled, ...(await fillSales(sandbox, filled.product)) }
+  world = await fillWorld(sandbox)
 })
 afterAll(async () => {
   await visits.close()

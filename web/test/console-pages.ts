@@ -1,6 +1,5 @@
 /** Every page of the console, by its route: where it is in the tests' world, and what it shows there. */
-import type { Sales } from "./console-sales.ts"
-import type { ConsoleWorld } from "./console-world.ts"
+import type { World } from "./console-sales.ts"
 
 export interface ConsolePage {
   /** Of its pictures. */
@@ -20,8 +19,6 @@ export interface ConsolePage {
   /** A filter of a list that finds nothing. */
   none?: string
 }
-
-type World = ConsoleWorld & Sales
 
 const list = (name: string, path: string, shows: string[], none?: string): ConsolePage => ({
   name,

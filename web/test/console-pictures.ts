@@ -2,13 +2,12 @@
 import type { Browser, Page } from "playwright-core"
 import { newSandbox, type Sandbox } from "../../server/test/e2e/program.ts"
 import { openBrowser } from "./browser.ts"
-import { fillSales, type Sales } from "./console-sales.ts"
-import { type ConsoleWorld, fillConsole } from "./console-world.ts"
+import { fillWorld, type World } from "./console-sales.ts"
 
 interface Pictured {
   sandbox: Sandbox
   browser: Browser
-  world: ConsoleWorld & Sales
+  world: World
   end: () => Promise<void>
 }
 
@@ -17,8 +16,7 @@ export async function startWorld(): Promise<Pictured> {
   const sandbox = await newSandbox({ LIMIT_PUBLIC: "0", LIMIT_AUTH: "0", LIMIT_CONSOLE: "0", LIMIT_PAGES: "0" })
   await import("../src/console/build.ts")
   const [browser] = await Promise.all([openBrowser(), sandbox.start()])
-  const filled = await fillConsole(sandbox)
-  const world = { ...filled, ...(await fillSales(sandbox, filled.product)) }
+  const world = await fillWorld(sandbox)
   const end = async () => {
     await browser.close()
     await sandbox.remove()

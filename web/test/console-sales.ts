@@ -1,6 +1,7 @@
 /** What else the merchant of `console-world.ts` sells: reserved payments, a split, a subscription, an API behind a price. */
 import { privateKeyToAccount } from "viem/accounts"
 import { type Sandbox, until } from "../../server/test/e2e/program.ts"
+import { type ConsoleWorld, fillConsole, makeMonthly } from "./console-world.ts"
 
 type Running = Pick<Sandbox, "url" | "call" | "file">
 
@@ -43,7 +44,9 @@ async function reserve(sandbox: Running, amount: string, description: string): P
 const untilStatus = (sandbox: Running, id: string, state: string): Promise<void> =>
   until(`${id} is ${state}`, async () => (await ownerOf(sandbox).get(`/api/console/checkouts/${id}`)).status === state)
 
-export interface Sales {
+interface Sales {
+  /** The id of a product that is paid each month. */
+  product: string
   /** Reserved, and nothing of it captured. */
   reserved: string
   /** Captured whole. */
@@ -59,8 +62,17 @@ export interface Sales {
   request: string
 }
 
+export type World = ConsoleWorld & Sales
+
+/** Makes all of both at once, as each waits for blocks. */
+export async function fillWorld(sandbox: Running): Promise<World> {
+  const product = await makeMonthly(sandbox)
+  const [filled, sales] = await Promise.all([fillConsole(sandbox), fillSales(sandbox, product)])
+  return { ...filled, ...sales, product }
+}
+
 /** Makes one of each. */
-export async function fillSales(sandbox: Running, monthly: string): Promise<Sales> {
+async function fillSales(sandbox: Running, monthly: string): Promise<Omit<Sales, "product">> {
   const { get, post } = ownerOf(sandbox)
   const { buyers } = sandbox.file()
   const [reserved, captured] = [

@@ -8,8 +8,7 @@ import type { Page } from "playwright-core"
 import { visit } from "./browser.ts"
 import { type ConsolePage, pagesOf } from "./console-pages.ts"
 import { settled, signIn, startWorld } from "./console-pictures.ts"
-import type { Sales } from "./console-sales.ts"
-import type { ConsoleWorld } from "./console-world.ts"
+import type { World } from "./console-sales.ts"
 
 const folder = join(import.meta.dirname, "../screenshots/console")
 const only = process.argv[2] ?? ""
@@ -27,7 +26,7 @@ interface Scene {
 }
 
 /** What is pictured beside each page as it is. */
-const scenes = (world: ConsoleWorld & Sales): Scene[] => [
+const scenes = (world: World): Scene[] => [
   { name: "payment-partly-paid", path: `/payments/${world.underpaid.id}` },
   { name: "payment-waiting", path: `/payments/${world.waiting}` },
   {

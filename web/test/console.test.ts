@@ -12,13 +12,13 @@ import { injectWallet, isSound, openBrowser } from "./browser.ts"
 import { canFail, failOn, faultNames } from "./console-faults.ts"
 import { fillLists, keepsItsPlace, longLists } from "./console-lists.ts"
 import { type ConsolePage, pagesOf } from "./console-pages.ts"
-import { fillSales, type Sales } from "./console-sales.ts"
+import { fillWorld, type World } from "./console-sales.ts"
 import { shows, visitsOf } from "./console-visits.ts"
-import { type ConsoleWorld, fillConsole, HOSTILE } from "./console-world.ts"
+import { HOSTILE } from "./console-world.ts"
 
 let browser: Browser
 let sandbox: Sandbox
-let world: ConsoleWorld & Sales
+let world: World
 const visits = visitsOf(() => ({ browser, sandbox }))
 
 beforeAll(async () => {
@@ -27,8 +27,7 @@ beforeAll(async () => {
   const limits = { LIMIT_PUBLIC: "0", LIMIT_AUTH: "0", LIMIT_CONSOLE: "0", LIMIT_PAGES: "0" }
   sandbox = await newSandbox(limits, "migrated")
   await Promise.all([sandbox.start(), openBrowser().then(found => (browser = found))])
-  const filled = await fillConsole(sandbox)
-  world = { ...filled, ...(await fillSales(sandbox, filled.product)) }
+  world = await fillWorld(sandbox)
 })
 afterAll(async () => {
   await visits.close()
@@ -50,7 +49,8 @@ const tryFault = async (page: Page, each: ConsolePage, fault: string) => {
   await (visited ?? tab).close()
 }
 
-describe("each page", () => {
+// None of these changes what another one looks at.
+describe.concurrent("each page", () => {
   it("shows what it is for, with at most three requests, and breaks no policy", async () => {
     const { page, calls, faults } = await open()
     const pages: [string, ...string[]][] = [
@@ -106,7 +106,7 @@ describe("each page", () => {
   })
 })
 
-describe("by the keyboard alone", () => {
+describe.concurrent("by the keyboard alone", () => {
   it("a person finds an order, a hash and an e-mail address, goes through a list, and sends a failed delivery again", async () => {
     const { page, faults } = await open()
     const { keyboard } = page
@@ -151,27 +151,9 @@ describe("by the keyboard alone", () => {
     await shows(page, "It is being resent")
     expect(faults).toEqual([])
   })
-
-  it("a checkout is made, and its payment arrives while the page is open", async () => {
-    const { page, faults } = await open()
-    await shows(page, "Received")
-    await page.keyboard.press("c")
-    await page.getByLabel("Amount").waitFor()
-    await page.keyboard.type("7.5")
-    await page.keyboard.press("Tab")
-    await page.keyboard.type("Order 2001")
-    await page.keyboard.press("Enter")
-    await shows(page, "The payer's page", "7.50")
-    const id = page.url().split("/").at(-1)
-    const { body } = await sandbox.call(`/api/pay/status/${id}`)
-    await sandbox.call("/sandbox/pay", { to: body.payTo, amount: "7.5" })
-    await page.locator(".pill.good").getByText("Paid").waitFor()
-    await shows(page, "The checkout was confirmed as paid.")
-    expect(faults).toEqual([])
-  })
 })
 
-describe("the payments", () => {
+describe.concurrent("the payments", () => {
   it("say what a filter adds up to, by days and reasons of one's choice, with the columns of one's choice", async () => {
     const { page, faults } = await open("/payments")
     const totals = page.locator("dl.totals")
@@ -212,7 +194,7 @@ describe("the payments", () => {
   })
 })
 
-describe("the account", () => {
+describe.concurrent("the account", () => {
   it("makes a key that is shown once and opens what it may, and revokes it", async () => {
     const { page, faults } = await open("/developers")
     await page.getByRole("button", { name: "Create key" }).first().click()
@@ -278,7 +260,7 @@ describe.skipIf(process.env.DATABASE_URL === undefined)("lists of 10,000 rows", 
   })
 })
 
-// They wait for the pages' own rhythm, so they wait together.
+// They wait for the pages' own rhythm, so they wait together; the payment changes what was looked at before.
 describe.concurrent("when the server does not answer as it should", () => {
   it("has each route among the pages that are tried and pictured", () => {
     const source = readFileSync(join(root, "web/src/console/main.tsx"), "utf8")
@@ -288,6 +270,24 @@ describe.concurrent("when the server does not answer as it should", () => {
         .map(({ route }) => route)
         .sort(),
     ).toEqual(routes.sort())
+  })
+
+  it("a checkout is made, and its payment arrives while the page is open", async () => {
+    const { page, faults } = await open()
+    await shows(page, "Received")
+    await page.keyboard.press("c")
+    await page.getByLabel("Amount").waitFor()
+    await page.keyboard.type("7.5")
+    await page.keyboard.press("Tab")
+    await page.keyboard.type("Order 2001")
+    await page.keyboard.press("Enter")
+    await shows(page, "The payer's page", "7.50")
+    const id = page.url().split("/").at(-1)
+    const { body } = await sandbox.call(`/api/pay/status/${id}`)
+    await sandbox.call("/sandbox/pay", { to: body.payTo, amount: "7.5" })
+    await page.locator(".pill.good").getByText("Paid").waitFor()
+    await shows(page, "The checkout was confirmed as paid.")
+    expect(faults).toEqual([])
   })
 
   /** Each page by one of the faults here, so that each fault meets every fifth page; by all of them in the long form. */
