@@ -55,11 +55,15 @@ const TransactionType = Type.Unsafe<Row<"transactions">["type"]>({
 
 const Transaction = Type.Object({ ...transaction, type: TransactionType, status: Status })
 const TransactionList = Type.Object({ data: Type.Array(Transaction), ...ListEnd })
-const { amount, currency, currencyVerified, token, decimals, chain } = transaction
 const TransactionSum = Type.Object({
   status: Status,
   count: Type.Integer({ description: "How many transactions are in the sum" }),
-  ...{ amount, currency, currencyVerified, decimals, token, chain },
+  amount: transaction.amount,
+  currency: transaction.currency,
+  currencyVerified: transaction.currencyVerified,
+  decimals: transaction.decimals,
+  token: transaction.token,
+  chain: transaction.chain,
 })
 const TransactionTotals = Type.Object({
   data: Type.Array(TransactionSum),

@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. 61fd59e89a39b3ae1fc9ec66ffb5ecd1d2586346ee1a35a5de11f494e8762168
+// Made from schema.sql by `npm run schema`; do not edit. a0ec4c3b1bec50d78d2f3984d095425213279cff227e47cf7a3ddd27e41c147b
 import type { PublicKey } from "../../../../verify/src/format.ts";
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";

@@ -658,6 +658,7 @@ create index escrows_due on escrows using btree (run_at) where run_at is not nul
 create index escrows_failing on escrows using btree (chain_id) where failed_rounds >= 3;
 create index escrows_listed on escrows using btree (merchant_id, authorized_at desc, session_id desc) where authorized::numeric > 0::numeric;
 create index escrows_of_merchant on escrows using btree (merchant_id, escrow);
+create index escrows_of_payer on escrows using btree (merchant_id, payer, authorized_at desc, session_id desc) where authorized::numeric > 0::numeric;
 create index escrows_paid on escrows using btree (chain_id, session_id) where auth_id is not null;
 create index escrows_reclaimed on escrows using btree (merchant_id, reclaimed_at desc, session_id desc) where reclaimed::numeric > 0::numeric;
 create index escrows_reserved on escrows using btree (chain_id) where authorized::numeric > (captured::numeric + voided::numeric + reclaimed::numeric);

@@ -58,7 +58,7 @@ describe("the document for generators", () => {
 
   it("stays small, and of few shapes: a generator makes a class of each object and each enum", () => {
     // Raised by 8,000 for the overview and the balances, and by 40,000 for what explains: timelines, payouts, payers, search, filters; by 26,000 for values, reports, erasures and devices; by 15,000 for listeners; by 18,000 for changes, the catalogue of events, numbers of endpoints, and the log of requests; by 8,000 for receipts; by 4,000 for what is mailed; by 4,000 and three shapes for where 0G has receipts.
-    expect(Buffer.byteLength(JSON.stringify(document))).toBeLessThan(613_000)
+    expect(Buffer.byteLength(JSON.stringify(document))).toBeLessThan(615_000)
     const shapes = objectsIn({ paths: document.paths, schemas }).filter(
       ([field, { type, enum: values }]) =>
         field !== "properties" && (values !== undefined || [type].flat().includes("object")),

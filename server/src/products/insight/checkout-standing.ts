@@ -1,6 +1,7 @@
 /** Explains why a checkout is in its state. Pure. */
 import type { PaymentException, WaitingFor } from "../../platform/db/columns.ts"
 import type { Row, SessionStatus } from "../../platform/db/schema.ts"
+import { acceptWords, returnWords } from "./payment-standing.ts"
 import { act, type NextAction, type Standing, timeText, wait } from "./standing.ts"
 
 /** The escrow of a checkout. Amounts include their currency. */
@@ -63,8 +64,8 @@ export function explainCheckout(facts: CheckoutFacts): Standing {
       ...(isListed
         ? [act("See what you can do about this money.", "GET", `payments/${first.id}`)]
         : [
-            act(`Accept ${first.amount}.`, "POST", `payments/${first.id}/accept`),
-            act(`Send ${first.amount} back.`, "POST", `payments/${first.id}/return`),
+            act(acceptWords(first.amount, first.exception), "POST", `payments/${first.id}/accept`),
+            act(returnWords(first.amount), "POST", `payments/${first.id}/return`),
           ]),
       ...standing.next,
     ],
@@ -206,7 +207,15 @@ function confirmedStanding(facts: CheckoutFacts): Part {
       exception === "underpaid" || exception === "late" || exception === "wrong_asset"
         ? `The checkout is paid because you accepted what arrived: ${received}.`
         : `The checkout is paid: ${amount} arrived and is confirmed.`
-    return { word: "Paid", why, next: [wait("You can deliver."), ...seePayment(facts, "See where the money is now.")] }
+    return {
+      word: "Paid",
+      why,
+      next: [
+        wait("You can deliver."),
+        ...seePayment(facts, "See where the money is now."),
+        wait("To give it back, send the money from your own wallet. Ask the payer for an address first."),
+      ],
+    }
   }
   const captured = escrow?.captured ?? amount
   const left = escrow?.left ? ` ${escrow.left} is still reserved.` : ""

@@ -70,6 +70,7 @@ const Balance = Type.Object({
   ...token,
   amount: Described(Money, "The sum of the two"),
   inAddresses: Described(Money, "At your receiving addresses according to the books: what came in less what left"),
+  waiting: Described(Money, "The part of `inAddresses` that waits for your decision"),
   inEscrow: Described(Money, "Reserved, but not captured or released"),
 })
 

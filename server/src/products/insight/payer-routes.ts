@@ -14,9 +14,10 @@ const Totals = Type.Object({
   currency: Type.String(),
   decimals: Nullable(Type.Integer()),
   payments: Type.Integer({ description: "How many payments there are, in any state" }),
-  paid: Described(Type.String(), "Sum of payments that count"),
-  returned: Described(Type.String(), "Sum of payments that were sent back"),
+  paid: Described(Type.String(), "Sum of payments that count, and of what you captured less its refunds"),
+  returned: Described(Type.String(), "Sum of payments that were sent back, and of refunds"),
   open: Described(Type.String(), "Sum of payments that wait for your decision"),
+  reserved: Described(Type.String(), "Reserved, but not captured or released"),
 })
 
 const Payer = Type.Object({

@@ -1,6 +1,7 @@
 // Payers by address and e-mail address, and the health of the service, of one merchant alone.
 import { sql } from "kysely"
 import { afterAll, beforeAll, expect, it } from "vitest"
+import { reservedSession } from "../../../test/escrow-rows.ts"
 import { lifeOf } from "../../../test/life.ts"
 import { type PayoutRig, startPayoutRig } from "../../../test/payouts.ts"
 import { ensureCursor } from "../../ledger/scanner/scan-round.ts"
@@ -77,6 +78,30 @@ it("counts what was paid beyond a price as paid only if it was kept", async () =
   expect(await totals()).toMatchObject({ paid: "1.10", open: "0.00", returned: "0.10" })
   await sql`update surpluses set state = 'accepted', returned_at = null, returned_to = null`.execute(db)
   expect(await totals()).toMatchObject({ paid: "1.20", open: "0.00", returned: "0.00" })
+})
+
+it("counts what is reserved and captured, also of a payer who paid in no other way", async () => {
+  rig.service.advance(1_000)
+  const id = await reservedSession(rig.service, "shop", rig.network, { authorized: 8n, captured: 3n })
+  const { db } = rig.service.ctx
+  await db.updateTable("escrows").set({ refunded: 1_000_000n }).where("session_id", "=", id).execute()
+  const { payer } = await db.selectFrom("escrows").select("payer").executeTakeFirstOrThrow()
+  const { data, total } = (await get("payers")).body
+  const sums = { payments: 1, paid: "2.00", returned: "1.00", open: "0.00", reserved: "5.00" }
+  expect([total, data[0].address.toLowerCase()]).toEqual([3, payer])
+  expect(data[0].totals).toMatchObject([sums])
+  expect((await get(`payers?q=${payer}`)).body.data[0].totals).toMatchObject([sums])
+  expect((await get(`payers/${payer}`)).body.wallets).toMatchObject([{ totals: [sums] }])
+  const page = (await get("payers?limit=1")).body
+  expect((await get(`payers?limit=1&after=${page.next}`)).body.data[0].address).toBe(addressOf(first))
+  // The same wallet's later payment is its newest, and both are in one row.
+  await db
+    .updateTable("escrows")
+    .set({ payer: addressOf(second).toLowerCase() as never })
+    .execute()
+  const both = (await get("payers")).body
+  expect(both.total).toBe(2)
+  expect(both.data[0].totals).toMatchObject([{ payments: 2, paid: "2.00", open: "0.20", reserved: "5.00" }])
 })
 
 it("has no payer of another merchant's, and refuses what is neither address", async () => {

@@ -130,6 +130,26 @@ const openWords: Record<WaitingFor, (facts: PaymentFacts) => string> = {
     `${amount} was minted, as bridges do, or sent by its own token contract, so there is no sender who could get access.`,
 }
 
+/** What it means to accept a payment that waits for this reason; `what` names it. */
+export function acceptWords(what: string, exception: WaitingFor | null): string {
+  switch (exception) {
+    case "underpaid":
+      return `Accept ${what}: it then counts as paid in full.`
+    case "wrong_asset":
+      return `Accept ${what}: it then counts as paid, and you get this token.`
+    case "duplicate":
+    case "overpaid":
+    case "no_buyer":
+      return `Accept ${what}: the money is then yours.`
+    default:
+      return `Accept ${what}: it then counts as paid.`
+  }
+}
+
+/** What sending money back needs, if its payer has named no address. */
+export const returnWords = (what: string): string =>
+  `Send ${what} back. Ask the payer for an address first, because the sender may be an exchange.`
+
 function openStanding(facts: PaymentFacts): Standing {
   const { id, exception, status: state, openCheckout, hasReturnAddress, amount } = facts
   const why = `${openWords[exception ?? "underpaid"](facts)} The money is waiting for your decision.`
@@ -143,23 +163,15 @@ function openStanding(facts: PaymentFacts): Standing {
         act(`Send ${amount} back to an address that is not listed.`, "POST", `payments/${id}/return`),
       ],
     }
-  const accepting =
-    exception === "underpaid"
-      ? "Accept the payment: it then counts as paid in full."
-      : exception === "wrong_asset"
-        ? "Accept the payment: it then counts as paid, and you get this token."
-        : exception === "duplicate" || exception === "overpaid" || exception === "no_buyer"
-          ? "Accept the payment: the money is then yours."
-          : "Accept the payment: it then counts as paid."
   const returning = hasReturnAddress
     ? "Send the money back to the address that the payer named."
-    : "Send the money back. Ask the payer for an address first, because the sender may be an exchange."
+    : returnWords("the money")
   return {
     state,
     word: "Needs you",
     why,
     next: [
-      act(accepting, "POST", `payments/${id}/accept`),
+      act(acceptWords("the payment", exception), "POST", `payments/${id}/accept`),
       act(returning, "POST", `payments/${id}/return`),
       ...(exception === "underpaid" && openCheckout
         ? [wait("Or wait: the payer can still send the rest, and then the payment counts automatically.")]

@@ -45,6 +45,7 @@ export async function overviewOf(ctx: TxContext, asked: Asked) {
   const periods = Map.groupBy(sums, ({ period }) => period)
   const shown = sums.filter(({ period }) => period > 0)
   const earlier = periods.get(0) ?? []
+  const waiting = await waitingOf(ctx, merchantId)
   const hasPayment = everything.some(({ received, reserved }) => received > 0n || reserved > 0n)
   return {
     from: from.toISOString(),
@@ -64,7 +65,7 @@ export async function overviewOf(ctx: TxContext, asked: Asked) {
       totals: totalsOf(earlier).map(show.totals),
       funnel: { ...funnelOf(earlier), medianSecondsToPaid: await medianSecondsToPaid(ctx, asked, begin, from) },
     },
-    balances: everything.map(of => balanceOf(of, show)),
+    balances: everything.map(of => balanceOf(of, show, waiting)),
     attention: await attentionOf(ctx, merchantId),
     subscriptions: await subscriptionNumbers(ctx, asked, from, to),
     checklist: hasPayment ? [] : await checklistOf(ctx, merchantId),
@@ -75,14 +76,35 @@ export async function overviewOf(ctx: TxContext, asked: Asked) {
 export async function balancesOf(ctx: TxContext, merchantId: string) {
   const totals = totalsOf(await sumsOfAllTime(ctx, { merchantId, chainId: null }))
   const show = await totalsFormatter(ctx, totals)
-  return totals.map(of => balanceOf(of, show))
+  const waiting = await waitingOf(ctx, merchantId)
+  return totals.map(of => balanceOf(of, show, waiting))
 }
 
-function balanceOf(of: Totals, { tokenOf }: ShowTotals) {
+function balanceOf(of: Totals, { tokenOf }: ShowTotals, waiting: ReadonlyMap<string, bigint>) {
   const { shown, money } = tokenOf(of)
   const addresses = inAddresses(of)
   const escrow = inEscrow(of)
-  return { ...shown, amount: money(addresses + escrow), inAddresses: money(addresses), inEscrow: money(escrow) }
+  return {
+    ...shown,
+    amount: money(addresses + escrow),
+    inAddresses: money(addresses),
+    waiting: money(waiting.get(keyOf(of)) ?? 0n),
+    inEscrow: money(escrow),
+  }
+}
+
+const keyOf = ({ chain_id, token }: { chain_id: number; token: string }) => `${chain_id} ${token}`
+
+/** Sums the open payments and surpluses, by network and token. */
+async function waitingOf({ db }: TxContext, merchantId: string): Promise<Map<string, bigint>> {
+  const { rows } = await sql<{ chain_id: number; token: string; amount: bigint }>`/* named: waiting_amounts */
+    select chain_id, token, sum(amount)::numeric(78,0) as amount from (
+      select chain_id, token, amount from payments where merchant_id = ${merchantId} and status = 'open'
+      union all
+      select p.chain_id, s.token, s.amount from surpluses s join payments p on p.id = s.payment_id
+        where s.state = 'open' and p.merchant_id = ${merchantId} and p.status = 'granted') w
+    group by chain_id, token`.execute(db)
+  return new Map(rows.map(row => [keyOf(row), row.amount]))
 }
 
 /** How many checkouts these sums count. */

@@ -26,15 +26,24 @@ const walletsOf = (merchantId: string, email: string) => sql`(
   union select payer from subscriptions where merchant_id = ${merchantId} and lower(customer_email) = ${email.toLowerCase()}
     and started_at is not null and payer is not null limit ${sql.lit(MAX_SHOWN)})`
 
+/** SQL: what a merchant was paid, directly or through escrow. */
+const paid = (merchantId: string) => sql<PayerRow & { merchant_id: string }>`(
+  select id, payer, created_at, merchant_id from payments where merchant_id = ${merchantId}
+  union all
+  select session_id, payer, authorized_at, merchant_id from escrows where merchant_id = ${merchantId} and authorized > 0)`
+
 /** The payers, sorted by newest payment; `q` is a wallet address or an e-mail address. */
 export function payersOf({ db }: TxContext, merchantId: string, q: string | undefined): ListSource<PayerRow> {
   let query = db
-    .selectFrom("payments")
+    .selectFrom(paid(merchantId).as("payments"))
     .select(["id", "payer", "created_at"])
-    .where("merchant_id", "=", merchantId)
     .where(
-      sql<boolean>`not exists (select from payments n where n.merchant_id = payments.merchant_id and n.payer = payments.payer
+      sql<boolean>`not exists (select from payments n where n.merchant_id = ${merchantId} and n.payer = payments.payer
         and (n.created_at, n.id) > (payments.created_at, payments.id))`,
+    )
+    .where(
+      sql<boolean>`not exists (select from escrows n where n.merchant_id = ${merchantId} and n.payer = payments.payer
+        and n.authorized > 0 and (n.authorized_at, n.session_id) > (payments.created_at, payments.id))`,
     )
   if (q !== undefined) {
     const address = parseAddress(q)
@@ -53,21 +62,32 @@ interface Sum {
   paid: bigint
   returned: bigint
   open: bigint
+  reserved: bigint
 }
 
-/** The sums of each payer's payments, by network and token. Escrow refunds count as refunded. */
+/** The sums of each payer's payments, by network and token. Captured money counts as paid, less its refunds. */
 async function sumsOf({ db }: TxContext, merchantId: string, payers: readonly Address[]): Promise<Sum[]> {
   // An overpayment counts as paid only if the merchant kept it.
   const surplus = (state: "open" | "returned") => sql`case when s.state = ${sql.lit(state)} then s.amount else 0 end`
   const over = sql`(${surplus("open")} + ${surplus("returned")})`
   const { rows } = await sql<Sum>`
+    select payer, chain_id, token, sum(count)::int as count, sum(paid)::numeric(78,0) as paid,
+      sum(returned)::numeric(78,0) as returned, sum(open)::numeric(78,0) as open, sum(reserved)::numeric(78,0) as reserved
+    from (
     select p.payer, p.chain_id, p.token, count(*)::int as count,
       coalesce(sum(p.amount - ${over}) filter (where p.status = 'granted'), 0)::numeric(78,0) as paid,
       coalesce(sum(case p.status when 'returned' then p.amount when 'granted' then ${surplus("returned")} end), 0)::numeric(78,0) as returned,
-      coalesce(sum(case p.status when 'open' then p.amount when 'granted' then ${surplus("open")} end), 0)::numeric(78,0) as open
+      coalesce(sum(case p.status when 'open' then p.amount when 'granted' then ${surplus("open")} end), 0)::numeric(78,0) as open,
+      0 as reserved
     from payments p left join surpluses s on s.payment_id = p.id
     where p.merchant_id = ${merchantId} and p.payer = any(${sqlArray("text", payers)})
-    group by p.payer, p.chain_id, p.token order by p.payer, p.chain_id, p.token`.execute(db)
+    group by p.payer, p.chain_id, p.token
+    union all
+    select payer, chain_id, token, count(*)::int, sum(captured - refunded), sum(refunded), 0,
+      sum(authorized - captured - voided - reclaimed)
+    from escrows where merchant_id = ${merchantId} and payer = any(${sqlArray("text", payers)}) and authorized > 0
+    group by payer, chain_id, token) both_kinds
+    group by payer, chain_id, token order by payer, chain_id, token`.execute(db)
   return rows
 }
 
@@ -96,6 +116,7 @@ export async function shownPayers(ctx: TxContext, merchantId: string, rows: read
           paid: text(sum.paid),
           returned: text(sum.returned),
           open: text(sum.open),
+          reserved: text(sum.reserved),
         }
       }),
   }))
@@ -108,21 +129,14 @@ export async function readPayer(ctx: TxContext, merchantId: string, who: string)
   if (!address && !isEmail) throw new ApiError("NOT_FOUND")
   const payers = await payersOf(ctx, merchantId, who).read(undefined, MAX_SHOWN, 0)
   const escrows = await escrowsOf(ctx, merchantId, address, who)
-  const wallets = [
-    ...new Set([
-      ...(address ? [address] : []),
-      ...payers.map(({ payer }) => payer),
-      ...escrows.map(({ payer }) => payer),
-    ]),
-  ]
+  const wallets = [...new Set([...(address ? [address] : []), ...payers.map(({ payer }) => payer)])]
   const [subscriptions, access] = await Promise.all([
     subscriptionsOf(ctx, merchantId, wallets),
     accessOf(ctx, merchantId, wallets),
   ])
   if (payers.length + escrows.length + subscriptions.length === 0) throw new ApiError("NOT_FOUND")
-  const known = [...payers, ...escrows.filter(({ payer }) => !payers.some(each => each.payer === payer))]
   return {
-    wallets: await shownPayers(ctx, merchantId, [...new Map(known.map(row => [row.payer, row])).values()]),
+    wallets: await shownPayers(ctx, merchantId, payers),
     refunded: refundedOf(ctx, escrows),
     subscriptions: subscriptions.map(row => ({
       id: row.id,
