@@ -56,7 +56,7 @@ const money = (world: World): ConsolePage[] => [
   thing("captured", "/checkouts/$id", `/checkouts/${world.captured}`, ["42.00", "Can be refunded"]),
   list("payouts", "/payouts", ["250.00", "Export as CSV"], "state=reverted"),
   thing("payout", "/payouts/$id", `/payouts/${world.payout}`, ["Payments inside it", "How it was sent"]),
-  list("payers", "/payers", ["48.20", "1 payment"], `q=${NOBODY}`),
+  list("payers", "/payers", ["48.20", "64.00"], `q=${NOBODY}`),
   thing("payer", "/payers/$id", `/payers/${world.payer}`, ["Last payments", "Order 1042"]),
   list("reports", "/reports", ["Held for you now", "Export payouts"]),
   list("addresses", "/addresses", ["cs_", "terms"]),

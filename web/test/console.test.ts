@@ -174,7 +174,7 @@ describe.concurrent("the payments", () => {
     await page.getByLabel("Time").selectOption("own")
     await shows(page, "with a time from")
     await page.getByLabel("From").fill("2020-01-01")
-    await page.getByLabel("To, that day too").fill("2020-01-31")
+    await page.getByLabel("To (inclusive)").fill("2020-01-31")
     await shows(page, "No payments with a time from Jan 1, 2020 to Jan 31, 2020.")
     expect(page.url()).toContain("from=2020-01-01")
     expect(await totals.count()).toBe(0)

@@ -31,6 +31,14 @@ interface Waiting {
   ids: string[]
 }
 
+/** What is held now, in a token; `waiting` is a part of `inAddresses`. */
+export interface Balance extends Token {
+  amount: string
+  inAddresses: string
+  waiting: string
+  inEscrow: string
+}
+
 export type AttentionKind =
   | "payments"
   | "surpluses"
@@ -47,7 +55,7 @@ export interface Overview {
   totals: Figures[]
   funnel: Funnel
   previous: { from: string; to: string; totals: Figures[]; funnel: Funnel }
-  balances: (Token & { amount: string; inAddresses: string; inEscrow: string })[]
+  balances: Balance[]
   attention: Record<AttentionKind, Waiting>
   subscriptions: {
     active: number

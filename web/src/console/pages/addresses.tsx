@@ -40,7 +40,7 @@ const columns: Column<Row<Deposit>>[] = [
   },
   { head: "Network", width: 8, wide: true, cell: row => networkTitle(row.chain) },
   { head: "Goes to", width: 10, wide: true, cell: row => <Hash value={row.owner} /> },
-  { head: "Only yours after", width: 8, wide: true, cell: row => <Time at={row.opensAt} /> },
+  { head: "Yours alone after", width: 8, cell: row => <Time at={row.opensAt} /> },
   { head: "Created", width: 8, right: true, cell: row => <Time at={row.createdAt} /> },
 ]
 
@@ -62,11 +62,11 @@ export function Addresses() {
         title="Receiving addresses"
         up={{ to: "/reports", name: "Reports" }}
         request={{ path }}
-        actions={<LinkButton href={csv}>Export as CSV</LinkButton>}
+        actions={<LinkButton href={csv}>Download the recovery file</LinkButton>}
       />
       <p className="second lead">
-        Each address itself determines who can get its money: you, after a while even without this service. The file has
-        everything that you need for that. Keep a copy of the file elsewhere.
+        If this service ever disappears, you can take the money from these addresses yourself, after the time shown. The
+        recovery file (CSV) has everything that you need for that. Keep a copy of it elsewhere.
       </p>
       <div className="stack">
         <section className="card" aria-label="List">
@@ -74,7 +74,7 @@ export function Addresses() {
             name="addresses"
             columns={columns}
             list={list}
-            empty={<p>Each checkout and each paywall gets its own address.</p>}
+            empty={<p>No addresses yet. Each checkout and each paywall gets its own.</p>}
           />
         </section>
         {(tokens.rows?.length ?? 0) > 0 && (

@@ -26,6 +26,7 @@ export interface CheckoutsSearch extends TimeSearch {
 
 const states = [
   ["pending", "Waiting"],
+  ["authorized", "Reserved"],
   ["confirmed", "Paid"],
   ["expired", "Expired"],
   ["refunded", "Refunded"],
@@ -34,6 +35,7 @@ const exceptions = [
   ["underpaid", "Partly paid"],
   ["overpaid", "Overpaid"],
   ["late", "Paid late"],
+  ["duplicate", "Paid twice"],
 ] as const
 
 const columns: Column<Checkout>[] = [

@@ -18,10 +18,11 @@ import {
 import type { Page, Transaction } from "../api/types.ts"
 import { Chips } from "../ui/chips.tsx"
 import { DataTable } from "../ui/data-table.tsx"
+import { Held } from "../ui/held.tsx"
 import { later } from "../ui/later.tsx"
 import { Money } from "../ui/money.tsx"
 import { PageHead } from "../ui/page.tsx"
-import { RequestId } from "../ui/problem.tsx"
+import { Problem, RequestId } from "../ui/problem.tsx"
 import { clockText } from "../ui/time.tsx"
 import { useList } from "../ui/use-list.ts"
 import { moneyColumns, toPayment } from "./payments.tsx"
@@ -88,17 +89,21 @@ export function Home() {
         )}
         <div className="two">
           <section className="card pad" aria-label="Received">
-            {data && chosen ? <Received overview={data} token={chosen} days={days} /> : <ReceivedLater error={error} />}
+            {data && chosen ? (
+              <Received overview={data} token={chosen} days={days} />
+            ) : (
+              <ReceivedLater error={error} retry={() => void overview.refetch()} />
+            )}
           </section>
           <div className="stack">
             <section className="card" aria-label="Needs you">
               <div className="pad head">
                 <h2>Needs you</h2>
               </div>
-              {data ? <Attention of={data.attention} /> : <Bones />}
+              {data ? <Attention of={data.attention} /> : <NotThere error={error} />}
             </section>
-            <section className="card pad stack tight" aria-label="At your addresses">
-              {data && chosen ? <Balance overview={data} token={chosen} /> : <Bones />}
+            <section className="card pad stack tight" aria-label="Held for you now">
+              {data && chosen ? <HeldNow overview={data} token={chosen} /> : <NotThere error={error} />}
             </section>
           </div>
         </div>
@@ -173,7 +178,9 @@ function Received({ overview, token, days }: { overview: Overview; token: Token;
     <div className="stack">
       <div className="row between" style={{ alignItems: "flex-start", gap: 16 }}>
         <div>
-          <div className="label">Received, last {days} days</div>
+          <div className="label" title="Paid, reserved or waiting for your decision, less what went back">
+            Received, last {days} days
+          </div>
           <Money size="total" amount={now.net} currency={token.currency} />
           <div className="second num">
             {change === null ? `Nothing in the ${days} days before` : `${change} against the ${days} days before`}
@@ -203,17 +210,8 @@ function Stat({ label, value, more }: { label: string; value: string; more: stri
   )
 }
 
-function ReceivedLater({ error }: { error: unknown }) {
-  if (error) {
-    const { message, requestId } = failureOf(error)
-    return (
-      <div className="state">
-        <h2>The figures could not be loaded</h2>
-        <p>{message}</p>
-        {requestId && <RequestId id={requestId} />}
-      </div>
-    )
-  }
+function ReceivedLater({ error, retry }: { error: unknown; retry: () => void }) {
+  if (error) return <Problem error={error} retry={retry} />
   return (
     <div className="stack late" role="status" aria-label="Loading the figures">
       <span className="bone" style={{ width: 80 }} />
@@ -223,12 +221,16 @@ function ReceivedLater({ error }: { error: unknown }) {
   )
 }
 
-const Bones = () => (
-  <div className="pad stack tight late">
-    <span className="bone" style={{ width: "60%" }} />
-    <span className="bone" style={{ width: "40%" }} />
-  </div>
-)
+/** In place of a card whose figures come with the others: why they did not is said once, beside it. */
+const NotThere = ({ error }: { error: unknown }) =>
+  error ? (
+    <p className="quiet pad rule">Not loaded.</p>
+  ) : (
+    <div className="pad stack tight late">
+      <span className="bone" style={{ width: "60%" }} />
+      <span className="bone" style={{ width: "40%" }} />
+    </div>
+  )
 
 function Behind({ error, asOf }: { error: unknown; asOf: number }) {
   const { code, message, requestId } = failureOf(error)
@@ -272,19 +274,12 @@ function Attention({ of }: { of: Overview["attention"] }) {
   })
 }
 
-function Balance({ overview, token }: { overview: Overview; token: Token }): ReactNode {
+function HeldNow({ overview, token }: { overview: Overview; token: Token }): ReactNode {
   const balance = overview.balances.find(each => isSame(each, token))
-  const hasEscrow = balance !== undefined && Number(balance.inEscrow) !== 0
   return (
     <>
-      <div className="label">At your receiving addresses</div>
-      <Money size="money" amount={balance?.inAddresses ?? "0.00"} currency={token.currency} />
-      <div className="quiet">until the next payout, or your decision</div>
-      {hasEscrow && (
-        <div className="quiet">
-          <Money amount={balance.inEscrow} currency={token.currency} /> reserved in the escrow
-        </div>
-      )}
+      <h2>Held for you now</h2>
+      <Held of={balance ?? { ...token, amount: "0.00", inAddresses: "0.00", waiting: "0.00", inEscrow: "0.00" }} />
     </>
   )
 }

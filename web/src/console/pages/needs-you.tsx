@@ -13,7 +13,7 @@ import type { Payment } from "../api/types.ts"
 import { Hash } from "../ui/copy.tsx"
 import { type Column, DataTable } from "../ui/data-table.tsx"
 import { Decide, DecideDialog } from "../ui/decide.tsx"
-import { Money } from "../ui/money.tsx"
+import { amountText, Money } from "../ui/money.tsx"
 import { PageHead } from "../ui/page.tsx"
 import { NoRight } from "../ui/problem.tsx"
 import { Status } from "../ui/status.tsx"
@@ -24,7 +24,17 @@ import { waitingAmount } from "../ui/waiting.ts"
 import { What } from "./payments.tsx"
 
 const columns: Column<Payment>[] = [
-  { head: "Amount", width: 12, cell: row => <Money amount={waitingAmount(row)} currency={row.currency} /> },
+  {
+    head: "Amount",
+    width: 12,
+    cell: row => (
+      <>
+        <Money amount={waitingAmount(row)} currency={row.currency} />
+        {row.status === "granted" && <div className="quiet num">extra, of {amountText(row.amount)}</div>}
+        {row.exception === "duplicate" && <div className="quiet">a second payment</div>}
+      </>
+    ),
+  },
   {
     head: "Why",
     width: 16,
@@ -52,8 +62,8 @@ export function NeedsYou() {
         actions={picked.length > 0 && <ReturnMany payments={picked} done={() => setIds(new Set())} />}
       />
       <p className="second lead">
-        If you accept a payment, it counts as paid, and the money is yours. If you return it, the money goes back to an
-        address that the payer names. Until you decide, the money stays where it is.
+        If you accept a payment, the money is yours, and what was not paid for yet counts as paid. If you return it, the
+        money goes back to an address that the payer names. Until you decide, the money stays where it is.
       </p>
       {picked.length > 0 && (
         <div className="strip wait">
@@ -85,7 +95,10 @@ export function NeedsYou() {
           empty={
             <>
               <h2>Nothing needs you</h2>
-              <p>Payments that are too small, too late, made twice or in another token wait here for your decision.</p>
+              <p>
+                Payments that are too small, too large, too late, made twice or in another token wait here for your
+                decision.
+              </p>
               <Button component={Link} to="/payments">
                 See the payments
               </Button>

@@ -82,6 +82,7 @@ export function OnePayer() {
                     const rows: [string, string][] = [
                       ["Paid", each.paid],
                       ["Waits for you", each.open],
+                      ["Reserved", each.reserved],
                       ["Sent back", each.returned],
                     ]
                     return rows
@@ -91,16 +92,6 @@ export function OnePayer() {
                           [`${name}${on}`, <Money key={name} amount={amount} currency={each.currency} />] as const,
                       )
                   }),
-                ]}
-              />
-            </section>
-          ))}
-          {payer.refunded.map(each => (
-            <section key={`${each.chain}${each.currency}`} className="card pad" aria-label="Out of escrow">
-              <Facts
-                of={[
-                  ["Captured", <Money key="c" amount={each.captured} currency={each.currency} />],
-                  ["Refunded", <Money key="r" amount={each.refunded} currency={each.currency} />],
                 ]}
               />
             </section>

@@ -15,7 +15,7 @@ export type PayerRow = Payer & { id: string }
 const isSome = (amount: string): boolean => /[1-9]/.test(amount)
 
 /** What a payer paid, one amount for each token: nothing is added across tokens. */
-function Sums({ of, field }: { of: Payer; field: "paid" | "open" | "returned" }) {
+function Sums({ of, field }: { of: Payer; field: "paid" | "open" | "reserved" | "returned" }) {
   const some = of.totals.filter(each => isSome(each[field]))
   if (some.length === 0) return <span className="quiet">–</span>
   return some.map(each => (
@@ -25,20 +25,16 @@ function Sums({ of, field }: { of: Payer; field: "paid" | "open" | "returned" })
   ))
 }
 
-/** Money of the escrow is no payment to an address, so it is counted on the payer's page alone. */
-const Count = ({ of }: { of: number }) => (
-  <span className="num quiet">{of === 0 ? "through escrow alone" : of === 1 ? "1 payment" : `${of} payments`}</span>
-)
-
 export const payerColumns: Column<PayerRow>[] = [
   { head: "Paid", width: 12, cell: row => <Sums of={row} field="paid" /> },
   { head: "Payer", width: 14, cell: row => <Hash value={row.address} /> },
   {
     head: "Payments",
     width: 8,
-    cell: row => <Count of={row.totals.reduce((sum, each) => sum + each.payments, 0)} />,
+    cell: row => <span className="num">{row.totals.reduce((sum, each) => sum + each.payments, 0)}</span>,
   },
   { head: "Waits for you", width: 10, wide: true, right: true, cell: row => <Sums of={row} field="open" /> },
+  { head: "Reserved", width: 10, wide: true, right: true, cell: row => <Sums of={row} field="reserved" /> },
   { head: "Sent back", width: 10, wide: true, right: true, cell: row => <Sums of={row} field="returned" /> },
   { head: "Last paid", width: 8, right: true, cell: row => <Time at={row.lastPaidAt} /> },
 ]

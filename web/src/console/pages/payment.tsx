@@ -169,7 +169,10 @@ const isZero = (amount: string): boolean => !/[1-9]/.test(amount)
 function CheckoutView({ checkout, read, story, error }: StoryGiven & { checkout: Checkout; read: Read }) {
   const { amount, amountReceived, currency, status, exception, description, metadata, payerInfo, chain } = checkout
   const isOther = amountReceived !== amount && !isZero(amountReceived)
-  const waits = waitingIn(story) !== undefined
+  const waiting = waitingIn(story)
+  const waits = waiting !== undefined
+  // A checkout has a payer once it is paid; money that waits has one of its own.
+  const payer = checkout.payer ?? waiting?.payer
   return (
     <Page
       story={story ?? undefined}
@@ -208,7 +211,7 @@ function CheckoutView({ checkout, read, story, error }: StoryGiven & { checkout:
                 description && ["For", description],
                 ["Due", <Money key="a" amount={amount} currency={currency} />],
                 ["Received", <Money key="r" amount={amountReceived} currency={currency} />],
-                checkout.payer && ["Payer", <Linked key="p" chain={chain} kind="address" value={checkout.payer} />],
+                payer && ["Payer", <Linked key="p" chain={chain} kind="address" value={payer} />],
                 checkout.customerEmail && ["E-mail", checkout.customerEmail],
                 ["Network", networkTitle(chain)],
                 checkout.payTo && ["Paid to", <PayTo key="d" address={checkout.payTo} />],

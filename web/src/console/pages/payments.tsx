@@ -39,12 +39,9 @@ const kinds = [
   ["return", "Returns"],
   ["refund", "Refunds"],
 ] as const
-const states = [
-  ["granted", "Paid"],
-  ["open", "Needs you"],
-  ["returned", "Returned"],
-  ["reversed", "Reversed"],
-] as const
+const states = (["granted", "authorized", "open", "returned", "reversed"] as const).map(
+  state => [state, stateOf(state)[1]] as const,
+)
 const reasons = [
   ["", "Any reason"],
   ...(["underpaid", "overpaid", "late", "duplicate", "wrong_asset", "sanctioned", "no_buyer"] as const).map(

@@ -5,13 +5,10 @@ import { chosenMerchant, read } from "../api/client.ts"
 import { pathOf } from "../api/curl.ts"
 import { networkTitle } from "../api/facts.ts"
 import { useLive } from "../api/live.ts"
-import { Money } from "../ui/money.tsx"
+import type { Balance } from "../api/overview.ts"
+import { Held } from "../ui/held.tsx"
 import { PartNotYet } from "../ui/not-yet.tsx"
 import { LinkButton, PageHead } from "../ui/page.tsx"
-
-interface Balances {
-  data: { chain: string; token: string; currency: string; amount: string; inAddresses: string; inEscrow: string }[]
-}
 
 const kinds = [
   ["payouts", "Payouts", "Each payout with the payments inside it. The lines add up to what reached your wallet."],
@@ -98,14 +95,15 @@ export function Reports() {
               />
               <TextInput
                 type="date"
-                label="To, that day too"
+                label="To (inclusive)"
                 value={moved(to, -1)}
                 min={from}
                 onChange={event => set({ from, to: moved(event.currentTarget.value, 1) })}
               />
             </div>
             <p className="quiet" style={{ paddingTop: 8 }}>
-              Days begin at midnight UTC. The tax report's months begin in your time zone, {zone}.
+              Days begin at midnight UTC.
+              {zone !== "UTC" && ` The tax report's months begin in your time zone, ${zone}.`}
             </p>
           </section>
           <section className="card" aria-label="Reports">
@@ -149,7 +147,7 @@ export function Reports() {
           </section>
         </div>
         <div className="stack">
-          <Held />
+          <HeldNow />
           <section className="card pad stack tight" aria-label="By mail">
             <h2>By mail, each month</h2>
             <p className="quiet">
@@ -157,7 +155,7 @@ export function Reports() {
             </p>
             <div className="row">
               <Button size="xs" component={Link} to="/notifications">
-                Choose it
+                Turn it on
               </Button>
             </div>
           </section>
@@ -168,8 +166,8 @@ export function Reports() {
 }
 
 /** What is held now, by network and token. */
-function Held() {
-  const balances = useLive(["balances"], signal => read<Balances>("/api/console/balances", {}, signal), {
+function HeldNow() {
+  const balances = useLive(["balances"], signal => read<{ data: Balance[] }>("/api/console/balances", {}, signal), {
     every: 30_000,
   })
   if (!balances.data) return <PartNotYet query={balances} />
@@ -177,18 +175,10 @@ function Held() {
     <section className="card pad stack" aria-label="Held now">
       <h2>Held for you now</h2>
       {balances.data.data.length === 0 && <p className="quiet">Nothing. Payments are paid out automatically.</p>}
-      {balances.data.data.map(({ chain, token, currency, amount, inAddresses, inEscrow }) => (
-        <div key={`${chain}${token}`}>
-          <div className="label">{networkTitle(chain)}</div>
-          <Money size="money" amount={amount} currency={currency} />
-          <div className="quiet">
-            <Money amount={inAddresses} /> at receiving addresses, until the next payout or your decision
-            {/[1-9]/.test(inEscrow) && (
-              <>
-                , <Money amount={inEscrow} /> reserved in escrow
-              </>
-            )}
-          </div>
+      {balances.data.data.map(of => (
+        <div key={`${of.chain}${of.token}`}>
+          <div className="label">{networkTitle(of.chain)}</div>
+          <Held of={of} />
         </div>
       ))}
     </section>

@@ -13,7 +13,7 @@ import { openFind } from "./find-store.ts"
 import { Icon } from "./icons.tsx"
 import { useKeys } from "./keys.ts"
 import { Paused } from "./paused.tsx"
-import { Places } from "./place-list.tsx"
+import { exactly, Places } from "./place-list.tsx"
 import { inner, isAt, places } from "./places.ts"
 import { TeamName } from "./team-name.tsx"
 
@@ -78,6 +78,7 @@ function Shell() {
         <Places path={path} count={count} />
         <div className="foot">{isSandbox && <span className="mode">Sandbox: no real money</span>}</div>
       </nav>
+      {isSandbox && <div className="phone-mode">Sandbox: no real money</div>}
       <main className="main" id="main" tabIndex={-1} ref={main}>
         <Paused />
         <Outlet />
@@ -91,18 +92,23 @@ function Shell() {
 
 function BottomBar({ path, count }: { path: string; count: number | undefined }) {
   const [isOpen, setOpen] = useState(false)
+  const shown = places.filter(({ icon }) => ["home", "payments", "needs", "checkouts"].includes(icon))
+  const isHere = shown.some(({ to }) => isAt(path, { to }))
   return (
     <nav className="bottom" aria-label="Pages">
-      {places
-        .filter(({ icon }) => ["home", "payments", "needs", "checkouts"].includes(icon))
-        .map(({ to, name, icon }) => (
-          <Link key={to} to={to} aria-current={isAt(path, { to }) ? "page" : undefined}>
-            <Icon name={icon} />
-            {name}
-            {icon === "needs" && count ? <span className="count">{count}</span> : null}
-          </Link>
-        ))}
-      <button type="button" onClick={() => setOpen(true)} aria-expanded={isOpen}>
+      {shown.map(({ to, name, icon }) => (
+        <Link key={to} to={to} activeOptions={exactly} aria-current={isAt(path, { to }) ? "page" : undefined}>
+          <Icon name={icon} />
+          {name}
+          {icon === "needs" && count ? <span className="count">{count}</span> : null}
+        </Link>
+      ))}
+      <button
+        type="button"
+        onClick={() => setOpen(true)}
+        aria-expanded={isOpen}
+        aria-current={isHere ? undefined : "true"}
+      >
         <Icon name="more" />
         More
       </button>

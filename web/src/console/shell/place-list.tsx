@@ -3,6 +3,8 @@ import { Link } from "@tanstack/react-router"
 import { Icon } from "./icons.tsx"
 import { isAt, places } from "./places.ts"
 
+export const exactly = { exact: true, includeSearch: false } as const
+
 interface Shown {
   path: string
   count: number | undefined
@@ -12,7 +14,14 @@ export function Places({ path, count, onClick }: Shown & { onClick?: (() => void
   return places.map(({ to, name, icon, group, also = [] }, i) => (
     <div key={to}>
       {group !== undefined && places[i - 1]?.group !== group && <div className="group">{group}</div>}
-      <Link to={to} className="to" aria-current={isAt(path, { to, also }) ? "page" : undefined} onClick={onClick}>
+      {/* The router marks what the address begins with, as Payments for a checkout; only `isAt` decides. */}
+      <Link
+        to={to}
+        activeOptions={exactly}
+        className="to"
+        aria-current={isAt(path, { to, also }) ? "page" : undefined}
+        onClick={onClick}
+      >
         <Icon name={icon} />
         {name}
         {icon === "needs" && count ? <span className="count">{count}</span> : null}

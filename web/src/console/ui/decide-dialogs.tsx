@@ -27,6 +27,20 @@ function About({ payments }: { payments: Waiting[] }) {
   )
 }
 
+/** What accepting does: for one by its reason, for several in general. */
+function acceptText(payments: Waiting[]): string {
+  const [first] = payments
+  if (payments.length !== 1 || !first)
+    return "What was not paid for yet then counts as paid, and its buyer gets it. The money goes to your payout address."
+  if (first.status === "granted" || first.exception === "overpaid")
+    return "The price is paid already. This extra money goes to your payout address, and the buyer gets nothing more for it."
+  if (first.exception === "duplicate")
+    return "It is paid already. This second payment goes to your payout address, and the buyer gets nothing more for it."
+  if (first.exception === "no_buyer") return "The money goes to your payout address. Nobody gets access for it."
+  const inFull = first.exception === "underpaid" ? " in full, although less was sent" : ""
+  return `It counts as paid${inFull}: the buyer gets what was bought, and the money goes to your payout address.`
+}
+
 function AcceptDialog({ payments, close }: { payments: Waiting[]; close: () => void }) {
   const accept = useAct({})
   const all = async () => {
@@ -39,15 +53,11 @@ function AcceptDialog({ payments, close }: { payments: Waiting[]; close: () => v
     }
     close()
   }
-  const isPart = payments.some(({ exception }) => exception === "underpaid")
   return (
     <Modal opened onClose={close} title={`Accept ${sumWords(payments)}`} size="md">
       <div className="stack">
         <About payments={payments} />
-        <p className="second">
-          It counts as paid{isPart ? " in full, although less was sent" : ""}: the buyer gets what was bought, and the
-          money goes to your payout address. This can't be undone.
-        </p>
+        <p className="second">{acceptText(payments)} This can't be undone.</p>
         <div className="row end">
           <Button onClick={close}>Cancel</Button>
           <Button variant="filled" loading={accept.isPending} onClick={all} data-autofocus>

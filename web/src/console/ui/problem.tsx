@@ -1,6 +1,6 @@
 /** What failed, in the server's words, with the id by which its log is found. */
 import { Button } from "@mantine/core"
-import { Link } from "@tanstack/react-router"
+import { Link, useRouterState } from "@tanstack/react-router"
 import { failureOf } from "../api/failure.ts"
 import { rolesOf } from "../api/me.ts"
 import type { Right } from "../api/types.ts"
@@ -20,6 +20,7 @@ export const titleOf = (error: unknown): string => titles[failureOf(error).code]
 /** In place of what could not be loaded: what failed, and a way on. */
 export function Problem({ error, retry }: { error: unknown; retry?: () => void }) {
   const { message, requestId, code } = failureOf(error)
+  const isHome = useRouterState({ select: ({ location }) => location.pathname === "/" })
   return (
     <div className="state" role="alert">
       <h2>{titleOf(error)}</h2>
@@ -29,7 +30,7 @@ export function Problem({ error, retry }: { error: unknown; retry?: () => void }
       </p>
       <div className="row">
         {retry && code !== "ROLE_REQUIRED" && <Button onClick={retry}>Try again</Button>}
-        {code === "ROLE_REQUIRED" && (
+        {code === "ROLE_REQUIRED" && !isHome && (
           <Button component={Link} to="/">
             Go to Home
           </Button>
@@ -48,7 +49,7 @@ export function Stale({ error, asOf, retry }: { error: unknown; asOf: number; re
   return (
     <div className="strip wait" role="status">
       <span>
-        As of {clockText(asOf)}. {message}
+        Not up to date: as of {clockText(asOf)}. {message}
       </span>
       <span className="row">
         {requestId && <RequestId id={requestId} />}

@@ -1,5 +1,7 @@
 /** Why something stands as it does, what happened to it, and what carried its money out. */
+import { Button } from "@mantine/core"
 import { Link } from "@tanstack/react-router"
+import { useState } from "react"
 import type { NextAction, Part, Story, StoryEntry } from "../api/story.ts"
 import { Hash } from "./copy.tsx"
 import { Money } from "./money.tsx"
@@ -18,6 +20,7 @@ export function Why({ story, tone, here }: { story: Story | undefined; tone: Ton
         <p className="strong">
           <Text of={why} />
         </p>
+        {next.length > 1 && <p className="second">What you can do:</p>}
         <ul>
           {next.map(each => (
             <li key={each.text}>
@@ -66,6 +69,7 @@ interface StoryGiven {
 }
 
 export function Happened({ story, error }: StoryGiven) {
+  const [isWhole, setWhole] = useState(false)
   if (!story && error)
     return <p className="quiet">The history could not be loaded. The facts beside it are complete.</p>
   if (!story)
@@ -75,16 +79,27 @@ export function Happened({ story, error }: StoryGiven) {
         <span className="bone" style={{ width: "40%" }} />
       </div>
     )
+  const steps = isWhole ? story.data : story.data.filter(({ kind }) => !machinery.has(kind))
+  const hidden = story.data.length - steps.length
   return (
-    <ol className="story">
-      {story.data.map(entry => (
-        <Entry key={`${entry.at}${entry.kind}${entry.object}${entry.text}`} entry={entry} />
-      ))}
-    </ol>
+    <>
+      <ol className="story">
+        {steps.map(entry => (
+          <Entry key={`${entry.at}${entry.kind}${entry.object}${entry.text}`} entry={entry} />
+        ))}
+      </ol>
+      {hidden > 0 && (
+        <div>
+          <Button size="xs" onClick={() => setWhole(true)}>
+            {hidden === 1 ? "Show one more step" : `Show ${hidden} more steps`}
+          </Button>
+        </div>
+      )}
+    </>
   )
 }
 
-/** How the service works, beside what happened to the money: it is there, and quiet. */
+/** How the service works, beside what happened to the money: there for whoever asks for it. */
 const machinery: ReadonlySet<string> = new Set(["event", "signed", "sent"])
 const HASHES = /(0x[0-9a-fA-F]{40,64})/
 
@@ -98,7 +113,7 @@ function Text({ of }: { of: string }) {
 
 function Entry({ entry: { at, kind, text, txHash, object } }: { entry: StoryEntry }) {
   const isQuiet = machinery.has(kind)
-  const failed = kind === "delivery" && /did not take|has not taken/.test(text)
+  const failed = kind === "delivery" && /has not accepted|did not accept/.test(text)
   return (
     <li className={isQuiet ? "minor" : ""}>
       <i className={failed ? "bad" : isQuiet ? "" : (tones[kind] ?? "good")} />
@@ -128,8 +143,10 @@ const kinds: Record<string, string> = {
   refund: "Refund",
 }
 
-/** Where the money went: each share, sweep and return. */
-export function Parts({ of }: { of: Part[] }) {
+/** Where the money went: each share, sweep and return. A reservation is named only while nothing followed it. */
+export function Parts({ of: all }: { of: Part[] }) {
+  const followed = all.filter(({ kind }) => kind !== "reserve")
+  const of = followed.length > 0 ? followed : all
   if (of.length === 0) return null
   return (
     <section className="card" aria-label="Where the money went">

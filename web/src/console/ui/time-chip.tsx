@@ -82,7 +82,7 @@ export function TimeChip({
           <span className="quiet" aria-hidden="true">
             to
           </span>
-          <DayField name="To, that day too" value={to} min={from} set={day => set({ ...none, from, to: day ?? "" })} />
+          <DayField name="To (inclusive)" value={to} min={from} set={day => set({ ...none, from, to: day ?? "" })} />
         </>
       )}
     </>

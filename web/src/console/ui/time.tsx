@@ -2,10 +2,12 @@
 import { newStore } from "../api/store.ts"
 
 const LANGUAGE = navigator.language || "en"
-const exact = new Intl.DateTimeFormat(LANGUAGE, { dateStyle: "medium", timeStyle: "long" })
-const clock = new Intl.DateTimeFormat(LANGUAGE, { hour: "2-digit", minute: "2-digit" })
-const withSeconds = new Intl.DateTimeFormat(LANGUAGE, { hour: "2-digit", minute: "2-digit", second: "2-digit" })
-const day = new Intl.DateTimeFormat(LANGUAGE, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" })
+/** 24 hours in each language, as in the server's sentences. */
+const time = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" } as const
+const exact = new Intl.DateTimeFormat(LANGUAGE, { dateStyle: "medium", timeStyle: "long", hourCycle: "h23" })
+const clock = new Intl.DateTimeFormat(LANGUAGE, time)
+const withSeconds = new Intl.DateTimeFormat(LANGUAGE, { month: "short", day: "numeric", ...time, second: "2-digit" })
+const day = new Intl.DateTimeFormat(LANGUAGE, { month: "short", day: "numeric", ...time })
 const farDay = new Intl.DateTimeFormat(LANGUAGE, { year: "numeric", month: "short", day: "numeric" })
 
 const minute = newStore(Date.now())
@@ -47,15 +49,11 @@ export const Day = ({ at }: { at: string }) => (
 )
 
 /** To the second, for a story of one payment. */
-export function Moment({ at }: { at: string }) {
-  const now = Date.now()
-  const isToday = new Date(at).toDateString() === new Date(now).toDateString()
-  return (
-    <time className="num" dateTime={at} title={exact.format(Date.parse(at))}>
-      {isToday ? withSeconds.format(Date.parse(at)) : day.format(Date.parse(at))}
-    </time>
-  )
-}
+export const Moment = ({ at }: { at: string }) => (
+  <time className="num" dateTime={at} title={exact.format(Date.parse(at))}>
+    {withSeconds.format(Date.parse(at))}
+  </time>
+)
 
 /** The time of day alone, as of the last answer. */
 export const clockText = (ms: number): string => clock.format(ms)
