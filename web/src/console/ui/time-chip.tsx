@@ -33,7 +33,8 @@ function midnight(day: string | undefined, later = 0): Date | undefined {
 export function timeQuery({ days, from, to }: TimeSearch): { from?: string; to?: string } {
   if (days !== undefined && days > 0)
     return { from: new Date(Math.floor(Date.now() / HOUR_MS) * HOUR_MS - days * DAY_MS).toISOString() }
-  const [first, end] = [midnight(from), midnight(to, 1)]
+  const first = midnight(from)
+  const end = midnight(to, 1)
   return { ...(first ? { from: first.toISOString() } : {}), ...(end ? { to: end.toISOString() } : {}) }
 }
 
