@@ -24,7 +24,7 @@ const faults: Record<string, Fault> = {
   "500": { answer: failWith(500, { error: "INTERNAL_ERROR" }), says: [WORDS, "req-of-the-test"], byButton: true },
   "403": {
     answer: failWith(403, { error: "ROLE_REQUIRED" }),
-    says: ["Your role does not allow this", WORDS, "Go to Home"],
+    says: ["Your role does not allow this", WORDS, "Go to "],
     isFinal: true,
   },
   "429": {

@@ -48,7 +48,7 @@ const NOBODY = `0x${"7".repeat(40)}`
 
 const money = (world: World): ConsolePage[] => [
   list("home", "/", ["Received, last 30 days", "payments to decide"]),
-  list("payments", "/payments", ["250.00", "Partly paid", "Order 1041"], "status=reversed"),
+  list("payments", "/payments", ["250.00", "Order 1041"], "status=reversed"),
   thing("payment-paid", "/payments/$id", `/payments/${world.paid.id}`, ["19.90", "What happened", "Lisbon"]),
   list("needs-you", "/needs-you", ["Partly paid", "Paid twice", "1.80"]),
   list("checkouts", "/checkouts", ["Order 1037", "buyer1040@example.com", "Waiting"], "status=refunded"),

@@ -78,7 +78,11 @@ function Shell() {
         <Places path={path} count={count} />
         <div className="foot">{isSandbox && <span className="mode">Sandbox: no real money</span>}</div>
       </nav>
-      {isSandbox && <div className="phone-mode">Sandbox: no real money</div>}
+      {isSandbox && (
+        <aside className="phone-mode" aria-label="Mode">
+          Sandbox: no real money
+        </aside>
+      )}
       <main className="main" id="main" tabIndex={-1} ref={main}>
         <Paused />
         <Outlet />

@@ -30,9 +30,9 @@ export function Problem({ error, retry }: { error: unknown; retry?: () => void }
       </p>
       <div className="row">
         {retry && code !== "ROLE_REQUIRED" && <Button onClick={retry}>Try again</Button>}
-        {code === "ROLE_REQUIRED" && !isHome && (
-          <Button component={Link} to="/">
-            Go to Home
+        {code === "ROLE_REQUIRED" && (
+          <Button component={Link} to={isHome ? "/team" : "/"}>
+            {isHome ? "Go to Team" : "Go to Home"}
           </Button>
         )}
         {requestId && <RequestId id={requestId} />}
