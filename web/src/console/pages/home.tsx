@@ -102,7 +102,10 @@ export function Home() {
               </div>
               {data ? <Attention of={data.attention} /> : <NotThere error={error} />}
             </section>
-            <section className="card pad stack tight" aria-label="Held for you now">
+            <section className="card" aria-label="Held for you now">
+              <div className="pad head">
+                <h2>Held for you now</h2>
+              </div>
               {data && chosen ? <HeldNow overview={data} token={chosen} /> : <NotThere error={error} />}
             </section>
           </div>
@@ -277,10 +280,9 @@ function Attention({ of }: { of: Overview["attention"] }) {
 function HeldNow({ overview, token }: { overview: Overview; token: Token }): ReactNode {
   const balance = overview.balances.find(each => isSame(each, token))
   return (
-    <>
-      <h2>Held for you now</h2>
+    <div className="pad rule">
       <Held of={balance ?? { ...token, amount: "0.00", inAddresses: "0.00", waiting: "0.00", inEscrow: "0.00" }} />
-    </>
+    </div>
   )
 }
 

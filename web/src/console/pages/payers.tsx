@@ -25,13 +25,17 @@ function Sums({ of, field }: { of: Payer; field: "paid" | "open" | "reserved" | 
   ))
 }
 
+const Count = ({ of }: { of: number }) => (
+  <span className="num quiet">{of === 1 ? "1 payment" : `${of.toLocaleString()} payments`}</span>
+)
+
 export const payerColumns: Column<PayerRow>[] = [
   { head: "Paid", width: 12, cell: row => <Sums of={row} field="paid" /> },
   { head: "Payer", width: 14, cell: row => <Hash value={row.address} /> },
   {
     head: "Payments",
     width: 8,
-    cell: row => <span className="num">{row.totals.reduce((sum, each) => sum + each.payments, 0)}</span>,
+    cell: row => <Count of={row.totals.reduce((sum, each) => sum + each.payments, 0)} />,
   },
   { head: "Waits for you", width: 10, wide: true, right: true, cell: row => <Sums of={row} field="open" /> },
   { head: "Reserved", width: 10, wide: true, right: true, cell: row => <Sums of={row} field="reserved" /> },
