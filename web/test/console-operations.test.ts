@@ -37,6 +37,7 @@ const usedBy: Record<string, readonly string[]> = {
   "pages/event-types.tsx": ["listEventTypes"],
   "pages/one-invoice.tsx": ["readInvoice"],
   "pages/requests.tsx": ["listRequests", "findRequests"],
+  "ui/totals.tsx": ["sumTransactions"],
   "ui/webhook-stats.tsx": ["readWebhookStats"],
   "pages/notifications.tsx": ["readNotifications", "changeNotifications"],
   "pages/one-key.tsx": ["changeApiKey", "revokeApiKey", "rollApiKey", "adoptApiKey"],

@@ -58,9 +58,9 @@ export function visitsOf(given: () => { browser: Browser; sandbox: Sandbox }) {
   return { open, go, close }
 }
 
-/** Waits until each text is there. */
+/** Waits until each text is there; a choice of a closed menu is not. */
 export const shows = (page: Page, ...texts: string[]) =>
-  Promise.all(texts.map(text => page.getByText(text, { exact: false }).first().waitFor()))
+  Promise.all(texts.map(text => page.getByText(text, { exact: false }).filter({ visible: true }).first().waitFor()))
 
 /** Moves the focus by Tab until it is on what has this name, and presses a key on it. */
 export async function press(page: Page, name: string | RegExp, key = "Enter"): Promise<void> {
