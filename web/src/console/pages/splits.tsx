@@ -13,11 +13,10 @@ const path = "/api/console/splits"
 
 const columns: Column<SplitListed>[] = [
   { head: "Name", width: 18, cell: row => <span className="strong">{row.name}</span> },
-  { head: "Recipients", width: 4, cell: row => <span className="num">{row.recipients.length}</span> },
   {
     head: "Shares",
     width: 30,
-    wide: true,
+    line: true,
     cell: row => (
       <div className="cut second num">
         {row.recipients

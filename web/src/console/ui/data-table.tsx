@@ -15,6 +15,8 @@ export interface Column<T> {
   right?: boolean
   /** Left out on a phone, where two lines must say enough. */
   wide?: boolean
+  /** On a phone a line of its own, below the others. */
+  line?: boolean
   /** Left out until it is chosen (`use-columns.tsx`). */
   isExtra?: boolean
   /** In characters, for the skeleton. */
@@ -209,8 +211,8 @@ function Rows<T extends { id: string }>(given: Given<T> & { rows: T[] }) {
                 />
               </td>
             )}
-            {columns.map(({ head, cell, right, wide }, column) => (
-              <td key={head} className={[right && "r", wide && "wide"].filter(Boolean).join(" ")}>
+            {columns.map(({ head, cell, right, wide, line }, column) => (
+              <td key={head} className={[right && "r", wide && "wide", line && "line"].filter(Boolean).join(" ")}>
                 {column === 0 && to ? (
                   <Link to={to(row)} className="whole">
                     {cell(row)}

@@ -1,7 +1,8 @@
 /** The recipients of a split. It always adds up to 100: the marked row gets what the others leave. */
 import { Button, TextInput } from "@mantine/core"
+import { fromUnits } from "../../ui/amounts.ts"
 import { facts } from "../api/facts.ts"
-import { divide, percentE4, percentText, restOf, unitsText } from "./split-math.ts"
+import { divide, percentE4, percentText, restOf } from "./split-math.ts"
 
 export interface RecipientText {
   address: string
@@ -70,7 +71,7 @@ export function SplitEditor({ value, onChange }: { value: SplitValue; onChange: 
   }
   return (
     <fieldset className="split">
-      <legend className="legend">Recipients</legend>
+      <legend className="unseen">Recipients</legend>
       {shown.map((each, i) => (
         <div key={i} className="split-row">
           <TextInput
@@ -137,7 +138,7 @@ export function SplitEditor({ value, onChange }: { value: SplitValue; onChange: 
             <div key={i} className="row between">
               <span className="second">{shown[i]?.label || `Recipient ${i + 1}`}</span>
               <span className="num strong">
-                {unitsText(part, decimals)} <span className="quiet">{symbol}</span>
+                {fromUnits(part, decimals)} <span className="quiet">{symbol}</span>
               </span>
             </div>
           ))

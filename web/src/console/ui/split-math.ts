@@ -25,9 +25,3 @@ export function divide(amount: bigint, percents: readonly number[]): bigint[] {
   const left = amount - parts.reduce((sum, part) => sum + part, 0n)
   return parts.map((part, i) => (i === parts.length - 1 ? part + left : part))
 }
-
-/** Base units as decimal text with every digit: `3.333333`. */
-export function unitsText(units: bigint, decimals: number): string {
-  const digits = String(units).padStart(decimals + 1, "0")
-  return decimals === 0 ? digits : `${digits.slice(0, -decimals)}.${digits.slice(-decimals)}`
-}
