@@ -71,9 +71,14 @@ const sold = (world: World): ConsolePage[] => [
   form("product-new", "/products/new", "Create product", ["Price"]),
   thing("product", "/products/$id", `/products/${world.product}`, ["9.00"]),
   list("subscriptions", "/subscriptions", ["reader@shop.example", "Press pass", "A month brings"], "status=past_due"),
-  thing("subscription", "/subscriptions/$id", `/subscriptions/${world.subscription}`, ["each month", "It is paid."]),
-  list("invoices", "/invoices", ["9.00"], "status=void"),
-  thing("invoice", "/invoices/$id", `/invoices/${world.invoice}`, ["9.00", "The subscriber's page"]),
+  thing("subscription", "/subscriptions/$id", `/subscriptions/${world.subscription}`, [
+    "every month",
+    "It is paid.",
+    "Press pass",
+    "grace days",
+  ]),
+  list("invoices", "/invoices", ["9.00", "reader@shop.example", "Invoice 1"], "status=void"),
+  thing("invoice", "/invoices/$id", `/invoices/${world.invoice}`, ["9.00", "The subscriber's page", "Press pass"]),
   list("paywalls", "/paywalls", ["The lighthouse film"], "q=nothing"),
   form("paywall-new", "/paywalls/new", "Create paywall", ["Access lasts"]),
   thing("paywall", "/paywalls/$id", `/paywalls/${world.paywall}`, ["5.00", "access to the content"]),
@@ -82,7 +87,7 @@ const sold = (world: World): ConsolePage[] => [
   thing("api", "/bundles/$id", `/bundles/${world.bundle}`, ["Its address", "Every call that was paid for"]),
   list("splits", "/splits", ["Author and publisher", "33.3333 % Author"]),
   { ...form("split-new", "/splits/new", "Create split", ["Recipient 1"]), kind: "still" },
-  thing("split", "/splits/$id", `/splits/${world.split}`, ["3.333330", "6.666670", "100 % in all"]),
+  thing("split", "/splits/$id", `/splits/${world.split}`, ["3.33333 USDC", "6.66667 USDC", "100 % in all"]),
 ]
 
 const built = (world: World): ConsolePage[] => [

@@ -6,6 +6,7 @@ import { IdLink } from "../ui/linked.tsx"
 import { Money } from "../ui/money.tsx"
 import { NotYet } from "../ui/not-yet.tsx"
 import { Facts, PageHead } from "../ui/page.tsx"
+import { ProductLink } from "../ui/product-name.tsx"
 import { Share } from "../ui/share.tsx"
 import { Status } from "../ui/status.tsx"
 import { Day, Time } from "../ui/time.tsx"
@@ -35,12 +36,16 @@ export function OneInvoice() {
         <section className="card pad" aria-label="Facts">
           <Facts
             of={[
-              ["From", <Day key="f" at={invoice.periodStart} />],
-              ["Up to", <Day key="t" at={invoice.periodEnd} />],
+              [
+                "Period",
+                <>
+                  <Day at={invoice.periodStart} /> – <Day at={invoice.periodEnd} />
+                </>,
+              ],
               ["Due", <Time key="d" at={invoice.dueAt} />],
               invoice.paidAt && ["Paid", <Time key="p" at={invoice.paidAt} />],
               ["Subscription", <IdLink key="s" to="/subscriptions" id={invoice.subscriptionId} />],
-              ["Product", <IdLink key="o" to="/products" id={invoice.productId} />],
+              ["Product", <ProductLink key="o" id={invoice.productId} />],
               ["Checkout", <IdLink key="c" to="/checkouts" id={invoice.checkoutSessionId} />],
               ["Network", networkTitle(invoice.chain)],
               ["Id", <Id key="i" value={invoice.id} />],

@@ -11,17 +11,18 @@ import type { Invoice, Page, Product, SubscriptionWithInvoices } from "../api/ty
 import { Id } from "../ui/copy.tsx"
 import { DataTable } from "../ui/data-table.tsx"
 import { RequestForm } from "../ui/form.tsx"
-import { IdLink, Linked } from "../ui/linked.tsx"
+import { Linked } from "../ui/linked.tsx"
 import { More } from "../ui/more.tsx"
 import { NotYet, PartNotYet } from "../ui/not-yet.tsx"
 import { Facts, PageHead } from "../ui/page.tsx"
 import { NoRight } from "../ui/problem.tsx"
+import { ProductLink, rhythmOf } from "../ui/product-name.tsx"
 import { Status } from "../ui/status.tsx"
 import { isSure } from "../ui/sure.ts"
 import { Day, Time } from "../ui/time.tsx"
 import { useAct } from "../ui/use-act.ts"
 import { wholeList } from "../ui/whole-list.ts"
-import { invoiceColumns, rhythmText } from "./subscriptions.tsx"
+import { invoiceColumns } from "./subscriptions.tsx"
 
 const up = { to: "/subscriptions", name: "Subscriptions" }
 const blockWords: Record<string, string> = {
@@ -47,6 +48,12 @@ function whyOf(each: SubscriptionWithInvoices): string {
   return "It is paid. The next invoice is created three days before this period ends."
 }
 
+const DAY_MS = 86_400_000
+
+/** Whether access goes on after the paid period for the days of grace alone. */
+const hasGrace = ({ graceDays, paidUntil, accessUntil }: SubscriptionWithInvoices): boolean =>
+  graceDays > 0 && Date.parse(accessUntil) - Date.parse(paidUntil) === graceDays * DAY_MS
+
 export function OneSubscription() {
   const { id } = useParams({ strict: false }) as { id: string }
   const path = `/api/console/subscriptions/${id}`
@@ -68,8 +75,8 @@ export function OneSubscription() {
           <>
             <span className="figure">
               {subscription.invoices[0]
-                ? `${subscription.invoices[0].amount} ${subscription.invoices[0].currency} ${rhythmText(subscription)}`
-                : rhythmText(subscription)}
+                ? `${subscription.invoices[0].amount} ${subscription.invoices[0].currency} ${rhythmOf(subscription)}`
+                : rhythmOf(subscription)}
             </span>
             <Status state={status} why={subscription.cancelReason} />
           </>
@@ -98,9 +105,15 @@ export function OneSubscription() {
               of={[
                 customerEmail && ["E-mail", customerEmail],
                 ["Payer", <Linked key="p" chain={chain} kind="address" value={payer} />],
-                ["Product", <IdLink key="o" to="/products" id={subscription.productId} />],
+                ["Product", <ProductLink key="o" id={subscription.productId} />],
                 ["Paid until", <Day key="u" at={subscription.paidUntil} />],
-                ["Access until", <Day key="a" at={subscription.accessUntil} />],
+                [
+                  "Access until",
+                  <>
+                    <Day at={subscription.accessUntil} />
+                    {hasGrace(subscription) && ` (${subscription.graceDays} grace days)`}
+                  </>,
+                ],
                 subscription.maxPeriods !== null && ["Most periods", String(subscription.maxPeriods)],
                 ["Network", networkTitle(chain)],
                 ["Since", <Time key="s" at={subscription.startedAt} />],

@@ -3,11 +3,12 @@ import { Button } from "@mantine/core"
 import { useQuery } from "@tanstack/react-query"
 import { Link, useNavigate, useSearch } from "@tanstack/react-router"
 import type { ReactNode } from "react"
+import { short } from "../../ui/amounts.ts"
 import { chosenMerchant, read } from "../api/client.ts"
 import { pathOf } from "../api/curl.ts"
 import { retries } from "../api/live.ts"
-import { useOverview } from "../api/overview.ts"
-import type { Invoice, Page, Product, Subscription } from "../api/types.ts"
+import { type Overview, useOverview } from "../api/overview.ts"
+import type { Invoice, Page, Subscription } from "../api/types.ts"
 import { useKeys } from "../shell/keys.ts"
 import { Chips } from "../ui/chips.tsx"
 import { Hash } from "../ui/copy.tsx"
@@ -17,26 +18,9 @@ import { FindInput } from "../ui/find-input.tsx"
 import { IdLink } from "../ui/linked.tsx"
 import { Money } from "../ui/money.tsx"
 import { LinkButton, PageHead } from "../ui/page.tsx"
+import { rhythmOf, useProducts } from "../ui/product-name.tsx"
 import { Status, stateOf } from "../ui/status.tsx"
 import { Day, Time } from "../ui/time.tsx"
-
-const every = (count: number, unit: string): string => (count === 1 ? `each ${unit}` : `every ${count} ${unit}s`)
-
-/** How often it is paid: `each month`, `every 3 months`. */
-export const rhythmText = ({ billingCount, billingInterval }: Pick<Subscription, "billingCount" | "billingInterval">) =>
-  every(billingCount, billingInterval)
-
-/** The products by their ids: what a subscription is for. The first hundred; others show their rhythm alone. */
-const useProducts = () =>
-  useQuery({
-    queryKey: ["products", "names"],
-    queryFn: async ({ signal }) => {
-      const { data } = await read<Page<Product>>("/api/console/products", { limit: 100 }, signal)
-      return new Map(data.map(each => [each.id, each]))
-    },
-    staleTime: 60_000,
-    ...retries,
-  })
 
 /** What is paid, and how often. */
 function Plan({ of }: { of: Subscription }) {
@@ -50,7 +34,7 @@ function Plan({ of }: { of: Subscription }) {
             · <Money amount={product.price} currency={product.currency} />{" "}
           </>
         )}
-        {rhythmText(of)}
+        {rhythmOf(of)}
       </span>
     </div>
   )
@@ -82,16 +66,7 @@ const columns: Column<Subscription>[] = [
 export const invoiceColumns: Column<Invoice>[] = [
   { head: "Amount", width: 10, cell: row => <Money amount={row.amount} currency={row.currency} /> },
   { head: "State", width: 8, cell: row => <Status state={row.status === "open" ? "due" : row.status} /> },
-  {
-    head: "Invoice",
-    width: 12,
-    wide: true,
-    cell: row => (
-      <span className="num">
-        {row.sequence} of <IdLink to="/subscriptions" id={row.subscriptionId} />
-      </span>
-    ),
-  },
+  { head: "Number", width: 8, wide: true, cell: row => <span className="num">Invoice {row.sequence}</span> },
   {
     head: "Period",
     width: 16,
@@ -108,6 +83,36 @@ export const invoiceColumns: Column<Invoice>[] = [
     cell: row => (row.paidAt ? <Time at={row.paidAt} /> : <span className="quiet">–</span>),
   },
   { head: "Due", width: 8, right: true, cell: row => <Time at={row.dueAt} /> },
+]
+
+/** The newest hundred subscriptions by their ids. */
+const useSubscribers = () =>
+  useQuery({
+    queryKey: ["subscriptions", "names"],
+    queryFn: async ({ signal }) => {
+      const { data } = await read<Page<Subscription>>("/api/console/subscriptions", { limit: 100 }, signal)
+      return new Map(data.map(each => [each.id, each]))
+    },
+    staleTime: 60_000,
+    ...retries,
+  })
+
+/** A subscription's page, by its subscriber; by its id where that is not known. */
+function SubscriberLink({ id }: { id: string }) {
+  const found = useSubscribers().data?.get(id)
+  if (!found) return <IdLink to="/subscriptions" id={id} />
+  return (
+    <Link to={`/subscriptions/${id}`} className={`plain-link over ${found.customerEmail ? "" : "mono"}`} title={id}>
+      {found.customerEmail ?? short(found.payer)}
+    </Link>
+  )
+}
+
+/** The invoices of all subscriptions also say whose each is. */
+const columnsOfAll: Column<Invoice>[] = [
+  ...invoiceColumns.slice(0, 2),
+  { head: "Subscriber", width: 18, wide: true, cell: row => <SubscriberLink id={row.subscriptionId} /> },
+  ...invoiceColumns.slice(2),
 ]
 
 const states = ["active", "payment_due", "past_due", "paused", "canceled"] as const
@@ -176,7 +181,7 @@ export function Subscriptions() {
             <>
               <h2>No subscriptions yet</h2>
               <p>
-                Whoever buys a product that is paid each month starts a subscription. Nobody can charge a wallet, so
+                Whoever buys a product that is paid every month starts a subscription. Nobody can charge a wallet, so
                 each renewal is an invoice that the subscriber pays.
               </p>
               <Button variant="filled" component={Link} to="/products/new">
@@ -196,38 +201,41 @@ const DAYS = 30
 
 /** What subscriptions bring in a month, and how many came and went. */
 function Figures() {
-  const { data } = useOverview(DAYS)
-  if (!data) return <div className="four figures" aria-hidden="true" />
-  const { active, mrr, started, ended, churn } = data.subscriptions
+  const { data, error } = useOverview(DAYS)
+  const sums = data?.subscriptions
   const figures: [string, ReactNode][] = [
-    [
-      "A month brings",
-      mrr.length === 0
-        ? "–"
-        : mrr.map(each => (
-            <div key={`${each.chain}${each.token}`}>
-              <Money size="figure" amount={each.amount} currency={each.currency} />
-            </div>
-          )),
-    ],
-    ["Subscribers", active.toLocaleString()],
-    [`Began, ${DAYS} days`, started.toLocaleString()],
-    [
-      `Ended, ${DAYS} days`,
-      `${ended.toLocaleString()}${churn === null || ended === 0 ? "" : ` (${(churn * 100).toFixed(1)} %)`}`,
-    ],
+    ["A month brings", sums && <Monthly of={sums.mrr} />],
+    ["Subscribers", sums?.active.toLocaleString()],
+    [`Began, ${DAYS} days`, sums?.started.toLocaleString()],
+    [`Ended, ${DAYS} days`, sums && endedText(sums)],
   ]
   return (
     <section className="four figures" aria-label="Figures">
       {figures.map(([name, value]) => (
         <div key={name} className="card pad">
           <div className="label">{name}</div>
-          <div className="figure">{value}</div>
+          <div className="figure">
+            {value ?? (error ? "–" : <span className="bone" style={{ width: "5ch" }} aria-hidden="true" />)}
+          </div>
         </div>
       ))}
     </section>
   )
 }
+
+type Sums = Overview["subscriptions"]
+
+const Monthly = ({ of }: { of: Sums["mrr"] }) =>
+  of.length === 0
+    ? "–"
+    : of.map(({ chain, token, amount, currency }) => (
+        <div key={`${chain}${token}`}>
+          <Money size="figure" amount={amount} currency={currency} />
+        </div>
+      ))
+
+const endedText = ({ ended, churn }: Sums): string =>
+  `${ended.toLocaleString()}${churn === null || ended === 0 ? "" : ` (${(churn * 100).toFixed(1)} %)`}`
 
 export function Invoices() {
   const { status } = useSearch({ strict: false }) as { status?: Invoice["status"] }
@@ -253,7 +261,7 @@ export function Invoices() {
       <section className="card" aria-label="List">
         <DataTable
           name="invoices"
-          columns={invoiceColumns}
+          columns={columnsOfAll}
           list={list}
           to={({ id }) => `/invoices/${id}`}
           filtered={

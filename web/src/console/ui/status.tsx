@@ -19,7 +19,7 @@ const words: Record<string, readonly [Tone, string]> = {
   mined: ["info", "Confirming"],
   final: ["good", "Done"],
   reverted: ["bad", "Failed"],
-  cancelled: ["off", "Cancelled"],
+  cancelled: ["off", "Canceled"],
   // Checkouts
   pending: ["off", "Waiting"],
   verifying: ["info", "Confirming"],
