@@ -288,6 +288,8 @@ describe.concurrent("when the server does not answer as it should", () => {
     await page.keyboard.press("c")
     await page.getByLabel("Amount").waitFor()
     await page.keyboard.type("7.5")
+    // Past the products, which can be sold in place of an amount.
+    await page.keyboard.press("Tab")
     await page.keyboard.press("Tab")
     await page.keyboard.type("Order 2001")
     await page.keyboard.press("Enter")

@@ -3,11 +3,11 @@ import { NativeSelect, TextInput } from "@mantine/core"
 import { useNavigate } from "@tanstack/react-router"
 import { facts } from "../api/facts.ts"
 import type { Checkout } from "../api/types.ts"
+import { AmountOrProduct } from "../ui/amount-or-product.tsx"
 import { bodyOf, given, RequestForm } from "../ui/form.tsx"
-import { AmountInput, NetworkInput } from "../ui/inputs.tsx"
+import { NetworkInput } from "../ui/inputs.tsx"
 import { MoreFields } from "../ui/more-fields.tsx"
 import { PageHead } from "../ui/page.tsx"
-import { ProductInput } from "../ui/product-input.tsx"
 import { SplitInput } from "../ui/split-input.tsx"
 
 const HOUR_S = 3_600
@@ -91,25 +91,12 @@ export function NewCheckout() {
           })}
           fields={form => (
             <>
-              <AmountInput
-                label="Amount"
-                chain={form.values.chain}
-                autoFocus
-                disabled={form.values.productId !== ""}
-                {...(form.values.productId === "" ? {} : { description: "The product's price" })}
-                {...form.getInputProps("amount")}
-              />
+              <AmountOrProduct form={form} autoFocus />
               <TextInput
                 label="What it is for"
                 description="The payer sees it"
                 placeholder="Order 1001"
                 {...form.getInputProps("description")}
-              />
-              <ProductInput
-                label="Or a product"
-                none="No product: the amount above"
-                may={each => each.chain === form.values.chain}
-                {...form.getInputProps("productId")}
               />
               <div className="pair">
                 <NetworkInput {...form.getInputProps("chain")} />
@@ -123,26 +110,24 @@ export function NewCheckout() {
                 />
                 <TextInput label="The payer's e-mail" description="Optional" {...form.getInputProps("customerEmail")} />
               </div>
-              <div className="pair">
-                <NativeSelect label="Capture" data={captures} {...form.getInputProps("capture")} />
-                <SplitInput {...form.getInputProps("splitId")} />
-              </div>
+              <NativeSelect label="Capture" data={captures} {...form.getInputProps("capture")} />
               {form.values.capture === "manual" && (
                 <div className="pair">
                   <NativeSelect
-                    label="You can capture it for"
-                    description="Then the payer can take it back"
+                    label="Capture within"
+                    description="After the checkout's end; the rest then goes back"
                     data={captureDays}
                     {...form.getInputProps("captureDays")}
                   />
                   <NativeSelect
-                    label="You can refund it for"
-                    description="After that"
+                    label="Refund possible for"
+                    description="After the time to capture"
                     data={refundDays}
                     {...form.getInputProps("refundDays")}
                   />
                 </div>
               )}
+              <SplitInput {...form.getInputProps("splitId")} />
               <MoreFields errors={form.errors} of={more}>
                 <TextInput
                   label="Where the payer goes afterwards"

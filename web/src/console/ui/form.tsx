@@ -65,19 +65,20 @@ export function RequestForm<V extends Record<string, unknown>, T>(given: Given<V
   const made = request(form.values)
   // Faults of fields stand at the fields; what belongs to none is said here.
   const others = failure?.details.filter(({ path }) => !(path.replace(/^\//, "").replace(/\//g, ".") in first)) ?? []
-  const words =
-    failure?.code === "VALIDATION_ERROR" && failure.details.length > 0
-      ? ["Check the marked fields.", ...others.map(({ path, message }) => `${path}: ${message}.`)].slice(
-          others.length === failure.details.length ? 1 : 0,
-        )
-      : [failure?.message]
+  const isOfFields = failure?.code === "VALIDATION_ERROR" && failure.details.length > 0
+  const words = isOfFields
+    ? ["Check the marked fields.", ...others.map(({ path, message }) => `${path}: ${message}.`)].slice(
+        others.length === failure.details.length ? 1 : 0,
+      )
+    : [failure?.message]
   return (
     <form className="form" onSubmit={form.onSubmit(send)} noValidate>
       {fields(form)}
       {(wrong || failure) && (
         <div className="note bad" role="alert">
           <div>{wrong || words.join(" ")}</div>
-          {failure?.requestId && <RequestId id={failure.requestId} />}
+          {/* A typing error needs no log. */}
+          {failure?.requestId && !(isOfFields && others.length === 0) && <RequestId id={failure.requestId} />}
         </div>
       )}
       <div className="row">

@@ -19,12 +19,9 @@ export function SplitInput(props: NativeSelectProps) {
   if (!data || data.data.length === 0) return null
   return (
     <NativeSelect
-      label="Divided by"
-      description="Each payment goes to the recipients of the split"
-      data={[
-        { value: "", label: "Nobody: it is all yours" },
-        ...data.data.map(({ id, name }) => ({ value: id, label: name })),
-      ]}
+      label="Split"
+      description="Divides each payment among its recipients"
+      data={[{ value: "", label: "None" }, ...data.data.map(({ id, name }) => ({ value: id, label: name }))]}
       {...props}
     />
   )
