@@ -64,6 +64,7 @@ export const Links = () => (
     columns={columns}
     useRows={useRows}
     create="Create link"
+    by="Title"
     words="A link takes payments without a server: send it by mail or chat, or print its QR code."
   />
 )

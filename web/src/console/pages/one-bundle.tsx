@@ -237,7 +237,6 @@ export function OneBundle() {
         up={up}
         path={path}
         nameOf={({ name }) => name}
-        headOf={({ name }) => <span className="figure">{name}</span>}
         offWords="Calls are refused then, and nobody can pay for one."
         form={bundle => (
           <RequestForm
@@ -298,7 +297,7 @@ export function OneBundle() {
                 </Button>
               </div>
               <p className="quiet">
-                A call without a payment is answered with 402 and the price; an agent pays and calls again.
+                A call without a payment is answered with the price (HTTP 402); an agent pays and calls again.
               </p>
             </section>
             <section className="card pad" aria-label="Facts">
@@ -307,8 +306,8 @@ export function OneBundle() {
                   ["Routes", String(bundle.routes.length)],
                   bundle.originHeaders.length > 0 && ["Secret headers", bundle.originHeaders.join(", ")],
                   ["Network", networkTitle(bundle.chain)],
-                  bundle.splitId && ["Divided by", <IdLink key="s" to="/splits" id={bundle.splitId} />],
-                  ["Listed for agents", bundle.listed ? "yes" : "no"],
+                  bundle.splitId && ["Split", <IdLink key="s" to="/splits" id={bundle.splitId} />],
+                  ["Listed", bundle.listed ? "Yes" : "No"],
                   ["Created", <Time key="c" at={bundle.createdAt} />],
                   ["Id", <Id key="i" value={bundle.id} />],
                 ]}

@@ -5,14 +5,14 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router"
 import { facts, isSandbox, networkTitle } from "../api/facts.ts"
 
 import type { PaymentLink } from "../api/types.ts"
+import { AmountOrProduct } from "../ui/amount-or-product.tsx"
 import { CatalogPage } from "../ui/catalog-page.tsx"
 import { Id } from "../ui/copy.tsx"
 import { bodyOf, given, RequestForm } from "../ui/form.tsx"
-import { AmountInput, NetworkInput } from "../ui/inputs.tsx"
+import { NetworkInput } from "../ui/inputs.tsx"
 import { IdLink } from "../ui/linked.tsx"
 import { Money } from "../ui/money.tsx"
 import { Facts, PageHead } from "../ui/page.tsx"
-import { ProductInput } from "../ui/product-input.tsx"
 import { Share } from "../ui/share.tsx"
 import { SplitInput } from "../ui/split-input.tsx"
 import { Time } from "../ui/time.tsx"
@@ -67,19 +67,7 @@ export function NewLink() {
           fields={form => (
             <>
               <TextInput label="Title" description="The payer sees it" autoFocus {...form.getInputProps("title")} />
-              <AmountInput
-                label="Amount"
-                description={form.values.productId === "" ? "Left empty, the payer chooses" : "The product's price"}
-                disabled={form.values.productId !== ""}
-                chain={form.values.chain}
-                {...form.getInputProps("amount")}
-              />
-              <ProductInput
-                label="Or a product"
-                none="No product: the amount above"
-                may={each => each.chain === form.values.chain}
-                {...form.getInputProps("productId")}
-              />
+              <AmountOrProduct form={form} placeholder="the payer chooses" />
               <Textarea label="Description" description="Optional" rows={3} {...form.getInputProps("description")} />
               <div className="pair">
                 <TextInput
@@ -120,16 +108,6 @@ export function OneLink() {
       up={up}
       path={path}
       nameOf={({ title }) => title}
-      headOf={({ amount, currency, title }) =>
-        amount === null ? (
-          <span className="figure">{title}</span>
-        ) : (
-          <>
-            <Money size="money" amount={amount} currency={currency} />
-            <span className="second">{title}</span>
-          </>
-        )
-      }
       more={({ slug }) => (
         <Button component={Link} to="/payments" search={{ slug } as never}>
           Its payments
@@ -191,9 +169,17 @@ export function OneLink() {
           <section className="card pad" aria-label="Facts">
             <Facts
               of={[
+                [
+                  "Amount",
+                  link.amount === null ? (
+                    "the payer chooses"
+                  ) : (
+                    <Money key="a" amount={link.amount} currency={link.currency} />
+                  ),
+                ],
                 ["Used", `${link.uses}${link.maxUses === null ? "" : ` of ${link.maxUses}`}`],
                 ["Network", networkTitle(link.chain)],
-                link.splitId && ["Divided by", <IdLink key="s" to="/splits" id={link.splitId} />],
+                link.splitId && ["Split", <IdLink key="s" to="/splits" id={link.splitId} />],
                 link.expiresAt && ["Ends", <Time key="e" at={link.expiresAt} />],
                 ["Created", <Time key="c" at={link.createdAt} />],
                 ["Id", <Id key="i" value={link.id} />],

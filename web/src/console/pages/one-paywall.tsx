@@ -138,12 +138,7 @@ export function OnePaywall() {
       up={up}
       path={path}
       nameOf={({ name }) => name}
-      headOf={({ name, price, currency }) => (
-        <>
-          <Money size="money" amount={price} currency={currency} />
-          <span className="second">{name}</span>
-        </>
-      )}
+      priceOf={({ price, currency }) => <Money amount={price} currency={currency} />}
       offWords="Nobody can buy access then; everyone who has access keeps it."
       form={paywall => (
         <RequestForm

@@ -12,10 +12,10 @@ import { AmountInput, NetworkInput } from "../ui/inputs.tsx"
 import { IdLink } from "../ui/linked.tsx"
 import { Money } from "../ui/money.tsx"
 import { Facts, PageHead } from "../ui/page.tsx"
+import { rhythmOf } from "../ui/product-name.tsx"
 import { SplitInput } from "../ui/split-input.tsx"
 import { Time } from "../ui/time.tsx"
 import { useThing } from "../ui/use-thing.ts"
-import { rhythmOf } from "./products.tsx"
 
 const up = { to: "/products", name: "Products" }
 const rhythms = [
@@ -57,7 +57,7 @@ const SubscriptionFields = ({ form }: { form: ProductForm }) => (
       label="Number of periods until it ends"
       inputMode="numeric"
       placeholder="continues until it is canceled"
-      description="Such as 3 for an instalment plan"
+      description="Such as 3 for an installment plan"
       {...form.getInputProps("maxPeriods")}
     />
   </div>
@@ -129,12 +129,9 @@ export function OneProduct() {
       up={up}
       path={path}
       nameOf={({ name }) => name}
-      headOf={product => (
+      priceOf={product => (
         <>
-          <Money size="money" amount={product.price} currency={product.currency} />
-          <span className="second">
-            {product.name}, {rhythmOf(product)}
-          </span>
+          <Money amount={product.price} currency={product.currency} /> {rhythmOf(product)}
         </>
       )}
       offWords="It can't be bought then."
@@ -201,7 +198,7 @@ export function OneProduct() {
               product.trialDays > 0 && ["Trial", `${product.trialDays} days`],
               product.maxPeriods !== null && ["Ends after", `${product.maxPeriods} periods`],
               ["Network", networkTitle(product.chain)],
-              product.splitId && ["Divided by", <IdLink key="s" to="/splits" id={product.splitId} />],
+              product.splitId && ["Split", <IdLink key="s" to="/splits" id={product.splitId} />],
               ["Created", <Time key="c" at={product.createdAt} />],
               ["Id", <Id key="i" value={product.id} />],
             ]}

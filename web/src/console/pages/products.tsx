@@ -4,12 +4,9 @@ import { CatalogList, type CatalogQuery } from "../ui/catalog-list.tsx"
 import { usePages } from "../ui/cursor-list.ts"
 import type { Column } from "../ui/data-table.tsx"
 import { Money } from "../ui/money.tsx"
+import { rhythmOf } from "../ui/product-name.tsx"
 import { Status } from "../ui/status.tsx"
 import { Time } from "../ui/time.tsx"
-
-/** How often a product is paid, as in `every month`; `once` without an interval. */
-export const rhythmOf = ({ billingInterval: unit, billingCount: count }: Product): string =>
-  unit === null ? "once" : count === null || count === 1 ? `every ${unit}` : `every ${count} ${unit}s`
 
 const columns: Column<Product>[] = [
   { head: "Name", width: 20, cell: row => <span className="strong">{row.name}</span> },

@@ -22,6 +22,8 @@ interface Given<T> {
   useRows: (query: CatalogQuery) => Listed<T>
   create: string
   right?: Right
+  /** What its things are searched by. */
+  by?: string
   /** What such a thing is for, in a sentence or two. */
   words: string
   actions?: ReactNode
@@ -38,7 +40,7 @@ const switches = [
 ] as const
 
 export function CatalogList<T extends { id: string }>(given: Given<T>) {
-  const { title, name, to, path, columns, useRows, create, right = "catalog", words, actions } = given
+  const { title, name, to, path, columns, useRows, create, right = "catalog", by = "Name", words, actions } = given
   const { q, state } = useSearch({ strict: false }) as { q?: string; state?: "on" | "off" }
   const navigate = useNavigate()
   const may = useRight(right)
@@ -49,7 +51,7 @@ export function CatalogList<T extends { id: string }>(given: Given<T>) {
     void navigate({ to, search: search as never, replace: true })
   }
   const filters = [
-    q && `a name that begins with “${q}”`,
+    q && `a ${by.toLowerCase()} that begins with “${q}”`,
     state && `the state “${state === "on" ? "On" : "Off"}”`,
   ].filter(Boolean)
   const button = (
@@ -71,7 +73,7 @@ export function CatalogList<T extends { id: string }>(given: Given<T>) {
       />
       <div className="chips">
         <Chips name="State" choices={switches} value={state} set={each => set({ state: each })} />
-        <FindInput label="Name, as it begins" value={q ?? ""} set={each => set({ q: each })} />
+        <FindInput label={`${by}, as it begins`} value={q ?? ""} set={each => set({ q: each })} />
       </div>
       <section className="card" aria-label="List">
         <DataTable

@@ -17,7 +17,8 @@ interface Given<T> {
   up: { to: string; name: string }
   path: string
   nameOf: (thing: T) => string
-  headOf: (thing: T) => ReactNode
+  /** What it costs, below its name. */
+  priceOf?: (thing: T) => ReactNode
   /** Said before it is switched off or deleted. */
   offWords: string
   form: (thing: T) => ReactNode
@@ -28,7 +29,7 @@ interface Given<T> {
 }
 
 export function CatalogPage<T extends { active: boolean }>(given: Given<T>) {
-  const { query, up, path, nameOf, headOf, offWords, form, rail, more, canDelete = true } = given
+  const { query, up, path, nameOf, priceOf, offWords, form, rail, more, canDelete = true } = given
   const may = useRight("catalog")
   const navigate = useNavigate()
   const change = useAct({})
@@ -52,8 +53,9 @@ export function CatalogPage<T extends { active: boolean }>(given: Given<T>) {
         request={{ path }}
         head={
           <>
-            {headOf(thing)}
+            <span className="figure">{nameOf(thing)}</span>
             <Status state={thing.active ? "on" : "off"} />
+            {priceOf && <div className="second subline">{priceOf(thing)}</div>}
           </>
         }
         actions={

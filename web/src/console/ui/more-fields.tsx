@@ -14,7 +14,7 @@ export function MoreFields({ errors, of, children }: Given) {
   const isShown = isOpen || of.some(name => errors[name])
   return (
     <details className="more-fields" open={isShown} onToggle={event => setOpen(event.currentTarget.open)}>
-      <summary>More</summary>
+      <summary>Advanced</summary>
       {isShown && <div className="form">{children}</div>}
     </details>
   )
