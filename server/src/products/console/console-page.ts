@@ -28,7 +28,7 @@ export function signInBody({ name, provider, merchants, wanted }: SignedOut): Ht
     html`${head("Sign in to the console", name)}
 <div class="stack">
 ${provider !== null && html`<a class="primary" href="${to}">Sign in with ${provider}</a>`}
-${merchants.map(each => html`<button type="button" class="primary" data-does="sandbox" data-merchant="${each.id}">Sign in as ${each.name}</button>`)}
+${merchants.map((each, i) => html`<button type="button" class="${provider === null && i === 0 ? "primary" : "secondary"}" data-does="sandbox" data-merchant="${each.id}">Sign in as ${each.name}</button>`)}
 <button type="button" class="secondary" data-does="wallet">Sign in with a wallet</button>
 <p class="quiet center">A wallet signs a message. That costs nothing and moves nothing.</p>
 </div>

@@ -51,14 +51,13 @@ export function SandboxTools() {
   return (
     <>
       <PageHead title="Sandbox" />
-      <p className="second lead">
-        A chain, a service and buyers on this computer. Nothing here is worth anything, so try everything.
-      </p>
+      <p className="second lead">Test everything here with play money.</p>
       <div className="halves">
         <Pay />
         <div className="stack">
           <Clock />
           <Faucet />
+          <Inbox />
         </div>
       </div>
     </>
@@ -85,7 +84,7 @@ function Pay() {
     <section className="card pad stack" aria-label="Pay as a buyer">
       <div>
         <h2>Pay as a buyer</h2>
-        <p className="quiet">Sends tokens to a receiving address: too few, too many, too late, twice.</p>
+        <p className="quiet">Try an underpayment, an overpayment, a late or a second payment.</p>
       </div>
       <form
         className="form"
@@ -186,8 +185,7 @@ function Faucet() {
         <p className="quiet">Gives a wallet 1,000 test tokens, and ether for fees.</p>
       </div>
       <form
-        className="row"
-        style={{ alignItems: "flex-end", flexWrap: "nowrap" }}
+        className="form"
         onSubmit={event => {
           event.preventDefault()
           void run("faucet", async () => {
@@ -199,22 +197,29 @@ function Faucet() {
         <TextInput
           label="Wallet"
           placeholder="0x…"
-          style={{ flex: 1 }}
           classNames={{ input: "mono" }}
           value={address}
           onChange={event => setAddress(event.currentTarget.value)}
         />
-        <Button type="submit" loading={busy === "faucet"} disabled={address === ""}>
-          Fill it
-        </Button>
+        <div className="row">
+          <Button type="submit" loading={busy === "faucet"} disabled={address === ""}>
+            Fill it
+          </Button>
+        </div>
       </form>
-      <p className="quiet">
-        What was sent to the sandbox's own endpoint is in{" "}
-        <a href="/sandbox/inbox" target="_blank" rel="noreferrer" className="plain-link">
-          its inbox
-        </a>
-        .
-      </p>
     </section>
   )
 }
+
+const Inbox = () => (
+  <section className="card pad" aria-label="Inbox">
+    <h2>Inbox</h2>
+    <p className="quiet">
+      What was sent to the sandbox's own endpoint:{" "}
+      <a href="/sandbox/inbox" target="_blank" rel="noreferrer" className="plain-link">
+        open the inbox
+      </a>
+      .
+    </p>
+  </section>
+)

@@ -48,10 +48,10 @@ export default function SignedOutDialog() {
             Sign in with {provider}
           </Button>
         )}
-        {merchants.map(({ id, name }) => (
+        {merchants.map(({ id, name }, i) => (
           <Button
             key={id}
-            variant="filled"
+            variant={i === 0 && !ways.includes("provider") ? "filled" : "default"}
             onClick={() => back(() => write("POST", "/api/console/session", { merchantId: id }))}
           >
             Sign in as {name}
