@@ -86,11 +86,19 @@ export const card = (isSandbox: boolean, content: Html): Html =>
 ${isSandbox && html`<p class="test">Test mode. Nothing here is worth anything.</p>`}
 ${content}</div></main>`
 
-/** The whole document. Only scripts with the `nonce` run, because other files of this origin belong to merchants. */
+/** The style of a page in the typeface of the console, whose file is at `font`. */
+const typeface = (font: string, nonce: string): Html =>
+  html`<style nonce="${nonce}">@font-face{font-family:"Geist Variable";src:url("${font}") format("woff2");font-weight:100 900;font-display:swap}body{font-family:"Geist Variable",system-ui,sans-serif}</style>`
+
+/**
+ * The whole document. Only scripts with the `nonce` run, because other files of this origin belong to merchants.
+ * `font` is the address of the console's typeface, undefined until the console is built.
+ */
 export function consoleDocument(
   { title, body, next, hasScript }: ConsolePage,
   entry: Entry | undefined,
   nonce: string,
+  font?: string,
 ): string {
   return html`<!doctype html>
 <html lang="en">
@@ -103,6 +111,7 @@ ${next !== undefined && html`<meta http-equiv="refresh" content="0;url=${next}">
 <title>${title}</title>
 <link rel="icon" href="data:,">
 ${entry?.styles.map(href => html`<link rel="stylesheet" href="${href}">`)}
+${font !== undefined && typeface(font, nonce)}
 ${hasScript && entry && html`<script type="module" nonce="${nonce}" src="${entry.script}"></script>`}
 </head>
 <body>

@@ -182,6 +182,7 @@ describe("the page of the console", () => {
     const text = await answer.text()
     expect(text).toContain(`Sign in with ${new URL(service.issuer.issuer).host}`)
     expect(text).toContain("/console/sign-in?return=%2Fconsole%2Fpayments%3Fq%3D1")
+    expect(text.match(/class="primary"/g)).toHaveLength(1)
     const policy = answer.headers.get("content-security-policy") ?? ""
     expect(policy).toMatch(/script-src 'nonce-[\w-]{22}' 'strict-dynamic';/)
     expect(policy).not.toContain("unsafe")

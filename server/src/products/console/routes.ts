@@ -28,6 +28,8 @@ import {
 
 const schema = { hide: true }
 const AGAIN = { href: "/console", words: "Back to the sign-in" }
+/** The file of the console's typeface, which its plain pages have too. */
+const FONT = /^geist-latin-wght-normal-.*\.woff2$/
 const ways = { provider: "the identity provider", wallet: "a wallet", sandbox: "the sandbox's button" }
 
 export function consoleRoutes(
@@ -37,9 +39,11 @@ export function consoleRoutes(
   readConsole: ReadConsole = openBuilds(),
 ): void {
   const entry = assets.entryOf("src/sign-in/sign-in.ts")
-  const send = (reply: FastifyReply, page: ConsolePage) => {
+  const send = async (reply: FastifyReply, page: ConsolePage) => {
     const nonce = randomBytes(16).toString("base64url")
-    return reply.headers(consoleHeaders(nonce)).send(consoleDocument(page, entry, nonce))
+    const font = [...((await readConsole())?.files.keys() ?? [])].find(name => FONT.test(name))
+    const document = consoleDocument(page, entry, nonce, font && `${CONSOLE_FILES}${font}`)
+    return reply.headers(consoleHeaders(nonce)).send(document)
   }
   app.register(async routes => {
     routes.addHook("onRequest", async (request, reply) => {
@@ -84,7 +88,7 @@ export function consoleRoutes(
   })
 }
 
-type SendPage = (reply: FastifyReply, page: ConsolePage) => FastifyReply
+type SendPage = (reply: FastifyReply, page: ConsolePage) => Promise<FastifyReply>
 
 /** The routes that redirect to the identity provider, and that accept its redirect back. */
 function signInRoutes(routes: Server, ctx: Context, send: SendPage): void {
