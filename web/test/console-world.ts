@@ -11,6 +11,8 @@ export interface ConsoleWorld {
   /** Paid in full; its description is `Order 1042`. */
   paid: { id: string; url: string; payTo: string }
   underpaid: { id: string; payTo: string }
+  /** The id of a checkout that was paid with 1.80 USDC too much. */
+  overpaid: string
   /** The id of the payment that waits for a decision. */
   waiting: string
   paywall: string
@@ -119,6 +121,7 @@ export async function fillConsole(sandbox: Running): Promise<ConsoleWorld> {
   return {
     paid,
     underpaid,
+    overpaid: made[3].id,
     waiting: await waitingOf(),
     paywall: paywall.id,
     link: link.id,

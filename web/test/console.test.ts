@@ -12,7 +12,7 @@ import { injectWallet, isSound, openBrowser } from "./browser.ts"
 import { canFail, failOn, faultNames } from "./console-faults.ts"
 import { fillLists, keepsItsPlace, longLists } from "./console-lists.ts"
 import { type ConsolePage, pagesOf } from "./console-pages.ts"
-import { fillWorld, type World } from "./console-sales.ts"
+import { fillWorld, ownerOf, type World } from "./console-sales.ts"
 import { shows, visitsOf } from "./console-visits.ts"
 import { HOSTILE } from "./console-world.ts"
 
@@ -104,6 +104,21 @@ describe.concurrent("each page", () => {
       // No language of the console is written from the right yet; its layout is ready for one.
       look(["/", "/payments", `/payments/${world.waiting}`], turnAround, ["color-contrast"]),
     ])
+  })
+
+  it("says what accepting does, of the money that waits alone", async () => {
+    const { page, faults } = await open(`/checkouts/${world.overpaid}`)
+    const [payment] = (await ownerOf(sandbox).get("/api/console/payments?exception=overpaid")).data
+    for (const path of [`/checkouts/${world.overpaid}`, `/payments/${payment.id}`]) {
+      await go(page, path)
+      await page.getByRole("button", { name: "Accept", exact: true }).click()
+      const dialog = page.getByRole("dialog")
+      await dialog.getByText("The price is paid already.").waitFor()
+      await dialog.getByRole("button", { name: "Accept 1.80 USDC" }).waitFor()
+      await dialog.getByRole("button", { name: "Cancel" }).click()
+      await dialog.waitFor({ state: "detached" })
+    }
+    expect(faults).toEqual([])
   })
 
   it("keeps what payers and others wrote as text", async () => {
