@@ -103,7 +103,7 @@ const built = (world: World): ConsolePage[] => [
   list("event-types", "/event-types", ["payment.exception", "When it is sent"]),
   thing("event-type", "/event-types/$id", "/event-types/payment.exception", ["Example", "Fields", "data.amount"]),
   thing("event", "/events/$id", `/events/${world.event}`, ["As it is sent"]),
-  list("keys", "/developers", ["API keys", "Take payments", "All keys together"]),
+  list("keys", "/developers", ["API keys", "Send money", "All keys together"]),
   thing("key", "/developers/$id", `/developers/${world.key}`, ["Roll it", "Begins with"]),
   list("requests", "/requests", ["Refused", "ms"], "status=5xx"),
   list("request", "/requests/$id", [world.request, "VALIDATION_ERROR"]),

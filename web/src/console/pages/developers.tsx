@@ -8,7 +8,7 @@ import type { ApiKey, KeyLimits } from "../api/types.ts"
 import { usePages } from "../ui/cursor-list.ts"
 import { type Column, DataTable } from "../ui/data-table.tsx"
 import { given, RequestForm } from "../ui/form.tsx"
-import { KeyFields, type KeyValues, keyBody, Limits } from "../ui/key-fields.tsx"
+import { inConsole, KeyFields, type KeyValues, keyBody, Limits } from "../ui/key-fields.tsx"
 import { PartNotYet } from "../ui/not-yet.tsx"
 import { PageHead } from "../ui/page.tsx"
 import { NoRight } from "../ui/problem.tsx"
@@ -28,8 +28,15 @@ const scopeNames: Record<ApiKey["scopes"][number], string> = {
   webhooks: "Webhooks",
   money: "Send money",
   "settings:read": "Read settings",
-  console: "Everything but settings",
+  console: "Send money, and all else but settings",
 }
+/** What a key may do; what `console` opens anyway is not said twice. */
+const mayOf = (scopes: ApiKey["scopes"]): string =>
+  scopes
+    .filter(scope => !scopes.includes("console") || !["checkouts", ...inConsole].includes(scope))
+    .map(scope => scopeNames[scope])
+    .join(" · ")
+
 const DAY_S = 86_400
 const lasting = [
   { value: "", label: "Until it is revoked" },
@@ -49,7 +56,7 @@ const columns: Column<ApiKey>[] = [
     cell: row => (
       <>
         <div className="strong cut">{row.name}</div>
-        <div className="mono quiet">
+        <div className="mono quiet" style={{ whiteSpace: "nowrap" }}>
           {row.prefix}…{row.last4}
         </div>
       </>
@@ -59,7 +66,7 @@ const columns: Column<ApiKey>[] = [
   {
     head: "May",
     width: 20,
-    cell: row => <div className="second cut">{row.scopes.map(scope => scopeNames[scope]).join(" · ")}</div>,
+    cell: row => <div className="second cut">{mayOf(row.scopes)}</div>,
   },
   {
     head: "Last used",
@@ -71,6 +78,7 @@ const columns: Column<ApiKey>[] = [
     head: "Ends",
     width: 8,
     right: true,
+    wide: true,
     cell: row => (row.expiresAt ? <Time at={row.expiresAt} /> : <span className="quiet">never</span>),
   },
 ]

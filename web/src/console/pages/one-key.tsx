@@ -82,7 +82,13 @@ export function OneKey() {
             <Button component={Link} to="/requests" search={{ key: id } as never}>
               Its requests
             </Button>
-            {may ? <Button onClick={askRevoke}>Revoke</Button> : <NoRight right="keys" />}
+            {may ? (
+              <Button c="var(--bad)" onClick={askRevoke}>
+                Revoke
+              </Button>
+            ) : (
+              <NoRight right="keys" />
+            )}
           </>
         }
       />
