@@ -116,7 +116,7 @@ const account = (): ConsolePage[] => [
   list("notifications", "/notifications", ["Mail to you", "always sent"]),
   list("sessions", "/sessions", ["this one", "Sign out"]),
   list("audit", "/audit", ["Webhook created"], "actorKind=subscriber"),
-  list("erasure", "/erasure", ["Erase a customer", "Nobody was erased yet"]),
+  list("erasure", "/erasure", ["Erase a customer", "No data erased yet"]),
   list("members", "/team", ["Everything, also payout addresses"]),
   { ...form("accept", "/team/accept", "Accept", ["Only the person named in an invitation"]), kind: "still" },
   list("system", "/system", ["Newest block"]),

@@ -42,7 +42,7 @@ export function Erasures() {
   const list = usePages<Erasure>(path)
   return (
     <>
-      <PageHead title="Settings" request={{ path }} />
+      <PageHead title="Customers' data" request={{ path }} />
       <SettingsTabs />
       <div className="two">
         <div className="stack">
@@ -89,7 +89,7 @@ export function Erasures() {
             name="erasures"
             columns={columns.map(each => ({ ...each, wide: each.wide || each.head === "Subscriptions" }))}
             list={list}
-            empty={<p>Nobody was erased yet.</p>}
+            empty={<p>No data erased yet.</p>}
           />
         </section>
       </div>

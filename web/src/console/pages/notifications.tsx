@@ -1,6 +1,7 @@
 /** What this person is told by mail, at this merchant. */
 import { Checkbox } from "@mantine/core"
 import { read } from "../api/client.ts"
+import { facts } from "../api/facts.ts"
 import { useLive } from "../api/live.ts"
 import type { Notifications } from "../api/types.ts"
 import { PartNotYet } from "../ui/not-yet.tsx"
@@ -16,27 +17,32 @@ export function NotificationSettings() {
   const data = query.data?.data
   return (
     <>
-      <PageHead title="Settings" request={{ path }} of={query} />
+      <PageHead title="Mail" request={{ path }} of={query} />
       <SettingsTabs />
       {!data && <PartNotYet query={query} />}
       {data && (
         <section className="card pad stack" aria-label="Mail" style={{ maxWidth: 720 }}>
-          <div>
-            <h2>Mail to you</h2>
-            <p className="quiet">
-              {data.address === null
-                ? "Your sign-in has no verified e-mail address, so nothing can be sent."
-                : data.isSending
-                  ? `To ${data.address}, at most 20 an hour; the rest arrives as one digest.`
-                  : `This service sends no mail at the moment. Your choices apply to ${data.address} as soon as it does.`}
+          <h2>Mail to you</h2>
+          {data.address === null ? (
+            <p className="note wait" role="status">
+              <span>
+                <span className="strong">No mail reaches you yet:</span> your sign-in has no verified e-mail address.
+                {facts.signIn.provider && " Ask an owner to invite your e-mail address, then sign in with it."}
+              </span>
             </p>
-          </div>
+          ) : (
+            <p className="quiet">
+              {data.isSending
+                ? `To ${data.address}, at most 20 an hour; the rest arrives as one digest.`
+                : `This service sends no mail at the moment. Your choices apply to ${data.address} as soon as it does.`}
+            </p>
+          )}
           {data.notices.map(({ notice, reports, byMail, isOptional }) => (
             <Checkbox
               key={notice}
               label={`${reports.replace(/\.$/, "")}${isOptional ? "" : " (always sent)"}`}
               checked={byMail}
-              disabled={!isOptional || change.isPending}
+              disabled={!isOptional || change.isPending || data.address === null}
               onChange={event =>
                 change.mutate({ method: "PUT", path, body: { [notice]: event.currentTarget.checked } })
               }

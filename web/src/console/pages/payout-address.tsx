@@ -19,7 +19,7 @@ export function PayoutAddress() {
   const settings = query.data
   return (
     <>
-      <PageHead title="Settings" request={{ path }} of={query} />
+      <PageHead title="Where money goes" request={{ path }} of={query} />
       <SettingsTabs />
       {!settings && <PartNotYet query={query} />}
       {settings && (
@@ -42,6 +42,11 @@ export function PayoutAddress() {
 interface Given {
   settings: Settings
 }
+
+const isLive = facts.mode === "live"
+const waitWords = isLive
+  ? "A change takes effect after 24 hours, so that someone who got into your account can't take your money immediately. With the wallet lock on, a change that the replaced wallet signs takes effect immediately."
+  : "Here a change takes effect immediately. In live mode it takes effect after 24 hours, unless the replaced wallet signs it."
 
 function AddressOf({ settings, network, title }: Given & { network: string; title: string }) {
   const now = (settings.payoutAddresses as Record<string, string | undefined>)[network] ?? ""
@@ -76,6 +81,7 @@ function AddressOf({ settings, network, title }: Given & { network: string; titl
         key={now}
         first={{ address: now }}
         right="payouts"
+        isChange
         submit={isFirst ? "Save" : "Change it"}
         done={isFirst ? "Saved: payouts go there from now on" : "Saved"}
         request={({ address }) => ({ method: "PUT", path, body: { payoutAddresses: { [network]: address.trim() } } })}
@@ -89,12 +95,7 @@ function AddressOf({ settings, network, title }: Given & { network: string; titl
           />
         )}
       />
-      {!isFirst && (
-        <p className="quiet">
-          A change takes effect after 24 hours, so that someone who got into your account can't take your money
-          immediately. A change that the replaced wallet signs takes effect now.
-        </p>
-      )}
+      {!isFirst && <p className="quiet">{waitWords}</p>}
     </section>
   )
 }
@@ -104,8 +105,8 @@ function Lock({ settings: { walletLock } }: Given) {
   const change = useAct({ done: walletLock ? "The lock is off" : "The lock is on" })
   const toggle = async () => {
     const words = walletLock
-      ? "Anyone who is signed in as an owner can then change where money goes, after 24 hours."
-      : "From then on, your payout wallet must sign each change of where money goes. Without that wallet, nobody can make such a change, not even we."
+      ? "Anyone who is signed in as an owner can then change where money goes without the wallet."
+      : "From then on, your payout wallet must sign each change of where money goes. If you lose that wallet, the payout address can no longer be changed here, and the lock can't be switched off."
     const title = walletLock ? "Switch the wallet lock off?" : "Switch the wallet lock on?"
     if (!(await isSure({ title, words, yes: walletLock ? "Switch off" : "Switch on" }))) return
     change.mutate({ method: "PUT", path, body: { walletLock: !walletLock } })
@@ -140,28 +141,35 @@ const approvers = [
 ] as const
 
 function Approver({ settings: { approver } }: Given) {
-  const may = useRight("payouts")
-  const change = useAct({ done: "It applies to receiving addresses created from now on" })
   return (
     <section className="card pad stack" aria-label="Who approves returns">
       <h2>Who approves returns</h2>
-      {approvers.map(([value, name, words]) => (
-        <label key={value} className="pick-one" data-on={value === approver || undefined}>
-          <input
-            type="radio"
-            name="approver"
-            checked={value === approver}
-            disabled={!may || change.isPending}
-            onChange={() => change.mutate({ method: "PUT", path, body: { approver: value } })}
-          />
-          <span>
-            <span className="strong">{name}</span>
-            <br />
-            <span className="quiet">{words}</span>
-          </span>
-        </label>
-      ))}
-      {!may && <NoRight right="payouts" />}
+      <RequestForm<{ approver: string }, Settings>
+        key={approver}
+        first={{ approver }}
+        right="payouts"
+        isChange
+        submit="Save"
+        done="It applies to receiving addresses created from now on"
+        request={body => ({ method: "PUT", path, body })}
+        fields={form =>
+          approvers.map(([value, name, words]) => (
+            <label key={value} className="pick-one" data-on={value === form.values.approver || undefined}>
+              <input
+                type="radio"
+                name="approver"
+                checked={value === form.values.approver}
+                onChange={() => form.setFieldValue("approver", value)}
+              />
+              <span>
+                <span className="strong">{name}</span>
+                <br />
+                <span className="quiet">{words}</span>
+              </span>
+            </label>
+          ))
+        }
+      />
     </section>
   )
 }

@@ -1,6 +1,7 @@
 /** The browsers in which this person is signed in; each can be signed out from here. */
 import { Button } from "@mantine/core"
 import { read } from "../api/client.ts"
+import { facts } from "../api/facts.ts"
 import { useLive } from "../api/live.ts"
 import type { Session } from "../api/types.ts"
 import { signOut } from "../shell/sign-out.ts"
@@ -13,7 +14,11 @@ import { useAct } from "../ui/use-act.ts"
 import { wholeList } from "../ui/whole-list.ts"
 
 const path = "/api/console/sessions"
-const ways: Record<string, string> = { wallet: "a wallet", provider: "the provider", sandbox: "the sandbox's button" }
+const ways: Record<string, string> = {
+  wallet: "Wallet",
+  provider: facts.signIn.provider ?? "Identity provider",
+  sandbox: "Sandbox sign-in",
+}
 
 /** `Firefox on Linux`, for a person to recognise. */
 function browserOf(agent: string | null): string {
@@ -49,8 +54,8 @@ export function Sessions() {
     },
     { head: "Signed in by", width: 10, wide: true, cell: row => ways[row.way] ?? row.way },
     { head: "From", width: 12, wide: true, cell: row => <span className="num quiet">{row.address ?? "–"}</span> },
-    { head: "Last seen", width: 8, cell: row => <Time at={row.lastSeenAt} /> },
-    { head: "Ends", width: 8, wide: true, cell: row => <Time at={row.expiresAt} /> },
+    { head: "Last seen", width: 8, right: true, cell: row => <Time at={row.lastSeenAt} /> },
+    { head: "Ends", width: 8, wide: true, right: true, cell: row => <Time at={row.expiresAt} /> },
     {
       head: "",
       width: 6,
@@ -68,7 +73,7 @@ export function Sessions() {
   return (
     <>
       <PageHead
-        title="Settings"
+        title="Signed-in browsers"
         request={{ path }}
         of={query}
         actions={others.length > 0 && <Button onClick={endOthers}>Sign out all others</Button>}

@@ -18,7 +18,7 @@ export function AccountSettings() {
   const settings = query.data
   return (
     <>
-      <PageHead title="Settings" request={{ path }} of={query} />
+      <PageHead title="Account and look" request={{ path }} of={query} />
       <SettingsTabs />
       {!settings && <PartNotYet query={query} />}
       {settings && <Forms settings={settings} />}
@@ -49,7 +49,7 @@ function Forms({ settings }: { settings: Settings }) {
                 <div className="pair">
                   <TextInput
                     label="Contact e-mail"
-                    description="Gets a message when the destination of your money changes"
+                    description="For your records. Notices go to the members' own addresses"
                     {...form.getInputProps("email")}
                   />
                   <TextInput
@@ -63,37 +63,35 @@ function Forms({ settings }: { settings: Settings }) {
           />
         </section>
         <Look settings={settings} look={look} setLook={setLook} />
-        <section className="card pad stack" aria-label="Allowed sites">
-          <div>
-            <h2>Allowed sites</h2>
-            <p className="quiet">
-              Sites that may show your payers' pages in a frame. All others may only link to them.
-            </p>
-          </div>
-          <RequestForm
-            first={{ sites: settings.allowedOrigins.join("\n") }}
-            right="settings"
-            submit="Save"
-            done="Saved"
-            request={({ sites }) => ({
-              method: "PUT",
-              path,
-              body: { allowedOrigins: sites.split(/[\s,]+/).filter(Boolean) },
-            })}
-            fields={form => (
-              <Textarea
-                label="Sites"
-                description="One per line"
-                placeholder="https://shop.example"
-                rows={3}
-                classNames={{ input: "mono" }}
-                {...form.getInputProps("sites")}
-              />
-            )}
-          />
-        </section>
       </div>
       <Preview name={settings.name} {...look} />
+      <section className="card pad stack" aria-label="Allowed sites">
+        <div>
+          <h2>Allowed sites</h2>
+          <p className="quiet">Sites that may show your payers' pages in a frame. All others may only link to them.</p>
+        </div>
+        <RequestForm
+          first={{ sites: settings.allowedOrigins.join("\n") }}
+          right="settings"
+          submit="Save"
+          done="Saved"
+          request={({ sites }) => ({
+            method: "PUT",
+            path,
+            body: { allowedOrigins: sites.split(/[\s,]+/).filter(Boolean) },
+          })}
+          fields={form => (
+            <Textarea
+              label="Sites"
+              description="One per line"
+              placeholder="https://shop.example"
+              rows={3}
+              classNames={{ input: "mono" }}
+              {...form.getInputProps("sites")}
+            />
+          )}
+        />
+      </section>
     </div>
   )
 }
@@ -127,7 +125,7 @@ function Look({ settings, look, setLook }: LookGiven) {
     <section className="card pad stack" aria-label="Look">
       <div>
         <h2>Look of the payers' pages</h2>
-        <p className="quiet">Your choice appears on the right before it is saved.</p>
+        <p className="quiet">The preview shows it before it is saved.</p>
       </div>
       <RequestForm
         first={{ color: settings.branding.accentColor ?? "", logo: undefined as string | null | undefined }}
@@ -148,7 +146,7 @@ function Look({ settings, look, setLook }: LookGiven) {
             <>
               <div className="row" style={{ alignItems: "flex-end" }}>
                 <TextInput
-                  label="Colour of the main button"
+                  label="Color of the main button"
                   placeholder={DEFAULT}
                   classNames={{ input: "mono" }}
                   {...form.getInputProps("color")}
@@ -157,7 +155,7 @@ function Look({ settings, look, setLook }: LookGiven) {
                 <input
                   type="color"
                   className="swatch"
-                  aria-label="Choose the colour"
+                  aria-label="Choose the color"
                   value={look.color}
                   onChange={event => choose(event.currentTarget.value)}
                 />

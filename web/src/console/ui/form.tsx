@@ -23,13 +23,15 @@ interface Given<V extends Record<string, unknown>, T> {
   done: string
   onDone?: (answer: T) => void
   right: Right
+  /** Whether it changes what is there, so that without a change there is nothing to send. */
+  isChange?: boolean
   /** Where "Cancel" leads, or what it does. */
   cancel?: string
   onCancel?: () => void
 }
 
 export function RequestForm<V extends Record<string, unknown>, T>(given: Given<V, T>) {
-  const { first, request, fields, submit, done, onDone, right, cancel, onCancel } = given
+  const { first, request, fields, submit, done, onDone, right, isChange = false, cancel, onCancel } = given
   const form = useForm<V>({ initialValues: first })
   const may = useRight(right)
   const navigate = useNavigate()
@@ -82,7 +84,12 @@ export function RequestForm<V extends Record<string, unknown>, T>(given: Given<V
         </div>
       )}
       <div className="row">
-        <Button type="submit" variant="filled" loading={action.isPending} disabled={!may}>
+        <Button
+          type="submit"
+          variant="filled"
+          loading={action.isPending}
+          disabled={!may || (isChange && !form.isDirty())}
+        >
           {submit}
         </Button>
         {cancel && <Button onClick={() => navigate({ to: cancel })}>Cancel</Button>}
