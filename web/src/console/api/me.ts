@@ -3,7 +3,7 @@ import { useQuery } from "@tanstack/react-query"
 import { chosenMerchant, GET, taken } from "./client.ts"
 import { firstMe } from "./facts.ts"
 import { retries } from "./live.ts"
-import type { Me, Membership, Right } from "./types.ts"
+import type { Me, Member, Membership, Right } from "./types.ts"
 
 const FIVE_MINUTES = 300_000
 
@@ -22,6 +22,15 @@ export function useMembership(): Membership | undefined {
   const { data } = useMe()
   const chosen = chosenMerchant.use()
   return data?.merchants.find(({ merchantId }) => merchantId === chosen) ?? data?.merchants[0]
+}
+
+/** The e-mail address, the wallet or the sandbox's sign-in of a person; the subject where there is none. */
+export function personText({ email, subject }: Pick<Member, "email" | "subject">): string {
+  if (email) return email
+  const wallet = /^eip155:\d+:(0x.{4}).*(.{4})$/.exec(subject)
+  if (wallet) return `${wallet[1]}…${wallet[2]}`
+  // The sandbox's own provider knows an owner by the merchant's id.
+  return subject.startsWith("mer_") ? "Sandbox sign-in" : subject
 }
 
 /** Whether the person may do this; true until it is known, as the server decides. */

@@ -1,5 +1,5 @@
 /** Where the link of an invitation leads a person who is a member somewhere already. */
-import { useMe } from "../api/me.ts"
+import { personText, useMe } from "../api/me.ts"
 import { AcceptInvitation } from "../ui/accept-invitation.tsx"
 import { PageHead } from "../ui/page.tsx"
 
@@ -9,8 +9,8 @@ export function Accept() {
     <>
       <PageHead title="Join a team" />
       <p className="second lead">
-        You are signed in as {me.person.email ?? me.person.subject}. Only the person named in an invitation can accept
-        it.
+        You are signed in: <span title={me.person.subject}>{personText(me.person)}</span>. Only the person named in an
+        invitation can accept it.
       </p>
       <AcceptInvitation />
     </>

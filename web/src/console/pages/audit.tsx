@@ -1,12 +1,13 @@
 /** The audit log: who changed what, from where, and what it was before. */
 import { useNavigate, useSearch } from "@tanstack/react-router"
 import { useState } from "react"
-import { actionText, changedIn } from "../api/audit.ts"
+import { actionText, changedIn, fieldText } from "../api/audit.ts"
 import { chosenMerchant } from "../api/client.ts"
 import { pathOf } from "../api/curl.ts"
+import { personText } from "../api/me.ts"
 import type { AuditEntry } from "../api/types.ts"
+import { kinds, Of, Who } from "../ui/audit-words.tsx"
 import { PickChip } from "../ui/chips.tsx"
-import { Id, shortId } from "../ui/copy.tsx"
 import { usePages } from "../ui/cursor-list.ts"
 import { type Column, DataTable } from "../ui/data-table.tsx"
 import { later } from "../ui/later.tsx"
@@ -25,14 +26,6 @@ export interface AuditSearch {
 const path = "/api/console/audit"
 const DAY_MS = 86_400_000
 
-/** Who can change something, as the filter and the list name them. */
-const kinds: Record<AuditEntry["actor"]["kind"], string> = {
-  console: "A person",
-  api_key: "An API key",
-  subscriber: "A payer",
-  operator: "The operator",
-  service: "The service itself",
-}
 const kindChoices = [["", "By anyone"], ...Object.entries(kinds)] as [AuditEntry["actor"]["kind"] | "", string][]
 const times = [
   ["", "Any time"],
@@ -70,15 +63,15 @@ export function Audit() {
       width: 16,
       cell: ({ actor }) =>
         actor.id === null ? (
-          <span className="quiet">{kinds[actor.kind]}</span>
+          <Who {...actor} />
         ) : (
           <button
             type="button"
-            className="hash"
+            className={actor.kind === "console" ? "plain-button" : "hash"}
             title={`Only what ${actor.id} did`}
             onClick={() => set({ actor: String(actor.id) })}
           >
-            <span className="cut">{/^[a-z]+_[a-z0-9]{16,}$/.test(actor.id) ? shortId(actor.id) : actor.id}</span>
+            <Who {...actor} />
           </button>
         ),
     },
@@ -86,21 +79,23 @@ export function Audit() {
       head: "Changed",
       width: 18,
       wide: true,
-      cell: row => <div className="cut second">{changedIn(row).join(", ") || <span className="quiet">–</span>}</div>,
+      cell: row => (
+        <div className="cut second">{changedIn(row).map(fieldText).join(", ") || <span className="quiet">–</span>}</div>
+      ),
     },
-    { head: "Of", width: 12, wide: true, cell: ({ object }) => (object.id ? <Id value={object.id} /> : object.type) },
+    { head: "Of", width: 12, wide: true, cell: ({ object }) => <Of {...object} /> },
     { head: "When", width: 8, right: true, cell: row => <Time at={row.at} /> },
   ]
   const csv = pathOf({ path: `${path}.csv`, query: { ...query, merchant: chosenMerchant.get() ?? undefined } })
   const words = [
-    actor && `the actor “${actor}”`,
+    actor && `the actor “${personText({ email: null, subject: actor })}”`,
     actorKind && `changes by “${kinds[actorKind]}”`,
     days && `a time in the last ${days === 1 ? "24 hours" : `${days} days`}`,
   ].filter(Boolean)
   return (
     <>
       <PageHead
-        title="Settings"
+        title="Audit log"
         request={{ path, query }}
         actions={<LinkButton href={csv}>Export as CSV</LinkButton>}
       />

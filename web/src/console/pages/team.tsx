@@ -2,7 +2,7 @@
 import { Button, NativeSelect, TextInput } from "@mantine/core"
 import { useState } from "react"
 import { facts } from "../api/facts.ts"
-import { useMe, useRight } from "../api/me.ts"
+import { personText, useMe, useRight } from "../api/me.ts"
 import type { Invitation, Member } from "../api/types.ts"
 import { usePages } from "../ui/cursor-list.ts"
 import { type Column, DataTable } from "../ui/data-table.tsx"
@@ -45,7 +45,9 @@ export function Team() {
       width: 20,
       cell: row => (
         <div className="cut">
-          <span className="strong">{row.email ?? row.subject}</span>
+          <span className="strong" title={row.subject}>
+            {personText(row)}
+          </span>
           {row.subject === me.person.subject && <span className="quiet"> · you</span>}
         </div>
       ),
@@ -57,7 +59,7 @@ export function Team() {
         may ? (
           <select
             className="chip pick"
-            aria-label={`Role of ${row.email ?? row.subject}`}
+            aria-label={`Role of ${personText(row)}`}
             value={row.role}
             onChange={({ currentTarget }) =>
               change.mutate({ method: "PUT", path: `${path}/${row.id}`, body: { role: currentTarget.value } })
@@ -97,7 +99,7 @@ export function Team() {
                 name: "Remove",
                 isBad: true,
                 act: async () => {
-                  const title = `Remove ${row.email ?? row.subject}?`
+                  const title = `Remove ${personText(row)}?`
                   const words =
                     "The person's open pages end immediately. The API keys that the person created end in seven days unless another member adopts them."
                   if (!(await isSure({ title, words, yes: "Remove" }))) return
@@ -258,7 +260,7 @@ function SupportLimit({ member }: { member: Member }) {
         size="xs"
         style={{ width: 88 }}
         inputMode="numeric"
-        aria-label={`Limit a day of ${member.email ?? member.subject}`}
+        aria-label={`Limit a day of ${personText(member)}`}
         value={typed}
         onChange={event => setTyped(event.currentTarget.value)}
       />

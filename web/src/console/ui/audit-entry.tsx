@@ -1,14 +1,11 @@
 /** One change, with what each field was before and is now. */
 import { Modal } from "@mantine/core"
-import { actionText, changedIn } from "../api/audit.ts"
+import { actionText, changedIn, fieldText, valueText } from "../api/audit.ts"
 import type { AuditEntry } from "../api/types.ts"
-import { Id } from "./copy.tsx"
+import { Of, Who } from "./audit-words.tsx"
 import { Facts } from "./page.tsx"
 import { RequestId } from "./problem.tsx"
 import { Moment } from "./time.tsx"
-
-const textOf = (value: unknown): string =>
-  value === undefined || value === null ? "–" : typeof value === "string" ? value : JSON.stringify(value)
 
 const fieldsOf = (value: unknown): Record<string, unknown> => (value ?? {}) as Record<string, unknown>
 
@@ -30,9 +27,11 @@ export default function AuditEntryDialog({ entry, close }: { entry: AuditEntry; 
             <tbody>
               {changed.map(name => (
                 <tr key={name}>
-                  <th scope="row">{name}</th>
-                  <td className="second">{textOf(fieldsOf(before)[name])}</td>
-                  <td>{textOf(fieldsOf(after)[name])}</td>
+                  <th scope="row" title={name}>
+                    {fieldText(name)}
+                  </th>
+                  <td className="second">{valueText(fieldsOf(before)[name])}</td>
+                  <td>{valueText(fieldsOf(after)[name])}</td>
                 </tr>
               ))}
             </tbody>
@@ -40,15 +39,15 @@ export default function AuditEntryDialog({ entry, close }: { entry: AuditEntry; 
         )}
         <Facts
           of={[
-            ["Who", actor.id ?? actor.kind],
-            ["Of", object.id ? <Id key="o" value={object.id} /> : object.type],
+            ["Who", <Who key="a" {...actor} />],
+            ["Of", <Of key="o" {...object} />],
             ["When", <Moment key="w" at={at} />],
             address && ["From", address],
             userAgent && ["With", userAgent],
           ]}
         />
         {requestId && (
-          <div>
+          <div className="whole-id">
             <RequestId id={requestId} />
           </div>
         )}
