@@ -100,7 +100,7 @@ export function OneDelivery() {
               [
                 "To",
                 <span key="u" className="mono">
-                  {delivery.url}
+                  <Url url={delivery.url} />
                 </span>,
               ],
               delivery.webhookId && ["Endpoint", <IdLink key="w" to="/webhooks" id={delivery.webhookId} />],
@@ -116,6 +116,14 @@ export function OneDelivery() {
     </>
   )
 }
+
+/** An address that breaks after a slash, and inside a word only where it must. */
+const Url = ({ url }: { url: string }) =>
+  url.split(/(?<=[^:/]\/)/).map(part => (
+    <span key={part} style={{ display: "inline-block" }}>
+      {part}
+    </span>
+  ))
 
 /** Why the server did not get it, and what to do. */
 function WhyNot({ delivery, last }: { delivery: DeliveryWithAttempts; last: DeliveryAttempt | undefined }) {

@@ -5,6 +5,7 @@ import { useNavigate, useParams } from "@tanstack/react-router"
 import { read } from "../api/client.ts"
 import { retries } from "../api/live.ts"
 import type { EventTypeInfo } from "../api/types.ts"
+import { Coded } from "../ui/coded.tsx"
 import { copyText } from "../ui/copy.tsx"
 import { type Column, DataTable } from "../ui/data-table.tsx"
 import { NotYet } from "../ui/not-yet.tsx"
@@ -29,18 +30,37 @@ const useTypes = () =>
 /** The API's words end without a full stop. */
 const sentences = (text: string): string[] => text.split(/(?<=\.) /).map(each => each.replace(/([^.])$/, "$1."))
 
+const firstOf = ({ summary }: EventTypeInfo): string => sentences(summary)[0] ?? ""
+
 const columns: Column<EventTypeInfo & { id: string }>[] = [
-  { head: "Event", width: 22, cell: row => <span className="strong mono">{row.type}</span> },
+  {
+    head: "Event",
+    width: 22,
+    cell: row => (
+      <>
+        <div className="strong mono">{row.type}</div>
+        <div className="narrow second">
+          <Coded text={firstOf(row)} />
+        </div>
+      </>
+    ),
+  },
   {
     head: "When it is sent",
     width: 40,
     wide: true,
-    cell: row => <span className="second">{sentences(row.summary)[0]}</span>,
+    cell: row => (
+      <span className="second">
+        <Coded text={firstOf(row)} />
+      </span>
+    ),
   },
 ]
 
 export function EventTypes() {
   const query = useTypes()
+  // A ping only tries an endpoint, which can't ask for it.
+  const list = wholeList(query)
   return (
     <>
       <PageHead title="Events" up={{ to: "/webhooks", name: "Webhooks" }} request={{ path }} />
@@ -48,7 +68,7 @@ export function EventTypes() {
         <DataTable
           name="events"
           columns={columns}
-          list={wholeList(query)}
+          list={{ ...list, rows: list.rows?.filter(({ id }) => id !== "ping") }}
           to={({ id }) => `/event-types/${id}`}
           empty={<p>There is no event.</p>}
         />
@@ -74,7 +94,9 @@ export function OneEventType() {
   return (
     <>
       <PageHead title={id} up={up} />
-      <p className="second lead">{[...sentences(type.summary), ...sentences(type.recipients)].join(" ")}</p>
+      <p className="second lead">
+        <Coded text={[...sentences(type.summary), ...sentences(type.recipients)].join(" ")} />
+      </p>
       <div className="halves">
         <section className="card pad stack tight" aria-label="Example">
           <div className="row between">

@@ -12,6 +12,15 @@ interface Event {
   data: { id: string; event: string; createdAt: string; data: { id?: string } }
 }
 
+/** What an event can be about, by the beginning of its id. */
+const kinds: Record<string, string> = {
+  cs: "checkout",
+  pay: "payment",
+  po: "payout",
+  sub: "subscription",
+  inv: "invoice",
+}
+
 export function OneEvent() {
   const { id } = useParams({ strict: false }) as { id: string }
   const path = `/api/console/events/${id}`
@@ -20,7 +29,8 @@ export function OneEvent() {
   const event = query.data?.data
   if (!event) return <NotYet query={query} up={up} />
   const body = JSON.stringify(event, null, 2)
-  const about = /^(cs|pay|po|sub|inv)_/.test(event.data?.id ?? "") ? event.data.id : undefined
+  const about = event.data?.id ?? ""
+  const kind = kinds[about.slice(0, about.indexOf("_"))]
   return (
     <>
       <PageHead
@@ -29,9 +39,9 @@ export function OneEvent() {
         up={up}
         request={{ path }}
         actions={
-          about && (
-            <Button component={Link} to={about.startsWith("sub_") ? `/subscriptions/${about}` : `/payments/${about}`}>
-              What it is about
+          kind && (
+            <Button component={Link} to={kind === "subscription" ? `/subscriptions/${about}` : `/payments/${about}`}>
+              Open {kind}
             </Button>
           )
         }

@@ -134,14 +134,14 @@ export function OneWebhook() {
           </Button>
         </div>
       )}
-      <div className="two">
+      <div className="two roomy">
         <section className="card" aria-label="Deliveries">
           <div className="pad head">
             <h2>Deliveries</h2>
           </div>
           <DataTable
             name="deliveries"
-            columns={deliveryColumns.filter(({ head }) => head !== "To")}
+            columns={deliveryColumns(false)}
             list={list}
             to={delivery => `/webhooks/deliveries/${delivery.id}`}
             empty={

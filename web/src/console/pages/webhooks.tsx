@@ -8,6 +8,7 @@ import type { Delivery, Page, Webhook } from "../api/types.ts"
 import { Chips } from "../ui/chips.tsx"
 import { Id } from "../ui/copy.tsx"
 import { type Column, DataTable } from "../ui/data-table.tsx"
+import { eventsText } from "../ui/events-input.tsx"
 import { PageHead } from "../ui/page.tsx"
 import { Problem } from "../ui/problem.tsx"
 import { Status } from "../ui/status.tsx"
@@ -31,8 +32,25 @@ const hostAndPath = (url: string): string => url.replace(/^https?:\/\//, "")
 export const stateOfDelivery = ({ status, attempts }: Pick<Delivery, "status" | "attempts">): string =>
   status === "pending" && attempts > 0 ? "retrying" : status
 
-export const deliveryColumns: Column<Delivery>[] = [
-  { head: "Event", width: 24, cell: row => <span className="strong">{row.event}</span> },
+const target: Column<Delivery> = {
+  head: "To",
+  width: 24,
+  wide: true,
+  cell: row => <div className="cut quiet">{hostAndPath(row.url)}</div>,
+}
+
+/** The columns of deliveries; where they go is left out of a list of one endpoint. */
+export const deliveryColumns = (isOfAll: boolean): Column<Delivery>[] => [
+  {
+    head: "Event",
+    width: 24,
+    cell: row => (
+      <>
+        <div className="strong">{row.event}</div>
+        {isOfAll && <div className="narrow quiet cut">{hostAndPath(row.url)}</div>}
+      </>
+    ),
+  },
   { head: "State", width: 8, cell: row => <Status state={stateOfDelivery(row)} /> },
   {
     head: "About",
@@ -40,7 +58,7 @@ export const deliveryColumns: Column<Delivery>[] = [
     wide: true,
     cell: row => (row.sessionId ? <Id value={row.sessionId} /> : <span className="quiet">–</span>),
   },
-  { head: "To", width: 24, wide: true, cell: row => <div className="cut quiet">{hostAndPath(row.url)}</div> },
+  ...(isOfAll ? [target] : []),
   {
     head: "Attempts",
     width: 4,
@@ -120,7 +138,7 @@ export function Webhooks() {
           </div>
           <DataTable
             name="deliveries"
-            columns={deliveryColumns}
+            columns={deliveryColumns(true)}
             list={list}
             to={({ id }) => `/webhooks/deliveries/${id}`}
             filtered={
@@ -170,10 +188,11 @@ function Endpoints({ query, deliveries }: { query: UseQueryResult<Endpoint[]>; d
     )
   return query.data.map(({ id, url, events, active }) => (
     <Link key={id} to="/webhooks/$id" params={{ id }} className="todo">
-      <span className="cut strong" style={{ flex: "1 1 auto" }}>
-        {hostAndPath(url)}
+      <span className="cut" style={{ flex: "1 1 auto" }}>
+        <span className="strong">{hostAndPath(url)}</span>
+        <br />
+        <span className="quiet">{eventsText(events)}</span>
       </span>
-      <span className="quiet cut wide">{events.includes("*") ? "all usual events" : `${events.length} events`}</span>
       <Status state={active ? (isFailing(id) ? "failing" : "on") : "off"} />
     </Link>
   ))

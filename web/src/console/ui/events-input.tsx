@@ -19,13 +19,24 @@ const others = [
   "subscription.past_due",
   "subscription.canceled",
   "subscription.resumed",
-  "settings.payout_address_changed",
-  "settings.split_changed",
-  "settings.webhook_changed",
 ]
+/** What each endpoint gets, whatever it asks for. */
+const always = ["settings.payout_address_changed", "settings.split_changed", "settings.webhook_changed"]
 
 /** Every event by its name. */
-export const allEvents = [...usual, ...others]
+export const allEvents = [...usual, ...others, ...always]
+
+/** What an endpoint with these subscriptions gets. */
+const gotten = (events: readonly string[]): Set<string> =>
+  new Set([...(events.includes("*") ? usual : []), ...always, ...events.filter(each => each !== "*")])
+
+/** What an endpoint gets, in a few words. */
+export function eventsText(events: readonly string[]): string {
+  const { size } = gotten(events)
+  const more = size - usual.length - always.length
+  if (!events.includes("*")) return `${size} events`
+  return more === 0 ? "usual events" : `usual events + ${more} more`
+}
 
 interface Given {
   value?: string[]
@@ -37,14 +48,14 @@ export function EventsInput({ value = [], onChange, error }: Given) {
   const toggle = (name: string, is: boolean) =>
     onChange?.(is ? [...value.filter(each => each !== name), name] : value.filter(each => each !== name))
   const isUsual = value.includes("*")
-  const count = new Set([...(isUsual ? usual : []), ...value.filter(name => name !== "*")]).size
-  const box = (name: string, isOn = value.includes(name)) => (
+  const isFixed = (name: string) => always.includes(name) || (isUsual && usual.includes(name))
+  const box = (name: string) => (
     <Checkbox
       key={name}
       size="xs"
       label={<span className="mono">{name}</span>}
-      checked={isOn}
-      disabled={isUsual && usual.includes(name)}
+      checked={isFixed(name) || value.includes(name)}
+      disabled={isFixed(name)}
       onChange={({ currentTarget }) => toggle(name, currentTarget.checked)}
     />
   )
@@ -59,12 +70,10 @@ export function EventsInput({ value = [], onChange, error }: Given) {
       />
       <details>
         <summary className="quiet">
-          Each by its name: {count} of {usual.length + others.length}
+          Each by its name: {gotten(value).size} of {allEvents.length}
         </summary>
-        <div className="events">
-          {usual.map(name => box(name, isUsual || value.includes(name)))}
-          {others.map(name => box(name))}
-        </div>
+        <p className="quiet">Every endpoint gets the changes of settings.</p>
+        <div className="events">{allEvents.map(box)}</div>
       </details>
       {error && <span className="bad">{error}</span>}
     </fieldset>

@@ -1,4 +1,5 @@
 /** The fields of a JSON Schema as a person reads them: name, type, what it says. */
+import { Coded } from "./coded.tsx"
 
 interface Schema {
   type?: string | string[]
@@ -38,7 +39,11 @@ export const SchemaFields = ({ schema }: { schema: object }) => (
         <dt>
           <span className="mono strong">{name}</span> <span className="mono quiet">{type}</span>
         </dt>
-        {words && <dd className="second">{words}</dd>}
+        {words && (
+          <dd className="second">
+            <Coded text={words} />
+          </dd>
+        )}
       </div>
     ))}
   </dl>
