@@ -95,22 +95,24 @@ function LiveListeners() {
     const words = liveListeners
       ? "Listeners that pull real events now end immediately."
       : "Members who may manage webhooks can then pull real events, with the data of real payers, to their own machine."
-    const title = liveListeners ? "Allow no listeners in live mode?" : "Allow listeners in live mode?"
-    if (await isSure({ title, words, yes: liveListeners ? "Allow none" : "Allow them" }))
+    const title = liveListeners ? "Allow no live events?" : "Allow live events?"
+    if (await isSure({ title, words, yes: liveListeners ? "Allow none" : "Allow live events" }))
       change.mutate({ method: "PUT", path: settingsPath, body: { liveListeners: !liveListeners } })
   }
   return (
-    <section className="card pad row between" aria-label="In live mode" style={{ marginTop: 16 }}>
+    <section className="card pad row between" aria-label="Live events" style={{ marginTop: 16 }}>
       <div>
-        <h2>In live mode</h2>
+        <h2>Live events: {liveListeners ? "on" : "off"}</h2>
         <p className="quiet">
-          {liveListeners ? "Listeners may pull real events." : "Listeners may pull only test events."}
+          {liveListeners
+            ? "Developers' machines can receive real payment events."
+            : "Developers' machines can't receive real payment events."}
         </p>
       </div>
       <span className="row">
         {!may && <NoRight right="settings" />}
         <Button size="xs" disabled={!may} loading={change.isPending} onClick={toggle}>
-          {liveListeners ? "Allow none" : "Allow them"}
+          {liveListeners ? "Allow none" : "Allow live events"}
         </Button>
       </span>
     </section>

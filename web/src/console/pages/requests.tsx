@@ -6,8 +6,9 @@ import { useState } from "react"
 import { read } from "../api/client.ts"
 import { retries, useLive } from "../api/live.ts"
 import type { ApiKey, LoggedRequest, Page } from "../api/types.ts"
-import { Chips } from "../ui/chips.tsx"
-import { shortId } from "../ui/copy.tsx"
+import { Chips, PickChip } from "../ui/chips.tsx"
+import { Coded } from "../ui/coded.tsx"
+import { Id, shortId } from "../ui/copy.tsx"
 import { usePages } from "../ui/cursor-list.ts"
 import { type Column, DataTable } from "../ui/data-table.tsx"
 import { PageHead } from "../ui/page.tsx"
@@ -30,16 +31,17 @@ const toneOf = (status: number): string => (status >= 500 ? "bad" : status >= 40
 /** An answer of at most 1 KB: the beginning of one, where it was longer. */
 const MESSAGE = /"message":"((?:[^"\\]|\\.)*)"/g
 
-/** Why it was refused: the answer's message, then what is wrong with each field. */
-function refusalOf({ refusal }: Pick<LoggedRequest, "refusal">): string[] | undefined {
-  if (refusal === null) return undefined
-  const found = [...refusal.matchAll(MESSAGE)].map(([, text]) => JSON.parse(`"${text}"`) as string)
-  return found.length > 0 ? found : [refusal]
+/** Why it was refused: what is wrong with each field, or else the answer's message. */
+function refusalOf({ refusal }: Pick<LoggedRequest, "refusal">): string[] {
+  if (refusal === null) return []
+  const [message = refusal, ...faults] = [...refusal.matchAll(MESSAGE)].map(
+    ([, text]) => JSON.parse(`"${text}"`) as string,
+  )
+  return faults.length > 0 ? faults : [message]
 }
 
-/** A key by its name, which leads to the requests that came with it; by its id where it is revoked. */
-function KeyName({ id }: { id: string }) {
-  const { data } = useQuery({
+const useKeyNames = () =>
+  useQuery({
     queryKey: ["key-names"],
     queryFn: async ({ signal }) => {
       const { data } = await read<Page<ApiKey>>("/api/console/api-keys", { limit: 100 }, signal)
@@ -48,6 +50,10 @@ function KeyName({ id }: { id: string }) {
     staleTime: 60_000,
     ...retries,
   })
+
+/** A key by its name, which leads to the requests that came with it; by its id where it is revoked. */
+function KeyName({ id }: { id: string }) {
+  const { data } = useKeyNames()
   return (
     <Link to="/requests" search={{ key: id } as never} className="plain-link over" title={`Only what came with ${id}`}>
       {data?.get(id) ?? shortId(id)}
@@ -70,7 +76,9 @@ const columns: Column<Row>[] = [
     head: "Why",
     width: 24,
     cell: row => (
-      <div className="cut second">{refusalOf(row)?.[0] ?? row.code ?? <span className="quiet">–</span>}</div>
+      <div className="cut second">
+        <Coded text={refusalOf(row)[0] ?? row.code ?? ""} />
+      </div>
     ),
   },
   {
@@ -93,21 +101,24 @@ export function Requests() {
   const [typed, setTyped] = useState("")
   const query = { ...(status ? { status } : {}), ...(key ? { key } : {}) }
   const list = usePages<Row>(path, query, rowId)
-  const set = (status?: string) =>
-    void navigate({
-      to: "/requests",
-      search: { ...(status ? { status } : {}), ...(key ? { key } : {}) } as never,
-      replace: true,
-    })
+  const { data: names } = useKeyNames()
+  const keys = [...new Map([...(key ? [[key, shortId(key)] as const] : []), ...(names ?? [])])]
+  const set = (more: { status?: string | undefined; key?: string | undefined }) => {
+    const search = Object.fromEntries(Object.entries({ status, key, ...more }).filter(([, value]) => value))
+    void navigate({ to: "/requests", search: search as never, replace: true })
+  }
   const words = [
     status && `the status “${choices.find(([each]) => each === status)?.[1]}”`,
-    key && `the key ${shortId(key)}`,
+    key && `the key “${names?.get(key) ?? shortId(key)}”`,
   ].filter(Boolean)
   return (
     <>
       <PageHead title="Requests" request={{ path, query }} />
       <div className="chips">
-        <Chips name="Status" choices={choices} value={status} set={set} />
+        <Chips name="Status" choices={choices} value={status} set={status => set({ status })} />
+        {keys.length > 0 && (
+          <PickChip name="By" choices={[["", "By anyone"], ...keys]} value={key} set={key => set({ key })} />
+        )}
         <form
           className="grow"
           onSubmit={event => {
@@ -154,16 +165,21 @@ export function OneRequest() {
     (await read<{ data: LoggedRequest[] }>(own, {}, signal)).data.map(row => ({ ...row, id: rowId(row) })),
   )
   const refusals = query.data?.filter(({ refusal }) => refusal !== null) ?? []
+  const [first, ...others] = query.data ?? []
+  const title = first && others.length === 0 ? `${first.method} ${first.route} · ${first.status}` : `Request ${id}`
   return (
     <>
-      <PageHead title={id} up={{ to: "/requests", name: "Requests" }} request={{ path: own }} />
+      <PageHead title={title} up={{ to: "/requests", name: "Requests" }} request={{ path: own }} />
+      <p className="lead quiet">
+        Request <Id value={id} whole />
+      </p>
       <div className="stack">
         {refusals.map(row => (
           <div key={row.id} className="note wait" role="status">
             <div>
-              {refusalOf(row)?.map((text, i) => (
-                <p key={text} className={i === 0 ? "strong" : ""} style={{ overflowWrap: "anywhere" }}>
-                  {text}
+              {refusalOf(row).map(text => (
+                <p key={text} className="strong" style={{ overflowWrap: "anywhere" }}>
+                  <Coded text={text} />
                 </p>
               ))}
               {row.code && <p className="mono">{row.code}</p>}
@@ -173,7 +189,8 @@ export function OneRequest() {
         <section className="card" aria-label="List">
           <DataTable
             name="requests"
-            columns={columns}
+            // Each refusal stands above.
+            columns={columns.filter(({ head }) => head !== "Why")}
             list={wholeList(query)}
             empty={<p>No request of the last 30 days has this id.</p>}
           />

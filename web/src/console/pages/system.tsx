@@ -7,7 +7,7 @@ import type { Health } from "../api/types.ts"
 import { PartNotYet } from "../ui/not-yet.tsx"
 import { Facts, PageHead } from "../ui/page.tsx"
 import { Status } from "../ui/status.tsx"
-import { Time } from "../ui/time.tsx"
+import { lastingText, Time } from "../ui/time.tsx"
 
 const path = "/api/console/health"
 
@@ -50,18 +50,17 @@ export function System() {
               <Facts
                 of={[
                   ["Newest block", head === null ? "not read yet" : Number(head).toLocaleString()],
-                  ["Final up to", finalized === null ? "–" : Number(finalized).toLocaleString()],
-                  [
-                    "Behind",
-                    behind === null
-                      ? "–"
-                      : behind === "0"
-                        ? "nothing"
-                        : `${Number(behind).toLocaleString()} ${behind === "1" ? "block" : "blocks"}`,
-                  ],
-                  readAt && ["Read", <Time key="r" at={readAt} />],
+                  ["Final up to block", finalized === null ? "–" : Number(finalized).toLocaleString()],
                 ]}
               />
+              {behind !== null && readAt && (
+                <p className="quiet">
+                  {behind === "0"
+                    ? "Up to date."
+                    : `${Number(behind).toLocaleString()} ${behind === "1" ? "block" : "blocks"} behind.`}{" "}
+                  Last checked <Time at={readAt} />.
+                </p>
+              )}
             </section>
           ))}
           <section className="card pad stack" aria-label="What waits">
@@ -70,23 +69,14 @@ export function System() {
               of={[
                 [
                   "Payouts to be sent",
-                  <Link key="q" to="/payouts" search={{ state: "queued" } as never}>
-                    {payouts.queued}
-                  </Link>,
+                  <Count key="q" of={payouts.queued} to="/payouts" search={{ state: "queued" }} />,
                 ],
                 ["Payouts being sent", String(payouts.sending)],
-                [
-                  "Payouts on hold",
-                  <Link key="h" to="/payouts" search={{ state: "held" } as never}>
-                    {payouts.held}
-                  </Link>,
-                ],
+                ["Payouts on hold", <Count key="h" of={payouts.held} to="/payouts" search={{ state: "held" }} />],
                 payouts.oldestAt && ["Oldest since", <Time key="o" at={payouts.oldestAt} />],
                 [
                   "Events to be delivered",
-                  <Link key="d" to="/webhooks" search={{ status: "pending" } as never}>
-                    {deliveries.pending}
-                  </Link>,
+                  <Count key="d" of={deliveries.pending} to="/webhooks" search={{ status: "pending" }} />,
                 ],
                 deliveries.oldestAt && ["Next attempt", <Time key="e" at={deliveries.oldestAt} />],
               ]}
@@ -98,8 +88,23 @@ export function System() {
   )
 }
 
+/** How many wait, which leads to them. */
+const Count = ({ of, to, search }: { of: number; to: string; search: object }) =>
+  of === 0 ? (
+    "0"
+  ) : (
+    <Link to={to} search={search as never}>
+      {of}
+    </Link>
+  )
+
 const TIME = /(\d{4}-\d\d-\d\dT[\d:.]+Z)/
+const FAILING = /has failed since (\S+Z)/
 
 /** The server's words, with times as the reader places them. */
-const Alarm = ({ text }: { text: string }) =>
-  text.split(TIME).map((part, i) => (i % 2 === 1 ? <Time key={part} at={part} /> : part))
+function Alarm({ text }: { text: string }) {
+  const since = FAILING.exec(text)?.[1]
+  return (since ? text.replace(FAILING, `has been failing for ${lastingText(since)}`) : text)
+    .split(TIME)
+    .map((part, i) => (i % 2 === 1 ? <Time key={part} at={part} /> : part))
+}

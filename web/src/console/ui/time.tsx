@@ -31,6 +31,14 @@ function timeText(at: string, now: number): string {
   return new Date(time).toDateString() === new Date(now).toDateString() ? clock.format(time) : day.format(time)
 }
 
+/** How long something lasts by now: `9 minutes`, `2 days`. */
+export function lastingText(since: string): string {
+  const ms = Math.max(MINUTE, Date.now() - Date.parse(since))
+  const [unit, word] = ms < HOUR ? [MINUTE, "minute"] : ms < DAY ? [HOUR, "hour"] : [DAY, "day"]
+  const count = Math.floor(ms / (unit as number))
+  return `${count} ${word}${count === 1 ? "" : "s"}`
+}
+
 export function Time({ at }: { at: string }) {
   minute.use()
   const now = Date.now()
