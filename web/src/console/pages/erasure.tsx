@@ -119,7 +119,7 @@ function Outcome({ customer, result, close }: Found & { close: () => void }) {
   )
   const waits = result.pendingDeliveries > 0
   // What is still to be sent is a choice here, and no fault.
-  const blocks = result.blockedBy.filter(each => !(waits && each.startsWith("Deliveries not sent yet")))
+  const blocks = result.blockedBy.filter(each => !(waits && each.includes("pendingDeliveries")))
   if (counts.length === 0 && blocks.length === 0)
     return <p className="note info">There is no data of this customer here.</p>
   if (blocks.length > 0)
