@@ -563,7 +563,7 @@ export const operations: Record<string, Record<string, Operation>> = {
    "fields": {
     "name": {
      "type": "text",
-     "does": "Text that is not blank",
+     "does": "Shown to payers, unless the checkout has a description",
      "required": true
     },
     "price": {

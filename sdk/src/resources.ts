@@ -504,7 +504,7 @@ export interface Resources {
     list(query?: Query<"listTransactions">, options?: RequestOptions): Pages<Item<"listTransactions", "data">, api.TransactionList>
     /** All transactions that match the filter, as CSV */
     export(query?: Query<"exportTransactions">, options?: RequestOptions): Promise<string>
-    /** How much the transactions that match the filter add up to. One sum for each state and token. If more than 10000 transactions match, there are no sums: use a narrower filter, or export the transactions as CSV. */
+    /** How much the transactions that match the filter add up to. One sum for each type, state and token. A payment is in it whole, even if only its surplus is open. If more than 10000 transactions match, there are no sums: use a narrower filter, or export the transactions as CSV. */
     totals(query?: Query<"sumTransactions">, options?: RequestOptions): Promise<At<api.TransactionTotals, "data">>
   }
   payments: {

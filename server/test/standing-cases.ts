@@ -47,10 +47,12 @@ const payment: PaymentFacts = {
   acceptedAt: null,
   returnedTo: null,
   surplus: null,
+  buys: true,
   hasReturnAddress: false,
   payouts: [],
   sweepAt: later,
 }
+const waits = { id: pay, amount: "3.00 USDC", exception: "underpaid", buys: true, hasReturnAddress: false } as const
 const checkout: CheckoutFacts = {
   id: "cs_1",
   status: "pending",
@@ -125,6 +127,8 @@ const delivery: DeliveryFacts = {
   nextAt: later,
 }
 const open = { status: "open", payouts: [], sweepAt: null } as const
+/** What buys nothing more. */
+const extra = { ...open, buys: false } as const
 const back = { ...payout, kind: "return", amount: "5.00 USDC", recipient: "0x0B", paymentId: pay } as const
 
 /** By the name of a state, and what is more to it. */
@@ -162,13 +166,20 @@ export const cases: Record<string, Standing> = {
     amount: "3.00 USDC",
     openCheckout: "cs_1",
   }),
-  "payment open overpaid": explainPayment({ ...payment, ...open, exception: "overpaid", amount: "1.00 USDC" }),
+  "payment open overpaid": explainPayment({ ...payment, ...extra, exception: "overpaid", amount: "1.00 USDC" }),
   "payment open late": explainPayment({ ...payment, ...open, exception: "late", hasReturnAddress: true }),
   "payment open late, at a paywall": explainPayment({ ...payment, ...open, exception: "late", sessionId: null }),
-  "payment open duplicate": explainPayment({ ...payment, ...open, exception: "duplicate" }),
+  "payment open duplicate": explainPayment({ ...payment, ...extra, exception: "duplicate" }),
+  "payment open, link used up": explainPayment({ ...payment, ...open, exception: "duplicate" }),
   "payment open wrong_asset": explainPayment({ ...payment, ...open, exception: "wrong_asset", amount: "5.00 EURC" }),
   "payment open sanctioned": explainPayment({ ...payment, ...open, exception: "sanctioned" }),
-  "payment open no_buyer": explainPayment({ ...payment, ...open, exception: "no_buyer", sessionId: null, price: null }),
+  "payment open no_buyer": explainPayment({
+    ...payment,
+    ...extra,
+    exception: "no_buyer",
+    sessionId: null,
+    price: null,
+  }),
   "payment returned": explainPayment({
     ...payment,
     status: "returned",
@@ -204,7 +215,7 @@ export const cases: Record<string, Standing> = {
     exception: "underpaid",
     received: "3.00 USDC",
     missing: "2.00 USDC",
-    open: [{ id: pay, amount: "3.00 USDC", exception: null }],
+    open: [waits],
   }),
   "checkout verifying, escrow": explainCheckout({ ...checkout, status: "verifying", capture: "manual", escrow: held }),
   "checkout authorized": explainCheckout({ ...checkout, status: "authorized", capture: "manual", escrow: held }),
@@ -233,7 +244,7 @@ export const cases: Record<string, Standing> = {
     exception: "overpaid",
     received: "6.00 USDC",
     paymentId: pay,
-    open: [{ id: pay, amount: "1.00 USDC", exception: null }],
+    open: [{ ...waits, amount: "1.00 USDC", exception: "overpaid", buys: false }],
   }),
   "checkout confirmed, accepted": explainCheckout({
     ...checkout,
@@ -273,7 +284,7 @@ export const cases: Record<string, Standing> = {
     status: "failed",
     exception: "duplicate",
     received: "5.00 USDC",
-    open: [{ id: pay, amount: "5.00 USDC", exception: null }],
+    open: [{ ...waits, amount: "5.00 USDC", exception: "duplicate" }],
   }),
   "checkout failed, escrow": explainCheckout({ ...checkout, status: "failed", capture: "manual", escrow: held }),
   "checkout failed, escrow, over": explainCheckout({
@@ -287,7 +298,7 @@ export const cases: Record<string, Standing> = {
     ...checkout,
     status: "expired",
     expiresAt: now,
-    open: [{ id: pay, amount: "5.00 USDC", exception: "sanctioned" }],
+    open: [{ ...waits, amount: "5.00 USDC", exception: "sanctioned" }],
   }),
   "checkout expired": explainCheckout({ ...checkout, status: "expired", expiresAt: now }),
   ...Object.fromEntries(
@@ -299,7 +310,7 @@ export const cases: Record<string, Standing> = {
         exception,
         expiresAt: now,
         received: "3.00 USDC",
-        open: [{ id: pay, amount: "3.00 USDC", exception: null }],
+        open: [{ ...waits, exception, buys: exception !== "duplicate", hasReturnAddress: exception === "late" }],
       }),
     ]),
   ),

@@ -113,7 +113,7 @@ describe.concurrent("each page", () => {
       await go(page, path)
       await page.getByRole("button", { name: "Accept", exact: true }).click()
       const dialog = page.getByRole("dialog")
-      await dialog.getByText("The price is paid already.").waitFor()
+      await dialog.getByText("It buys nothing more.").waitFor()
       await dialog.getByRole("button", { name: "Accept 1.80 USDC" }).waitFor()
       await dialog.getByRole("button", { name: "Cancel" }).click()
       await dialog.waitFor({ state: "detached" })

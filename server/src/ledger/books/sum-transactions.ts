@@ -20,10 +20,11 @@ export const MAX_SUMMED = 10_000
 export async function sumTransactions(ctx: TxContext, merchantId: string, filter: Filter) {
   const matching = transactions(ctx, merchantId, filter)
     .clearSelect()
-    .select(["status", "chain_id", "token", "amount"])
+    .select(["type", "status", "chain_id", "token", "amount"])
     .limit(MAX_SUMMED + 1)
-  const { rows } = await sql<Summed>`select status, chain_id, token, count(*)::int as count, sum(amount)::text as amount
-    from (${matching}) few group by status, chain_id, token order by count desc, status, chain_id, token`.execute(
+  const { rows } = await sql<Summed>`
+    select type, status, chain_id, token, count(*)::int as count, sum(amount)::text as amount
+    from (${matching}) few group by type, status, chain_id, token order by count desc, type, status, chain_id, token`.execute(
     ctx.db,
   )
   const total = rows.reduce((sum, { count }) => sum + count, 0)
@@ -32,6 +33,7 @@ export async function sumTransactions(ctx: TxContext, merchantId: string, filter
   const format = await amountFormatter(ctx, sums)
   return {
     data: sums.map(row => ({
+      type: row.type,
       status: row.status,
       count: row.count,
       ...format(row),
@@ -43,6 +45,7 @@ export async function sumTransactions(ctx: TxContext, merchantId: string, filter
 }
 
 interface Summed {
+  type: Row<"transactions">["type"]
   status: Row<"transactions">["status"]
   chain_id: number
   token: Address

@@ -56,6 +56,7 @@ const TransactionType = Type.Unsafe<Row<"transactions">["type"]>({
 const Transaction = Type.Object({ ...transaction, type: TransactionType, status: Status })
 const TransactionList = Type.Object({ data: Type.Array(Transaction), ...ListEnd })
 const TransactionSum = Type.Object({
+  type: TransactionType,
   status: Status,
   count: Type.Integer({ description: "How many transactions are in the sum" }),
   amount: transaction.amount,
@@ -123,7 +124,7 @@ export function transactionRoutes(app: Server, ctx: Context): void {
       schema: {
         operationId: "sumTransactions",
         summary: "How much the transactions that match the filter add up to",
-        description: `One sum for each state and token. If more than ${MAX_SUMMED} transactions match, there are no sums: use a narrower filter, or export the transactions as CSV.`,
+        description: `One sum for each type, state and token. A payment is in it whole, even if only its surplus is open. If more than ${MAX_SUMMED} transactions match, there are no sums: use a narrower filter, or export the transactions as CSV.`,
         tags,
         querystring: Type.Object(filters),
         response: { 200: TransactionTotals },

@@ -1,10 +1,10 @@
 /** Lists payments with an exception for the merchant. */
-import { sql } from "kysely"
 import { amountFormatter } from "../../platform/chain/format-amounts.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import type { TxContext } from "../../platform/context.ts"
 import type { HeldReason, Row } from "../../platform/db/schema.ts"
 import { transactionsOf } from "../books/read-transactions.ts"
+import { decisionFacts } from "./read-decisions.ts"
 
 /**
  * Explains to the merchant, in a sentence, why a return is held. `detail` is the node's reason why the transfer would
@@ -51,15 +51,11 @@ export async function exceptionsOf(ctx: TxContext, rows: readonly Row<"transacti
       [...payments, ...surpluses].map(row => row.deposit_id ?? -1n),
     )
     .execute()
-  const resources = payments.map(row => row.resource_id)
-  const named = await sql<Row<"return_addresses">>`
-    select distinct on (resource_id, payer) * from return_addresses
-    where resource_id in (${sql.join(resources)}) and payer in (${sql.join(payments.map(row => row.payer))})
-    order by resource_id, payer, id desc`.execute(ctx.db)
+  const decisions = await decisionFacts(ctx, ids)
   return (await transactionsOf(ctx, rows)).map(each => {
     const payment = payments.find(row => row.id === each.id)
     const sent = returns.find(row => row.payment_id === each.id)
-    const wanted = named.rows.find(row => row.payer === payment?.payer && row.resource_id === payment.resource_id)
+    const { buys = false, returnAddress } = decisions.get(each.id) ?? {}
     const surplus =
       payment?.status === "granted" ? surpluses.find(({ payment_id }) => payment_id === each.id) : undefined
     const to = payment?.returned_to ?? surplus?.returned_to
@@ -75,7 +71,8 @@ export async function exceptionsOf(ctx: TxContext, rows: readonly Row<"transacti
         payment && surplus
           ? { amount: format({ ...payment, amount: surplus.amount }).amount, status: surplus.state }
           : null,
-      returnAddress: wanted ? checksummed(wanted.address) : null,
+      buys,
+      returnAddress: returnAddress ? checksummed(returnAddress) : null,
       return: to
         ? {
             address: checksummed(to),

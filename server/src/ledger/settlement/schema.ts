@@ -38,6 +38,10 @@ export const ExceptionalPayment = Type.Object({
       status: Type.String({ enum: ["open", "accepted", "returned"] }),
     },
   }),
+  buys: Type.Boolean({
+    description:
+      "Whether accepting the open payment buys something: a checkout that no other payment has paid, or access to a paywall. If false, the money is only paid out",
+  }),
   returnAddress: Described(Nullable(AddressText), "The return address that the payer named by signature"),
   return: Type.Unsafe<null | { address: string; state: string; txHash: string | null; reason: string | null }>({
     type: ["object", "null"],

@@ -114,6 +114,7 @@ describe("at a checkout", () => {
       txHash,
       acceptedAt: null,
       return: null,
+      buys: true,
       returnAddress: null,
     })
     const { id } = await one()
@@ -223,7 +224,10 @@ describe("at a checkout", () => {
     for (const session of [kept, sent]) for (const _ of [1, 2]) await rig.pay(session.payTo, "5")
     await rig.rounds(3)
     const open = await waiting("status=open")
-    expect(open.map((row: { exception: string }) => row.exception)).toEqual(["duplicate", "duplicate"])
+    expect(open).toMatchObject([
+      { exception: "duplicate", buys: false },
+      { exception: "duplicate", buys: false },
+    ])
     const of = (session: { id: string }) =>
       open.find((row: { sessionId: string }) => row.sessionId === session.id).id as string
     expect((await accept(of(kept))).body).toMatchObject({ status: "granted", exception: "duplicate" })
@@ -355,7 +359,8 @@ describe("at a checkout", () => {
     await rig.pay(second.payTo, "5", 1)
     await rig.rounds(2)
     expect(await statusOf(second.sessionId)).toMatchObject({ status: "failed", exception: "duplicate" })
-    const { id } = await one("status=open")
+    const { id, buys } = await one("status=open")
+    expect(buys).toBe(true)
     expect((await accept(id)).status).toBe(200)
     expect((await statusOf(second.sessionId)).status).toBe("confirmed")
     expect((await db().selectFrom("payment_links").select("uses").executeTakeFirstOrThrow()).uses).toBe(1)
@@ -432,8 +437,8 @@ describe("at a paywall", () => {
     expect(failed.message).toContain("The merchant can accept or return it")
     const found = await waiting("exception=no_buyer")
     expect(found).toMatchObject([
-      { amount: "5.00", status: "open", txHash: other },
-      { amount: "5.00", status: "open", txHash },
+      { amount: "5.00", status: "open", txHash: other, buys: false },
+      { amount: "5.00", status: "open", txHash, buys: false },
     ])
     const [second, first] = found
     const to = fresh()

@@ -49,7 +49,7 @@ const subscriptionTerms = {
 
 export const ProductCreate = Strict(
   {
-    name: Name,
+    name: Described(Name, "Shown to payers, unless the checkout has a description"),
     price: MoneyInput,
     description: Type.Optional(Nullable(Text)),
     currency: Type.Optional(Currency),

@@ -417,7 +417,7 @@ describe("/api/console/transactions", () => {
   it("sums those that match, by state and token, but not more than 10,000", async () => {
     await payments(6)
     await payments(2, "rival", rivalKey)
-    const sum = { currency: "USDC", currencyVerified: true, decimals: 6, chain: "base-sepolia" }
+    const sum = { type: "payment", currency: "USDC", currencyVerified: true, decimals: 6, chain: "base-sepolia" }
     const token = checksummed(paperNetwork.token.address)
     const of = (status: string, count: number, amount: string) => ({ ...sum, token, status, count, amount })
     const sums = (query: string) => list(query, "transactions/totals")

@@ -1,7 +1,7 @@
 /** Explains why a checkout is in its state. Pure. */
-import type { PaymentException, WaitingFor } from "../../platform/db/columns.ts"
+import type { PaymentException } from "../../platform/db/columns.ts"
 import type { Row, SessionStatus } from "../../platform/db/schema.ts"
-import { acceptWords, returnWords } from "./payment-standing.ts"
+import { acceptWords, type Decision, returnWords } from "./payment-standing.ts"
 import { act, type NextAction, type Standing, timeText, wait } from "./standing.ts"
 
 /** The escrow of a checkout. Amounts include their currency. */
@@ -16,6 +16,12 @@ export interface EscrowFacts {
   refundBefore: Date | null
   /** Whether a requested capture is not mined yet. */
   isCapturing: boolean
+}
+
+/** A payment, or the surplus of one, that waits for a decision. */
+interface WaitingMoney extends Decision {
+  id: string
+  amount: string
 }
 
 /** The facts that decide the explanation of a checkout. */
@@ -42,7 +48,7 @@ export interface CheckoutFacts {
   /** The payment that pays for the checkout. */
   paymentId: string | null
   /** The payments, and surpluses of payments, that wait for a decision. Amounts include their currency. */
-  open: readonly { id: string; amount: string; exception: WaitingFor | null }[]
+  open: readonly WaitingMoney[]
   escrow: EscrowFacts | null
 }
 
@@ -64,8 +70,8 @@ export function explainCheckout(facts: CheckoutFacts): Standing {
       ...(isListed
         ? [act("See what you can do about this money.", "GET", `payments/${first.id}`)]
         : [
-            act(acceptWords(first.amount, first.exception), "POST", `payments/${first.id}/accept`),
-            act(returnWords(first.amount), "POST", `payments/${first.id}/return`),
+            act(acceptWords(first.amount, first), "POST", `payments/${first.id}/accept`),
+            act(returnWords(first.amount, first), "POST", `payments/${first.id}/return`),
           ]),
       ...standing.next,
     ],
@@ -213,7 +219,7 @@ function confirmedStanding(facts: CheckoutFacts): Part {
       next: [
         wait("You can deliver."),
         ...seePayment(facts, "See where the money is now."),
-        wait("To give it back, send the money from your own wallet. Ask the payer for an address first."),
+        wait("To give the price back, send it from your own wallet. Ask the payer for an address first."),
       ],
     }
   }

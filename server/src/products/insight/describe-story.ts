@@ -1,5 +1,6 @@
 /** Describes the rows of a story for the page of one payment. */
 import { sql } from "kysely"
+import { decisionFacts } from "../../ledger/settlement/read-decisions.ts"
 import { amountFormatter, type FormattedAmount } from "../../platform/chain/format-amounts.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
@@ -16,24 +17,35 @@ export const shownAmount = ({ amount, currency, decimals }: FormattedAmount) => 
 
 /** Describes the payments, checkout, address, transfers and payouts of a story. */
 export async function describeStory(ctx: TxContext, { paymentIds }: Story, rows: StoryRows) {
-  const { payments, transfers, payouts, sessions } = rows
+  const { payments, transfers, payouts, sessions, surpluses } = rows
   const format = await amountFormatter(ctx, [...payments, ...transfers, ...payouts])
   const [session] = sessions
   const parts = await partsOf(ctx, paymentIds)
   const deposit = await depositOf(ctx, rows)
+  const decisions = await decisionFacts(
+    ctx,
+    payments.map(({ id }) => id),
+  )
   return {
-    payments: payments.map(row => ({
-      id: row.id,
-      status: row.status,
-      exception: row.exception,
-      payer: checksummed(row.payer),
-      ...shownAmount(format(row)),
-      token: checksummed(row.token),
-      baseUnits: `${row.amount}`,
-      chain: networkOf(ctx.chain, row.chain_id).name,
-      txHash: row.tx_hash,
-      createdAt: row.created_at.toISOString(),
-    })),
+    payments: payments.map(row => {
+      const { buys = false, returnAddress } = decisions.get(row.id) ?? {}
+      const surplus = surpluses.find(({ payment_id, state }) => payment_id === row.id && state === "open")
+      return {
+        id: row.id,
+        status: row.status,
+        exception: row.exception,
+        payer: checksummed(row.payer),
+        ...shownAmount(format(row)),
+        token: checksummed(row.token),
+        baseUnits: `${row.amount}`,
+        chain: networkOf(ctx.chain, row.chain_id).name,
+        txHash: row.tx_hash,
+        createdAt: row.created_at.toISOString(),
+        buys,
+        returnAddress: returnAddress ? checksummed(returnAddress) : null,
+        surplus: surplus && row.status === "granted" ? format({ ...row, amount: surplus.amount }).amount : null,
+      }
+    }),
     ...(session ? { checkout: await checkoutOf(ctx, session) } : {}),
     ...(deposit ? { address: shownAddress(ctx, deposit) } : {}),
     transfers: transfers.map(row => ({

@@ -1,6 +1,8 @@
 /** Explains the state of an object, from the rows of its story. */
+
 import { sql } from "kysely"
 import { pausedDeposits } from "../../ledger/payouts/check-paused.ts"
+import { decisionFacts } from "../../ledger/settlement/read-decisions.ts"
 import { NEVER } from "../../ledger/txmanager/recheck.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
@@ -99,8 +101,7 @@ async function paymentFacts(ctx: TxContext, payment: Row<"payments">, rows: Stor
   const moving = rows.payouts.filter(
     ({ id, lane, state, stopped }) => lane === "payout" && (state !== "cancelled" || stopped) && !replaced.has(id),
   )
-  const named = ctx.db.selectFrom("return_addresses").select("id").where("resource_id", "=", resource_id)
-  const address = payment.status === "open" ? await named.where("payer", "=", payer).executeTakeFirst() : undefined
+  const { buys = false, returnAddress } = (await decisionFacts(ctx, [payment.id])).get(payment.id) ?? {}
   const { token } = networkOf(ctx.chain, chain_id)
   return {
     id: payment.id,
@@ -116,7 +117,8 @@ async function paymentFacts(ctx: TxContext, payment: Row<"payments">, rows: Stor
     surplus: surplus
       ? { amount: money({ chain_id, token: surplus.token, amount: surplus.amount }), state: surplus.state }
       : null,
-    hasReturnAddress: address !== undefined,
+    buys,
+    hasReturnAddress: returnAddress != null,
     payouts: await payoutFacts(ctx, moving, money),
     sweepAt: payment.sweep_at,
   }
@@ -137,12 +139,20 @@ async function checkoutFacts(
     ({ state, payment_id }) =>
       state === "open" && rows.payments.some(({ id, status }) => id === payment_id && status === "granted"),
   )
+  const decisions = await decisionFacts(
+    ctx,
+    rows.payments.map(({ id }) => id),
+  )
+  const decisionOf = (id: string) => {
+    const { buys = false, returnAddress } = decisions.get(id) ?? {}
+    return { id, buys, hasReturnAddress: returnAddress != null }
+  }
   const waiting = [
     ...rows.payments
       .filter(payment => payment.status === "open")
-      .map(payment => ({ id: payment.id, amount: rows.money(payment), exception: payment.exception })),
+      .map(payment => ({ ...decisionOf(payment.id), amount: rows.money(payment), exception: payment.exception })),
     ...surpluses.map(({ payment_id: id, token, amount }) => ({
-      id,
+      ...decisionOf(id),
       amount: rows.money({ chain_id: session.chain_id, token, amount }),
       exception: "overpaid" as const,
     })),

@@ -104,6 +104,57 @@ it("counts what is reserved and captured, also of a payer who paid in no other w
   expect(both.data[0].totals).toMatchObject([{ payments: 2, paid: "2.00", open: "0.20", reserved: "5.00" }])
 })
 
+it("pages through payers of both kinds in one order, also at equal times", async () => {
+  const { db } = rig.service.ctx
+  const [escrow, payment] = await Promise.all(
+    (["escrows", "payments"] as const).map(table =>
+      db.selectFrom(table).selectAll().limit(1).executeTakeFirstOrThrow(),
+    ),
+  )
+  const address = (n: number) => `0x${`${n}`.padStart(40, "0")}`
+  // Every second of one kind, and three at a time.
+  const at = (n: number) => new Date(Date.UTC(2020, 0, 1, 0, 0, Math.floor(n / 3))).toISOString()
+  for (let n = 1; n <= 30; n++) {
+    const isDirect = n % 2 === 0
+    const id = `${isDirect ? "pay" : "cs"}_${"q".repeat(20)}${String(n).padStart(4, "0")}`
+    if (!isDirect)
+      await sql`insert into checkout_sessions select (jsonb_populate_record(s, ${JSON.stringify({ id })}::jsonb)).*
+        from checkout_sessions s where s.id = ${(escrow as { session_id: string }).session_id}`.execute(db)
+    const changed = isDirect
+      ? { id, payer: address(n), created_at: at(n) }
+      : {
+          session_id: id,
+          payer: address(n),
+          authorized_at: at(n),
+          nonce: `0x${`${n}`.padStart(64, "0")}`,
+          auth_id: `0x${`${n}`.padStart(64, "a")}`,
+        }
+    const table = isDirect ? "payments" : "escrows"
+    const from = isDirect
+      ? sql`id = ${(payment as { id: string }).id}`
+      : sql`session_id = ${(escrow as { session_id: string }).session_id}`
+    await sql`insert into ${sql.table(table)} select (jsonb_populate_record(t, ${JSON.stringify(changed)}::jsonb)).*
+      from ${sql.table(table)} t where ${from}`.execute(db)
+  }
+  const whole = (await get("payers?limit=1000")).body
+  expect(whole.total).toBe(whole.data.length)
+  const all = whole.data.map(({ address }: { address: string }) => address)
+  expect(new Set(all).size).toBe(all.length)
+  expect(all.length).toBeGreaterThanOrEqual(32)
+  const paged: string[] = []
+  for (let after: string | undefined = ""; after !== undefined; ) {
+    const { body }: { body: { data: { address: string }[]; next?: string } } = await get(
+      `payers?limit=7${after && `&after=${after}`}`,
+    )
+    paged.push(...body.data.map(({ address }) => address))
+    after = body.next
+  }
+  expect(paged).toEqual(all)
+  expect((await get("payers?limit=5&offset=9")).body.data.map(({ address }: { address: string }) => address)).toEqual(
+    all.slice(9, 14),
+  )
+})
+
 it("has no payer of another merchant's, and refuses what is neither address", async () => {
   expect((await get("payers", "rival")).body.data).toEqual([])
   for (const who of [addressOf(first), "ada@shop.example"])

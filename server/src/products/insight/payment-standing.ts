@@ -21,6 +21,8 @@ export interface PaymentFacts {
   returnedTo: string | null
   /** The amount above the price, with its currency. */
   surplus: { amount: string; state: Row<"surpluses">["state"] } | null
+  /** Whether accepting it buys something. */
+  buys: boolean
   /** Whether the payer has named the address to which the money should go back. */
   hasReturnAddress: boolean
   /**
@@ -121,7 +123,10 @@ const openWords: Record<WaitingFor, (facts: PaymentFacts) => string> = {
     sessionId
       ? `${amount} arrived after the time to pay had ended.`
       : `${amount} arrived after the paywall was switched off or its address was replaced.`,
-  duplicate: ({ amount }) => `${amount} arrived for something that had already been paid: the payer paid twice.`,
+  duplicate: ({ amount, buys }) =>
+    buys
+      ? `${amount} arrived after another payment had used up what is for sale.`
+      : `${amount} arrived for something that had already been paid: the payer paid twice.`,
   wrong_asset: ({ amount, price }) =>
     `The payer sent ${amount}, which is not the expected token${price ? ` (${price})` : ""}.`,
   sanctioned: ({ amount, payer }) =>
@@ -130,28 +135,30 @@ const openWords: Record<WaitingFor, (facts: PaymentFacts) => string> = {
     `${amount} was minted, as bridges do, or sent by its own token contract, so there is no sender who could get access.`,
 }
 
-/** What it means to accept a payment that waits for this reason; `what` names it. */
-export function acceptWords(what: string, exception: WaitingFor | null): string {
-  switch (exception) {
-    case "underpaid":
-      return `Accept ${what}: it then counts as paid in full.`
-    case "wrong_asset":
-      return `Accept ${what}: it then counts as paid, and you get this token.`
-    case "duplicate":
-    case "overpaid":
-    case "no_buyer":
-      return `Accept ${what}: the money is then yours.`
-    default:
-      return `Accept ${what}: it then counts as paid.`
-  }
+/** What decides about money that waits. */
+export interface Decision {
+  exception: WaitingFor | null
+  /** Whether accepting it buys something. */
+  buys: boolean
+  hasReturnAddress: boolean
 }
 
-/** What sending money back needs, if its payer has named no address. */
-export const returnWords = (what: string): string =>
-  `Send ${what} back. Ask the payer for an address first, because the sender may be an exchange.`
+/** What it means to accept money; `what` names it. */
+export function acceptWords(what: string, { exception, buys }: Pick<Decision, "exception" | "buys">): string {
+  if (!buys) return `Accept ${what}: it is paid out, and buys nothing more.`
+  if (exception === "underpaid") return `Accept ${what}: it then counts as paid in full.`
+  if (exception === "wrong_asset") return `Accept ${what}: it then counts as paid, and you get this token.`
+  return `Accept ${what}: it then counts as paid.`
+}
+
+/** What sending money back needs. */
+export const returnWords = (what: string, { hasReturnAddress }: Pick<Decision, "hasReturnAddress">): string =>
+  hasReturnAddress
+    ? `Send ${what} back to the address that the payer named.`
+    : `Send ${what} back. Ask the payer for an address first, because the sender may be an exchange.`
 
 function openStanding(facts: PaymentFacts): Standing {
-  const { id, exception, status: state, openCheckout, hasReturnAddress, amount } = facts
+  const { id, exception, status: state, openCheckout, amount } = facts
   const why = `${openWords[exception ?? "underpaid"](facts)} The money is waiting for your decision.`
   if (exception === "sanctioned")
     return {
@@ -163,16 +170,13 @@ function openStanding(facts: PaymentFacts): Standing {
         act(`Send ${amount} back to an address that is not listed.`, "POST", `payments/${id}/return`),
       ],
     }
-  const returning = hasReturnAddress
-    ? "Send the money back to the address that the payer named."
-    : returnWords("the money")
   return {
     state,
     word: "Needs you",
     why,
     next: [
-      act(acceptWords("the payment", exception), "POST", `payments/${id}/accept`),
-      act(returning, "POST", `payments/${id}/return`),
+      act(acceptWords("the payment", facts), "POST", `payments/${id}/accept`),
+      act(returnWords("the money", facts), "POST", `payments/${id}/return`),
       ...(exception === "underpaid" && openCheckout
         ? [wait("Or wait: the payer can still send the rest, and then the payment counts automatically.")]
         : []),

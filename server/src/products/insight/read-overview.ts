@@ -88,11 +88,13 @@ function balanceOf(of: Totals, { tokenOf }: ShowTotals, waiting: ReadonlyMap<str
     ...shown,
     amount: money(addresses + escrow),
     inAddresses: money(addresses),
-    waiting: money(waiting.get(keyOf(of)) ?? 0n),
+    // After a recovery by the address's owner, a payment still waits whose money is gone.
+    waiting: money(lesser(waiting.get(keyOf(of)) ?? 0n, addresses > 0n ? addresses : 0n)),
     inEscrow: money(escrow),
   }
 }
 
+const lesser = (a: bigint, b: bigint): bigint => (a < b ? a : b)
 const keyOf = ({ chain_id, token }: { chain_id: number; token: string }) => `${chain_id} ${token}`
 
 /** Sums the open payments and surpluses, by network and token. */
@@ -101,8 +103,10 @@ async function waitingOf({ db }: TxContext, merchantId: string): Promise<Map<str
     select chain_id, token, sum(amount)::numeric(78,0) as amount from (
       select chain_id, token, amount from payments where merchant_id = ${merchantId} and status = 'open'
       union all
-      select p.chain_id, s.token, s.amount from surpluses s join payments p on p.id = s.payment_id
-        where s.state = 'open' and p.merchant_id = ${merchantId} and p.status = 'granted') w
+      select p.chain_id, s.token, s.amount
+        from (select id, chain_id from payments
+          where merchant_id = ${merchantId} and exception = 'overpaid' and status = 'granted' offset 0) p
+        cross join lateral (select token, amount from surpluses where payment_id = p.id and state = 'open' offset 0) s) w
     group by chain_id, token`.execute(db)
   return new Map(rows.map(row => [keyOf(row), row.amount]))
 }

@@ -1,5 +1,5 @@
 /** A merchant's payers: their payments, refunds, subscriptions and access. */
-import { sql } from "kysely"
+import { type RawBuilder, sql } from "kysely"
 import { amountFormatter } from "../../platform/chain/format-amounts.ts"
 import { type Address, checksummed, parseAddress } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
@@ -7,7 +7,7 @@ import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import { ApiError } from "../../platform/errors.ts"
-import { type ListSource, newestFirst } from "../../platform/http/send-lists.ts"
+import type { ListSource } from "../../platform/http/send-lists.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
 import { FOREVER } from "../paywalls/grant.ts"
 
@@ -26,32 +26,41 @@ const walletsOf = (merchantId: string, email: string) => sql`(
   union select payer from subscriptions where merchant_id = ${merchantId} and lower(customer_email) = ${email.toLowerCase()}
     and started_at is not null and payer is not null limit ${sql.lit(MAX_SHOWN)})`
 
-/** SQL: what a merchant was paid, directly or through escrow. */
-const paid = (merchantId: string) => sql<PayerRow & { merchant_id: string }>`(
-  select id, payer, created_at, merchant_id from payments where merchant_id = ${merchantId}
-  union all
-  select session_id, payer, authorized_at, merchant_id from escrows where merchant_id = ${merchantId} and authorized > 0)`
-
 /** The payers, sorted by newest payment; `q` is a wallet address or an e-mail address. */
 export function payersOf({ db }: TxContext, merchantId: string, q: string | undefined): ListSource<PayerRow> {
-  let query = db
-    .selectFrom(paid(merchantId).as("payments"))
-    .select(["id", "payer", "created_at"])
-    .where(
-      sql<boolean>`not exists (select from payments n where n.merchant_id = ${merchantId} and n.payer = payments.payer
-        and (n.created_at, n.id) > (payments.created_at, payments.id))`,
-    )
-    .where(
-      sql<boolean>`not exists (select from escrows n where n.merchant_id = ${merchantId} and n.payer = payments.payer
-        and n.authorized > 0 and (n.authorized_at, n.session_id) > (payments.created_at, payments.id))`,
-    )
-  if (q !== undefined) {
-    const address = parseAddress(q)
-    query = address
-      ? query.where("payer", "=", address)
-      : query.where(sql<boolean>`payer = any(array(${walletsOf(merchantId, q)}))`)
+  const address = q === undefined ? undefined : parseAddress(q)
+  const isAsked = (payer: string) =>
+    q === undefined
+      ? sql`true`
+      : address
+        ? sql`${sql.ref(payer)} = ${address}`
+        : sql`${sql.ref(payer)} = any(array(${walletsOf(merchantId, q)}))`
+  /** Whether the payer has paid nothing later. */
+  const isNewest = (payer: string, at: string, id: string) => sql`
+    not exists (select from payments n where n.merchant_id = ${merchantId} and n.payer = ${sql.ref(payer)}
+      and (n.created_at, n.id) > (${sql.ref(at)}, ${sql.ref(id)}))
+    and not exists (select from escrows n where n.merchant_id = ${merchantId} and n.payer = ${sql.ref(payer)}
+      and n.authorized > 0 and (n.authorized_at, n.session_id) > (${sql.ref(at)}, ${sql.ref(id)}))`
+  const isAfter = (last: PayerRow | undefined, at: string, id: string) =>
+    last === undefined ? sql`true` : sql`(${sql.ref(at)}, ${sql.ref(id)}) < (${last.created_at}, ${last.id})`
+  // The order and the end are in each part, so that each reads no more of its index than the page needs.
+  const rows = (last: PayerRow | undefined, end: RawBuilder<unknown>, most: RawBuilder<unknown>) => sql<PayerRow>`
+    (select p.id, p.payer, p.created_at from payments p where p.merchant_id = ${merchantId} and ${isAsked("p.payer")}
+      and ${isNewest("p.payer", "p.created_at", "p.id")} and ${isAfter(last, "p.created_at", "p.id")}
+      order by p.created_at desc, p.id desc ${most})
+    union all
+    (select e.session_id, e.payer, e.authorized_at from escrows e
+      where e.merchant_id = ${merchantId} and e.authorized > 0 and ${isAsked("e.payer")}
+      and ${isNewest("e.payer", "e.authorized_at", "e.session_id")} and ${isAfter(last, "e.authorized_at", "e.session_id")}
+      order by e.authorized_at desc, e.session_id desc ${most}) ${end}`
+  return {
+    key: { at: "created_at", id: "id", isNumber: false },
+    all: rows(undefined, sql``, sql``),
+    read: async (last, limit, offset) => {
+      const end = sql`order by created_at desc, id desc limit ${limit} offset ${offset}`
+      return (await rows(last, end, sql`limit ${limit + offset}`).execute(db)).rows
+    },
   }
-  return newestFirst(query)
 }
 
 interface Sum {

@@ -54,6 +54,11 @@ export interface Story extends Explained {
     chain: string
     txHash: string
     createdAt: string
+    /** Whether accepting it buys something. */
+    buys: boolean
+    returnAddress: string | null
+    /** The part of a payment that counts which waits for a decision. */
+    surplus: string | null
   }[]
   checkout?: Pick<Checkout, "id" | "amount" | "currency" | "description" | "customerEmail" | "payerInfo" | "metadata">
   address?: { address: string; chain: string; owner: string; opensAt: string }

@@ -68,9 +68,7 @@ function waitingIn(story: Story | undefined) {
   const [, id] = /payments\/(pay_[a-z0-9]+)\/accept$/.exec(route ?? "") ?? []
   const payment = story?.payments?.find(each => each.id === id)
   if (!payment) return undefined
-  // Of a payment that counts only its excess waits, which the first step names, here and on the page of its checkout.
-  const surplus = /^(?:Keep the extra|Accept) ([\d.]+)/.exec(story?.status.next[0]?.text ?? "")?.[1]
-  return { ...payment, returnAddress: null, surplus: surplus === undefined ? null : { amount: surplus } }
+  return { ...payment, surplus: payment.surplus === null ? null : { amount: payment.surplus } }
 }
 
 /** The decision, where one is due. */

@@ -192,7 +192,8 @@ export function Payments() {
         {columnsMenu}
       </div>
       <section className="card" aria-label="List">
-        <Totals query={query} />
+        {/* Of a payment that counts only the excess waits, and a total has it whole. */}
+        {status !== "open" && <Totals query={query} />}
         <DataTable
           name="payments"
           columns={columns}

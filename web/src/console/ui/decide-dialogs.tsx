@@ -27,18 +27,16 @@ function About({ payments }: { payments: Waiting[] }) {
   )
 }
 
-/** What accepting does: for one by its reason, for several in general. */
+/** What accepting does: of one what it buys, of several in general. */
 function acceptText(payments: Waiting[]): string {
   const [first] = payments
   if (payments.length !== 1 || !first)
-    return "What was not paid for yet then counts as paid, and its buyer gets it. The money goes to your payout address."
-  if (first.status === "granted" || first.exception === "overpaid")
-    return "The price is paid already. This extra money goes to your payout address, and the buyer gets nothing more for it."
-  if (first.exception === "duplicate")
-    return "It is paid already. This second payment goes to your payout address, and the buyer gets nothing more for it."
-  if (first.exception === "no_buyer") return "The money goes to your payout address. Nobody gets access for it."
+    return "What nobody has paid for yet then counts as paid, and its buyer gets it. The money is paid out."
+  if (first.exception === "sanctioned")
+    return "This is refused while the sender is on a sanctions list. Take legal advice first."
+  if (!first.buys) return "The money is paid out like that of other payments. It buys nothing more."
   const inFull = first.exception === "underpaid" ? " in full, although less was sent" : ""
-  return `It counts as paid${inFull}: the buyer gets what was bought, and the money goes to your payout address.`
+  return `It counts as paid${inFull}: the buyer gets what was bought, and the money is paid out.`
 }
 
 function AcceptDialog({ payments, close }: { payments: Waiting[]; close: () => void }) {

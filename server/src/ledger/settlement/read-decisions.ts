@@ -1,0 +1,50 @@
+/** Reads what the merchant has to know before deciding about an open payment. */
+import { sql } from "kysely"
+import type { Address } from "../../platform/chain/hex.ts"
+import { mayBuy } from "../../platform/chain/may-buy.ts"
+import { networkOf } from "../../platform/chain/network-facts.ts"
+import type { TxContext } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { sqlArray } from "../../platform/db/sql-array.ts"
+import { ifKind } from "../../platform/ids.ts"
+
+export interface DecisionFacts {
+  /**
+   * Whether accepting the payment buys something: a checkout that no other payment has paid, or access to a paywall. If
+   * not, its money is only paid out.
+   */
+  buys: boolean
+  /** The address that its payer named by signature. */
+  returnAddress: Address | null
+}
+
+/** The facts of these payments, by id; payments that are not open buy nothing. */
+export async function decisionFacts(
+  { db, chain }: TxContext,
+  ids: readonly string[],
+): Promise<Map<string, DecisionFacts>> {
+  if (ids.length === 0) return new Map()
+  const { rows } = await sql<Read>`
+    select p.id, p.resource_id, p.chain_id, p.payer, p.exception, p.status = 'open' as "isOpen",
+      exists (select from payments g where g.resource_id = p.resource_id and g.status = 'granted' and not g.beside) as "isPaid",
+      (select r.address from return_addresses r where r.resource_id = p.resource_id and r.payer = p.payer
+        order by r.id desc limit 1) as "returnAddress"
+    from payments p where p.id = any(${sqlArray("text", ids)})`.execute(db)
+  return new Map(
+    rows.map(row => {
+      const canBuy =
+        ifKind("cs", row.resource_id) !== null
+          ? !row.isPaid
+          : ifKind("pw", row.resource_id) !== null &&
+            row.exception !== "overpaid" &&
+            mayBuy(networkOf(chain, row.chain_id), row.payer)
+      return [row.id, { buys: row.isOpen && canBuy, returnAddress: row.returnAddress }]
+    }),
+  )
+}
+
+type Read = Pick<Row<"payments">, "id" | "resource_id" | "chain_id" | "payer" | "exception"> & {
+  isOpen: boolean
+  isPaid: boolean
+  returnAddress: Address | null
+}
