@@ -1,5 +1,6 @@
 /** Reports: what was held, came in and went out in a time, as files for the books. */
 import { Button, NativeSelect, TextInput } from "@mantine/core"
+import type { UseQueryResult } from "@tanstack/react-query"
 import { Link, useNavigate, useSearch } from "@tanstack/react-router"
 import { chosenMerchant, read } from "../api/client.ts"
 import { pathOf } from "../api/curl.ts"
@@ -60,6 +61,11 @@ const moved = (day: string, by: number): string => {
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone
 
 export function Reports() {
+  const balances = useLive(
+    ["balances"],
+    async signal => (await read<{ data: Balance[] }>("/api/console/balances", {}, signal)).data,
+    { every: 30_000 },
+  )
   const spans = spansOf(new Date())
   const found = useSearch({ strict: false }) as Partial<Span>
   const navigate = useNavigate()
@@ -71,6 +77,7 @@ export function Reports() {
   return (
     <>
       <PageHead
+        of={balances}
         title="Reports"
         request={{ path: "/api/console/reports/payouts.csv", query: { from: query.from, to: query.to } }}
       />
@@ -147,7 +154,7 @@ export function Reports() {
           </section>
         </div>
         <div className="stack">
-          <HeldNow />
+          <HeldNow balances={balances} />
           <section className="card pad stack tight" aria-label="By mail">
             <h2>By mail, each month</h2>
             <p className="quiet">
@@ -166,16 +173,13 @@ export function Reports() {
 }
 
 /** What is held now, by network and token. */
-function HeldNow() {
-  const balances = useLive(["balances"], signal => read<{ data: Balance[] }>("/api/console/balances", {}, signal), {
-    every: 30_000,
-  })
+function HeldNow({ balances }: { balances: UseQueryResult<Balance[]> }) {
   if (!balances.data) return <PartNotYet query={balances} />
   return (
     <section className="card pad stack" aria-label="Held now">
       <h2>Held for you now</h2>
-      {balances.data.data.length === 0 && <p className="quiet">Nothing. Payments are paid out automatically.</p>}
-      {balances.data.data.map(of => (
+      {balances.data.length === 0 && <p className="quiet">Nothing. Payments are paid out automatically.</p>}
+      {balances.data.map(of => (
         <div key={`${of.chain}${of.token}`}>
           <div className="label">{networkTitle(of.chain)}</div>
           <Held of={of} />

@@ -2,6 +2,7 @@
 import { Button } from "@mantine/core"
 import { Link } from "@tanstack/react-router"
 import { useState } from "react"
+import { personText } from "../api/me.ts"
 import type { NextAction, Part, Story, StoryEntry } from "../api/story.ts"
 import { Hash } from "./copy.tsx"
 import { Money } from "./money.tsx"
@@ -111,14 +112,21 @@ function Text({ of }: { of: string }) {
   )
 }
 
-function Entry({ entry: { at, kind, text, txHash, object } }: { entry: StoryEntry }) {
+/** What happened; a person without an e-mail address by what is known of them, as in the audit log. */
+const wordsOf = ({ text, actor }: StoryEntry): string =>
+  actor?.kind === "console" && actor.id !== null && !actor.id.includes("@")
+    ? text.replace(actor.id, personText({ email: null, subject: actor.id }))
+    : text
+
+function Entry({ entry }: { entry: StoryEntry }) {
+  const { at, kind, text, txHash, object } = entry
   const isQuiet = machinery.has(kind)
   const failed = kind === "delivery" && /has not accepted|did not accept/.test(text)
   return (
     <li className={isQuiet ? "minor" : ""}>
       <i className={failed ? "bad" : isQuiet ? "" : (tones[kind] ?? "good")} />
       <div>
-        <Text of={text} />
+        <Text of={wordsOf(entry)} />
       </div>
       <div className="quiet row" style={{ gap: 8 }}>
         <Moment at={at} />
