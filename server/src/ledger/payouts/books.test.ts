@@ -515,6 +515,17 @@ describe("the books", () => {
     expect((await sharesOf(service.ctx, id)).map(share => share.amount)).toEqual(["0.50", "0.500001"])
   })
 
+  it("schedule no other sweep where a payment that is swept already is planned again", async () => {
+    const shop = await sell(undefined)
+    await arrive(shop, 1, 3_000_000n)
+    await settle()
+    const { id, sweep_at } = await db().selectFrom("payments").select(["id", "sweep_at"]).executeTakeFirstOrThrow()
+    expect(sweep_at).toBeNull()
+    await makePayouts(service.ctx, id)
+    expect(await db().selectFrom("payments").select("sweep_at").execute()).toEqual([{ sweep_at: null }])
+    expect((await payouts()).map(row => [row.kind, row.amount])).toEqual([["sweep", 3_000_000n]])
+  })
+
   it("divide what each of two deposits received of a payment by itself", async () => {
     const shop = await sell([50, 50])
     await arrive(shop, 1, 400_000n)

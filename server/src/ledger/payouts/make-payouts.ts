@@ -196,12 +196,11 @@ async function planSweep(
   deposits: readonly Row<"deposits">[],
 ): Promise<void> {
   const network = networkOf(ctx.chain, payment.chain_id)
-  await ctx.db
-    .updateTable("payments")
-    .set({ sweep_at: new Date(ctx.now().getTime() + DAY_MS) })
-    .where("id", "=", payment.id)
-    .modifyEnd(sql`/* named: schedule_sweep */`)
-    .execute()
+  // A payment is planned again when its relayed transaction is final: what is swept already needs no other sweep.
+  const at = new Date(ctx.now().getTime() + DAY_MS)
+  await sql`/* named: schedule_sweep */ update payments p set sweep_at = ${at} where p.id = ${payment.id} and not ${allSwept}`.execute(
+    ctx.db,
+  )
   const settled = payment.token === network.token.address
   const above = settled ? parseAmount(ctx.settings.sweepAbove, network.token.decimals) : 0n
   for (const deposit of deposits) await sweepDeposit(ctx, payment.token, deposit, above)
