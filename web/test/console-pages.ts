@@ -58,7 +58,7 @@ const money = (world: World): ConsolePage[] => [
   thing("payout", "/payouts/$id", `/payouts/${world.payout}`, ["Payments inside it", "How it was sent"]),
   list("payers", "/payers", ["48.20", "64.00"], `q=${NOBODY}`),
   thing("payer", "/payers/$id", `/payers/${world.payer}`, ["Last payments", "Order 1042"]),
-  list("reports", "/reports", ["Held for you now", "Export payouts"]),
+  list("reports", "/reports", ["Not in your wallet yet", "Export payouts"]),
   list("addresses", "/addresses", ["cs_", "terms"]),
 ]
 

@@ -40,13 +40,16 @@ function sandboxPage(facts: SandboxFacts): string {
   const body = html`<main class="page"><div class="card">
 <p class="test">Test mode. Nothing here is worth anything.</p>
 <header class="head"><h1 class="state">Sluice sandbox</h1>
-<p class="quiet">A service, a chain, two merchants and five buyers with test money.</p></header>
+<p class="quiet">Sell something, pay for it with test money, and see what happens.</p></header>
 <div class="stack">
-<a class="primary" href="/sandbox/try/checkout">Try a checkout</a>
+<a class="primary" href="/console">Open the merchant's console</a>
+<p class="quiet">The seller's side: create a link, and see its payments.</p>
+<a class="secondary" href="/sandbox/try/checkout">Try a checkout</a>
 <a class="secondary" href="/sandbox/try/paywall">Try a paywall</a>
-<a class="secondary" href="/console">Open the merchant's console</a>
-<a class="secondary" href="/docs">Read the API</a>
+<p class="quiet">The payer's side: pay with the test wallet.</p>
+<a class="secondary" href="/docs">Read the documents</a>
 </div>
+<details class="stack"><summary>For developers: keys, addresses, tools</summary>
 <section class="stack"><h2 class="state">Merchants</h2><dl class="facts">
 ${merchants.map(({ id, name }) => fact(name, id))}</dl>
 <p class="quiet">Their API keys and tokens are in ${facts.file}.</p></section>
@@ -61,6 +64,7 @@ ${fact("Give money", `curl ${baseUrl}/sandbox/faucet -H 'Content-Type: applicati
 ${fact("Pay as a buyer", `curl ${baseUrl}/sandbox/pay -H 'Content-Type: application/json' -d '{"to":"0x…","amount":5}'`)}
 ${fact("Move the clock", `curl ${baseUrl}/sandbox/clock -H 'Content-Type: application/json' -d '{"advance":"1h"}'`)}
 </dl><p><a href="/sandbox/inbox">Received webhooks</a></p></section>
+</details>
 </div></main>`
   return documentOf({ lang: "en", title: "Sluice sandbox", entry: facts.entry, body })
 }

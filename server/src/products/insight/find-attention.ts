@@ -58,7 +58,7 @@ const waitingFor = (merchantId: string): Record<Kind, RawBuilder<unknown>> => ({
 /** Returns the first steps, in order, of a merchant who was never paid. */
 export async function checklistOf(ctx: TxContext, merchantId: string) {
   const has = (table: string) => sql`exists (select from ${sql.table(table)} where merchant_id = ${merchantId})`
-  const forSale = ["paywalls", "products", "payment_links", "bundles", "checkout_sessions", "api_keys"].map(has)
+  const forSale = ["paywalls", "products", "payment_links", "bundles", "checkout_sessions"].map(has)
   const { rows } = await sql<{ address: boolean; sale: boolean; webhook: boolean }>`/* named: checklist */
     select ${has("payout_addresses")} as address, ${sql.join(forSale, sql` or `)} as sale,
       exists (select from webhooks where merchant_id = ${merchantId} and deleted_at is null and pulled_at is null) as webhook`.execute(
@@ -68,7 +68,8 @@ export async function checklistOf(ctx: TxContext, merchantId: string) {
   return [
     { step: "payout_address" as const, done: address, url: "/console/settings" },
     { step: "for_sale" as const, done: sale, url: "/console/links" },
-    { step: "webhook" as const, done: webhook, url: "/console/webhooks" },
     { step: "first_payment" as const, done: false, url: "/console/payments" },
+    // Last, as selling by links needs no server.
+    { step: "webhook" as const, done: webhook, url: "/console/webhooks" },
   ]
 }

@@ -79,7 +79,7 @@ export const Balances = Type.Object({
 })
 
 const Step = Type.Object({
-  step: Type.Enum(["payout_address", "for_sale", "webhook", "first_payment"], { type: "string" }),
+  step: Type.Enum(["payout_address", "for_sale", "first_payment", "webhook"], { type: "string" }),
   done: Type.Boolean(),
   url: Type.String({ description: "The page of the console where it is done", examples: ["/console/settings"] }),
 })

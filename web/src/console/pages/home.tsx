@@ -102,9 +102,9 @@ export function Home() {
               </div>
               {data ? <Attention of={data.attention} /> : <NotThere error={error} />}
             </section>
-            <section className="card" aria-label="Held for you now">
+            <section className="card" aria-label="Not in your wallet yet">
               <div className="pad head">
-                <h2>Held for you now</h2>
+                <h2>Not in your wallet yet</h2>
               </div>
               {data && chosen ? <HeldNow overview={data} token={chosen} /> : <NotThere error={error} />}
             </section>
@@ -195,7 +195,11 @@ function Received({ overview, token, days }: { overview: Overview; token: Token;
             value={percent(successRate)}
             more={`${paid.toLocaleString()} of ${checkouts.toLocaleString()}`}
           />
-          <Stat label="Time to paid" value={durationText(medianSecondsToPaid)} more="half were faster" />
+          <Stat
+            label="Time to paid"
+            value={durationText(medianSecondsToPaid)}
+            more={paid > 1 ? "half were faster" : paid === 1 ? "of one payment" : "none paid yet"}
+          />
         </div>
       </div>
       <Chart points={points} currency={token.currency} />
@@ -288,8 +292,8 @@ function HeldNow({ overview, token }: { overview: Overview; token: Token }): Rea
 
 const stepWords: Record<string, [string, string, string]> = {
   payout_address: ["Say where your money goes", "Your wallet's address, where each payout is sent", "/payout-address"],
-  for_sale: ["Make something to sell", "A link takes a minute and needs no server", "/links/new"],
-  webhook: ["Tell your server about payments", "An endpoint gets each event, signed", "/webhooks/new"],
+  for_sale: ["Sell with a link", "It takes a minute and needs no server", "/links/new"],
+  webhook: ["Tell your server about payments", "Optional: links need no server", "/webhooks/new"],
   first_payment: ["Take the first payment", "Choose what you sell, and open it as a payer would", "/links"],
 }
 

@@ -61,10 +61,12 @@ export function NeedsYou() {
         request={{ path: "/api/console/payments", query: { status: "open" } }}
         actions={picked.length > 0 && <ReturnMany payments={picked} done={() => setIds(new Set())} />}
       />
-      <p className="second lead">
-        If you accept a payment, the money is yours, and what was not paid for yet counts as paid. If you return it, the
-        money goes back to an address that the payer names. Until you decide, the money stays where it is.
-      </p>
+      {(list.rows?.length ?? 0) > 0 && (
+        <p className="second lead">
+          Accept: you keep the money, and an order that nobody has paid counts as paid. Return: the money goes back to
+          an address that the payer names. Until you decide, it stays where it is.
+        </p>
+      )}
       {picked.length > 0 && (
         <div className="strip wait">
           <span>

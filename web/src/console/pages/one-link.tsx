@@ -16,6 +16,7 @@ import { Facts, PageHead } from "../ui/page.tsx"
 import { Share } from "../ui/share.tsx"
 import { SplitInput } from "../ui/split-input.tsx"
 import { Time } from "../ui/time.tsx"
+import { Totals } from "../ui/totals.tsx"
 import { useThing } from "../ui/use-thing.ts"
 
 const up = { to: "/links", name: "Links" }
@@ -67,11 +68,11 @@ export function NewLink() {
           fields={form => (
             <>
               <TextInput label="Title" description="The payer sees it" autoFocus {...form.getInputProps("title")} />
-              <AmountOrProduct form={form} placeholder="the payer chooses" />
+              <AmountOrProduct form={form} empty="Empty: the payer chooses" />
               <Textarea label="Description" description="Optional" rows={3} {...form.getInputProps("description")} />
               <div className="pair">
                 <TextInput
-                  label="Last part of the address"
+                  label="End of the link's web address"
                   description="Created for you if this is empty"
                   placeholder="support-us"
                   {...form.getInputProps("slug")}
@@ -166,6 +167,17 @@ export function OneLink() {
                 }
               : {})}
           />
+          {link.uses > 0 && (
+            <section className="card" aria-label="Payments">
+              <div className="pad head">
+                <h2>Payments</h2>
+                <Link to="/payments" search={{ slug: link.slug } as never}>
+                  See them
+                </Link>
+              </div>
+              <Totals query={{ type: "payment", slug: link.slug }} />
+            </section>
+          )}
           <section className="card pad" aria-label="Facts">
             <Facts
               of={[

@@ -177,7 +177,7 @@ function HeldNow({ balances }: { balances: UseQueryResult<Balance[]> }) {
   if (!balances.data) return <PartNotYet query={balances} />
   return (
     <section className="card pad stack" aria-label="Held now">
-      <h2>Held for you now</h2>
+      <h2>Not in your wallet yet</h2>
       {balances.data.length === 0 && <p className="quiet">Nothing. Payments are paid out automatically.</p>}
       {balances.data.map(of => (
         <div key={`${of.chain}${of.token}`}>

@@ -9,12 +9,12 @@ interface Given {
     getInputProps: (name: any) => any
   }
   /** What an empty amount means. */
-  placeholder?: string
+  empty?: string
   autoFocus?: boolean
 }
 
 /** Beside each other, as one of them is chosen; the amount alone where there is no product. */
-export const AmountOrProduct = ({ form, placeholder = "0.00", autoFocus = false }: Given) => (
+export const AmountOrProduct = ({ form, empty, autoFocus = false }: Given) => (
   <div className="pair" style={{ alignItems: "start" }}>
     <AmountInput
       label="Amount"
@@ -22,11 +22,12 @@ export const AmountOrProduct = ({ form, placeholder = "0.00", autoFocus = false 
       autoFocus={autoFocus}
       {...form.getInputProps("amount")}
       {...(form.values.productId === ""
-        ? { placeholder }
+        ? { description: empty }
         : { disabled: true, value: "", placeholder: "the product's price" })}
     />
     <ProductInput
       label="Or a product"
+      {...(empty === undefined ? {} : { description: "Its price is the amount" })}
       none="None"
       size="lg"
       styles={{ input: { fontSize: 13 } }}

@@ -151,8 +151,12 @@ const kinds: Record<string, string> = {
   refund: "Refund",
 }
 
-/** Where the money went: each share, sweep and return. A reservation is named only while nothing followed it. */
-export function Parts({ of: all }: { of: Part[] }) {
+/**
+ * Where the money went: each share, sweep and return, not how it came in by a signature. A reservation is named only
+ * while nothing followed it.
+ */
+export function Parts({ of: calls }: { of: Part[] }) {
+  const all = calls.filter(({ kind }) => kind !== "authorize")
   const followed = all.filter(({ kind }) => kind !== "reserve")
   const of = followed.length > 0 ? followed : all
   if (of.length === 0) return null
