@@ -17,7 +17,7 @@ const SHELL = "/usr/lib/chromium/chromium-headless-shell"
 export const openBrowser = (...more: string[]): Promise<Browser> =>
   chromium.launch({
     executablePath: existsSync(SHELL) ? SHELL : "/usr/bin/chromium",
-    args: ["--no-sandbox", "--disable-gpu", ...more],
+    args: ["--no-sandbox", "--disable-gpu", "--process-per-site", ...more],
     timeout: 120_000,
   })
 

@@ -1,17 +1,26 @@
 /** How the API fails on a page of the console, and what a person must see then. */
-import type { Page, Route } from "playwright-core"
+import type { Page } from "playwright-core"
 import { expect } from "vitest"
 import type { ConsolePage } from "./console-pages.ts"
 import { shows } from "./console-visits.ts"
 
 const WORDS = "It broke in the test."
-const failWith =
-  (status: number, body: object, headers = {}) =>
-  (route: Route) =>
-    route.fulfill({ status, headers, json: { requestId: "req-of-the-test", message: WORDS, ...body } })
+
+/** What the API answers; undefined is nothing at all. */
+interface Answer {
+  status: number
+  body: string
+  headers?: Record<string, string>
+}
+
+const failWith = (status: number, body: object, headers = {}): Answer => ({
+  status,
+  headers,
+  body: JSON.stringify({ requestId: "req-of-the-test", message: WORDS, ...body }),
+})
 
 interface Fault {
-  answer: (route: Route) => Promise<void>
+  answer: Answer | undefined
   /** What is there meanwhile, beside a way on. */
   says: string[]
   /** Whether "Try again" shows the page; else it comes back by itself. */
@@ -31,12 +40,42 @@ const faults: Record<string, Fault> = {
     answer: failWith(429, { error: "RATE_LIMITED", retryAfter: 1 }, { "retry-after": "1" }),
     says: ["Too many requests this minute."],
   },
-  timeout: { answer: () => new Promise(() => undefined), says: ["This is taking too long"], byButton: true },
+  timeout: { answer: undefined, says: ["This is taking too long"], byButton: true },
   torn: {
-    answer: route => route.fulfill({ status: 200, contentType: "application/json", body: '{"data":[{"id":"pay_' }),
+    answer: { status: 200, body: '{"data":[{"id":"pay_' },
     says: ["answer broke off"],
     byButton: true,
   },
+}
+
+/**
+ * Gives the API's requests this answer until the returned function is called. Not by `page.route`, which switches the
+ * browser's cache off: each page then compiles the whole console again.
+ */
+async function answerAll(
+  page: Page,
+  isMeant: (method: string, path: string) => boolean,
+  answer: Answer | undefined,
+): Promise<() => Promise<void>> {
+  const session = await page.context().newCDPSession(page)
+  session.on("Fetch.requestPaused", ({ requestId, request }) => {
+    const isLeft = !isMeant(request.method, new URL(request.url).pathname)
+    if (!isLeft && answer === undefined) return
+    const done = isLeft
+      ? session.send("Fetch.continueRequest", { requestId })
+      : session.send("Fetch.fulfillRequest", {
+          requestId,
+          responseCode: answer?.status ?? 0,
+          responseHeaders: Object.entries({ "content-type": "application/json", ...answer?.headers }).map(
+            ([name, value]) => ({ name, value }),
+          ),
+          body: Buffer.from(answer?.body ?? "").toString("base64"),
+        })
+    // A page that is left takes its requests with it.
+    done.catch(() => undefined)
+  })
+  await session.send("Fetch.enable", { patterns: [{ urlPattern: "*/api/console/*" }] })
+  return async () => await session.detach()
 }
 
 /** The faults that exist. */
@@ -49,20 +88,23 @@ const API = "**/api/console/**"
 /** The page gives up after 20 s. */
 const LATER_MS = 21_000
 
+/** For a fault that takes long, the page's clock can be moved: that of its whole browser context. */
+export async function prepareFor(name: string, page: Page): Promise<void> {
+  if (name === "timeout") await page.clock.install()
+}
+
 /** Opens a page whose reads fail, sees that it says so, and that it goes on; a form's request fails. `url` is the service's. */
 export async function failOn(page: Page, url: string, each: ConsolePage, name: string): Promise<void> {
   const fault = faults[name] as Fault
   const isForm = each.kind === "form"
-  const answer = (route: Route) => {
-    const { pathname } = new URL(route.request().url())
-    const isMeant = (route.request().method() === "GET") !== isForm && !/\/(stream|me)$/.test(pathname)
-    return isMeant ? fault.answer(route) : route.fallback()
-  }
-  if (name === "timeout") await page.clock.install()
-  await page.route(API, answer)
+  const isMeant = (method: string, path: string) => (method === "GET") !== isForm && !/\/(stream|me)$/.test(path)
+  const stop = await answerAll(page, isMeant, fault.answer)
   const held = page.waitForRequest(API)
   await page.goto(`${url}/console${each.path}`)
-  if (isForm) return await failForm(page, each, name)
+  if (isForm) {
+    await failForm(page, each, name)
+    return await stop()
+  }
   if (name === "timeout") {
     await held
     await page.locator("main h1, main .bone").first().waitFor({ state: "attached" })
@@ -70,7 +112,7 @@ export async function failOn(page: Page, url: string, each: ConsolePage, name: s
   }
   await shows(page, ...fault.says)
   expect(await page.locator("h1").count(), "a title").toBeGreaterThan(0)
-  await page.unroute(API, answer)
+  await stop()
   if (fault.isFinal) return
   // Each part has its own.
   const again = page.locator("main").getByRole("button", { name: "Try again" })

@@ -3,7 +3,7 @@ import type { Browser } from "playwright-core"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { newSandbox, type Sandbox } from "../../server/test/e2e/program.ts"
 import { openBrowser } from "./browser.ts"
-import { canFail, failOn, faultNames } from "./console-faults.ts"
+import { canFail, failOn, faultNames, prepareFor } from "./console-faults.ts"
 import { fillLists, framesOf, keepsItsPlace, longLists, MANY, MOST_ROWS, readUntil } from "./console-lists.ts"
 import { pagesOf } from "./console-pages.ts"
 import { fillWorld, type World } from "./console-sales.ts"
@@ -29,13 +29,12 @@ afterAll(async () => {
 
 describe.concurrent("each page says that it failed, and goes on", () => {
   it.each(faultNames)("%s", async fault => {
-    for (const each of pagesOf(world).filter(canFail)) {
-      const { page, close } = await visits.open("/signed-in", world.name)
+    const { page } = await visits.open("/signed-in", world.name)
+    await prepareFor(fault, page)
+    for (const each of pagesOf(world).filter(canFail))
       await failOn(page, sandbox.url, each, fault).catch((error: Error) => {
-        throw new Error(`${each.path}, ${fault}: ${error.message}`)
+        throw new Error(`${each.path}: ${error.message}`)
       })
-      await close()
-    }
   })
 })
 

@@ -9,9 +9,9 @@ import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { newSandbox, root, type Sandbox, until } from "../../server/test/e2e/program.ts"
 import { injectWallet, isSound, openBrowser } from "./browser.ts"
-import { canFail, failOn, faultNames } from "./console-faults.ts"
+import { canFail, failOn, faultNames, prepareFor } from "./console-faults.ts"
 import { fillLists, keepsItsPlace, longLists } from "./console-lists.ts"
-import { type ConsolePage, pagesOf } from "./console-pages.ts"
+import { pagesOf } from "./console-pages.ts"
 import { fillWorld, ownerOf, type World } from "./console-sales.ts"
 import { press, shows, visitsOf } from "./console-visits.ts"
 import { HOSTILE } from "./console-world.ts"
@@ -38,18 +38,6 @@ afterAll(async () => {
 /** At a page of the console, as the owner of the world's merchant; with `name` as that of another, in a session of its own. */
 const open = (path = "/", name?: string) => visits.open(path, name ?? world.name, name !== undefined)
 const { go } = visits
-/** A tab of `page`'s own browser context has its files already; a timeout moves the clock of the whole context, so it needs its own. */
-const tryFault = async (page: Page, each: ConsolePage, fault: string) => {
-  const visited = fault === "timeout" ? await visits.open("/signed-in", world.name) : undefined
-  const tab = visited?.page ?? (await page.context().newPage())
-  tab.setDefaultTimeout(30_000)
-  await failOn(tab, sandbox.url, each, fault).catch((error: Error) => {
-    throw new Error(`${each.path}, ${fault}: ${error.message}`)
-  })
-  await (visited ?? tab).close()
-}
-
-// None of these changes what another one looks at.
 /** On a phone, from the right to the left. */
 async function turnAround(page: Page): Promise<void> {
   await page.setViewportSize({ width: 390, height: 844 })
@@ -317,11 +305,14 @@ describe.concurrent("when the server does not answer as it should", () => {
   })
 
   /** Each page by one of the faults here, so that each fault meets every fifth page; by all of them in the long form. */
-  it.each([0, 1, 2])("each page says so, and goes on (part %i)", async part => {
+  it.each(faultNames)("each page says so, and goes on: %s", async fault => {
     const { page } = await visits.open("/signed-in", world.name)
+    await prepareFor(fault, page)
     const pages = pagesOf(world).filter(canFail)
-    for (const [i, each] of pages.entries())
-      if (i % 3 === part) await tryFault(page, each, faultNames[i % faultNames.length] ?? "")
+    for (const each of pages.filter((_, i) => faultNames[i % faultNames.length] === fault))
+      await failOn(page, sandbox.url, each, fault).catch((error: Error) => {
+        throw new Error(`${each.path}: ${error.message}`)
+      })
   })
 
   it("says that a page's file did not come, keeps what is around it, and loads it when it is asked to again", async () => {
