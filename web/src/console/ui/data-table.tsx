@@ -2,7 +2,7 @@
 import { Button, Checkbox } from "@mantine/core"
 import { Link, useNavigate } from "@tanstack/react-router"
 import { useWindowVirtualizer } from "@tanstack/react-virtual"
-import { type ReactNode, useEffect, useRef, useState } from "react"
+import { memo, type ReactNode, useEffect, useRef, useState } from "react"
 import { useKeys } from "../shell/keys.ts"
 import { StillWaiting } from "./not-yet.tsx"
 import { Problem, Stale } from "./problem.tsx"
@@ -39,8 +39,11 @@ interface Given<T> {
 
 const SKELETON_ROWS = 6
 const VIRTUAL_FROM = 200
-/** Of most rows; each is measured once it is there, as rows on a phone are higher. */
-const ROW_PX = 45
+/**
+ * How high a row is that was not drawn yet: as high as the first one here, which on a phone has two lines. A list that
+ * one comes back to is as long as before only if this is what its rows were.
+ */
+let rowPx = 44
 
 export function DataTable<T extends { id: string }>(given: Given<T>) {
   const { name, list, empty, filtered } = given
@@ -152,17 +155,11 @@ function Rows<T extends { id: string }>(given: Given<T> & { rows: T[] }) {
   const body = useRef<HTMLTableSectionElement>(null)
   const navigate = useNavigate()
   const [at, setAt] = useState(-1)
-  const pick = (row: T | undefined): void => {
-    if (!row || !picked || picked.may?.(row) === false) return
-    const ids = new Set(picked.ids)
-    if (!ids.delete(row.id)) ids.add(row.id)
-    picked.set(ids)
-  }
   const step = (by: number) => setAt(before => Math.max(0, Math.min(rows.length - 1, before + by)))
   useKeys({
     j: () => step(1),
     k: () => step(-1),
-    x: () => pick(rows[at]),
+    x: () => pick(picked, rows[at]),
     Enter: () => {
       const row = rows[at]
       if (row && to) void navigate({ to: to(row) })
@@ -171,11 +168,17 @@ function Rows<T extends { id: string }>(given: Given<T> & { rows: T[] }) {
   const isLong = rows.length > VIRTUAL_FROM
   const virtual = useWindowVirtualizer({
     count: rows.length,
-    estimateSize: () => ROW_PX,
+    estimateSize: () => rowPx,
     overscan: 12,
     enabled: isLong,
     scrollMargin: body.current?.offsetTop ?? 0,
   })
+  useEffect(() => {
+    const height = isLong ? body.current?.querySelector("tr.open")?.getBoundingClientRect().height : undefined
+    if (!height || height === rowPx) return
+    rowPx = height
+    virtual.measure()
+  }, [isLong, virtual])
   useEffect(() => {
     if (at < 0) return
     if (isLong) virtual.scrollToIndex(at)
@@ -192,40 +195,78 @@ function Rows<T extends { id: string }>(given: Given<T> & { rows: T[] }) {
       <tbody ref={body}>
         {above > 0 && <tr style={{ height: above }} />}
         {rows.slice(from, until).map((row, i) => (
-          <tr
+          <Row
             key={row.id}
-            data-index={from + i}
-            aria-rowindex={isLong ? from + i + 2 : undefined}
-            ref={isLong ? virtual.measureElement : undefined}
-            data-on={from + i === at || picked?.ids.has(row.id) || undefined}
-            className={[to && "open", picked && "has-box", list.fresh.has(row.id) && "fresh"].filter(Boolean).join(" ")}
-          >
-            {picked && (
-              <td className="box">
-                <Checkbox
-                  size="xs"
-                  aria-label="Choose this row"
-                  checked={picked.ids.has(row.id)}
-                  disabled={picked.may?.(row) === false}
-                  onChange={() => pick(row)}
-                />
-              </td>
-            )}
-            {columns.map(({ head, cell, right, wide, line }, column) => (
-              <td key={head} className={[right && "r", wide && "wide", line && "line"].filter(Boolean).join(" ")}>
-                {column === 0 && to ? (
-                  <Link to={to(row)} className="whole">
-                    {cell(row)}
-                  </Link>
-                ) : (
-                  cell(row)
-                )}
-              </td>
-            ))}
-          </tr>
+            row={row}
+            index={from + i}
+            columns={columns as Column<{ id: string }>[]}
+            to={to as RowGiven["to"]}
+            picked={picked as RowGiven["picked"]}
+            isOn={from + i === at || picked?.ids.has(row.id) === true}
+            isFresh={list.fresh.has(row.id)}
+            measure={isLong ? virtual.measureElement : undefined}
+          />
         ))}
         {below > 0 && <tr style={{ height: below }} />}
       </tbody>
     </table>
   )
 }
+
+type Picked<T> = Given<T>["picked"]
+
+/** Chooses a row, or no longer. */
+function pick<T extends { id: string }>(picked: Picked<T>, row: T | undefined): void {
+  if (!row || !picked || picked.may?.(row) === false) return
+  const ids = new Set(picked.ids)
+  if (!ids.delete(row.id)) ids.add(row.id)
+  picked.set(ids)
+}
+
+interface RowGiven {
+  row: { id: string }
+  index: number
+  columns: Column<{ id: string }>[]
+  to: ((row: { id: string }) => string) | undefined
+  picked: Picked<{ id: string }>
+  isOn: boolean
+  isFresh: boolean
+  /** Of a long list, whose rows are measured. */
+  measure: ((element: HTMLTableRowElement | null) => void) | undefined
+}
+
+/** Drawn again only if it changed: while a long list scrolls, most of the rows stay. */
+const Row = memo(function Row({ row, index, columns, to, picked, isOn, isFresh, measure }: RowGiven) {
+  return (
+    <tr
+      data-index={index}
+      aria-rowindex={measure ? index + 2 : undefined}
+      ref={measure}
+      data-on={isOn || undefined}
+      className={[to && "open", picked && "has-box", isFresh && "fresh"].filter(Boolean).join(" ")}
+    >
+      {picked && (
+        <td className="box">
+          <Checkbox
+            size="xs"
+            aria-label="Choose this row"
+            checked={picked.ids.has(row.id)}
+            disabled={picked.may?.(row) === false}
+            onChange={() => pick(picked, row)}
+          />
+        </td>
+      )}
+      {columns.map(({ head, cell, right, wide, line }, column) => (
+        <td key={head} className={[right && "r", wide && "wide", line && "line"].filter(Boolean).join(" ")}>
+          {column === 0 && to ? (
+            <Link to={to(row)} className="whole">
+              {cell(row)}
+            </Link>
+          ) : (
+            cell(row)
+          )}
+        </td>
+      ))}
+    </tr>
+  )
+})
