@@ -1,4 +1,4 @@
-/** Takes the pictures of the merchants' documents, in docs/merchants/pictures: `script/screenshots docs`. */
+/** Takes the pictures of the merchants' documents, in docs/merchants/pictures, and that of the README: `script/screenshots docs`. */
 import { mkdirSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import type { Page } from "playwright-core"
@@ -46,6 +46,10 @@ try {
     const { data } = await devtools.send("Page.captureScreenshot", { format: "webp", quality: QUALITY })
     writeFileSync(join(folder, `${name}.webp`), Buffer.from(data, "base64"))
   }
+  await page.setViewportSize({ width: 1440, height: 900 })
+  await page.goto(`${sandbox.url}/console/payments/${world.waiting}`)
+  await settled(page)
+  await page.screenshot({ path: join(folder, "../../console.png") })
   await close()
 } finally {
   await end()

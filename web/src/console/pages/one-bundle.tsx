@@ -211,7 +211,7 @@ export function NewBundle() {
               />
               <div className="pair">
                 <TextInput
-                  label="Last part of the address"
+                  label="End of the web address"
                   description="Created for you if this is empty"
                   placeholder="weather"
                   {...form.getInputProps("slug")}

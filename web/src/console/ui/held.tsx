@@ -19,7 +19,7 @@ export function Held({ of }: { of: Balance }) {
   return (
     <Facts
       of={[
-        ["Goes out with the next payouts", <Money key="o" amount={onItsWay(of)} currency={currency} />],
+        ["In the next payouts", <Money key="o" amount={onItsWay(of)} currency={currency} />],
         isSome(waiting) && ["Waits for your decision", <Money key="w" amount={waiting} currency={currency} />],
         isSome(inEscrow) && ["Reserved by payers", <Money key="e" amount={inEscrow} currency={currency} />],
       ]}
