@@ -48,6 +48,7 @@ const payment: PaymentFacts = {
   returnedTo: null,
   surplus: null,
   buys: true,
+  beside: false,
   hasReturnAddress: false,
   payouts: [],
   sweepAt: later,
@@ -153,6 +154,12 @@ export const cases: Record<string, Standing> = {
   }),
   "payment granted, nothing to pay out": explainPayment({ ...payment, sweepAt: null }),
   "payment granted, accepted": explainPayment({ ...payment, exception: "underpaid", acceptedAt: now }),
+  "payment granted, accepted beside another": explainPayment({
+    ...payment,
+    exception: "duplicate",
+    acceptedAt: now,
+    beside: true,
+  }),
   "payment granted, surplus": explainPayment({
     ...payment,
     exception: "overpaid",

@@ -3,6 +3,7 @@ import { randomUUID } from "node:crypto"
 import fc from "fast-check"
 import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { until } from "../../../test/e2e/program.ts"
 import { paperNetwork, startService, type TestService } from "../../../test/service.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 import { inTransaction } from "../../platform/context.ts"
@@ -113,8 +114,8 @@ const assignIfThere = (id: string): Promise<boolean> =>
       return false
     },
   )
-const end = (id: string, succeeded: boolean) =>
-  db()
+const ended = (on: ReturnType<typeof db>, id: string, succeeded: boolean) =>
+  on
     .updateTable("payouts")
     .set({
       state: succeeded ? "final" : "reverted",
@@ -124,7 +125,7 @@ const end = (id: string, succeeded: boolean) =>
       block_number: 1n,
     })
     .where("id", "=", id)
-    .execute()
+const end = (id: string, succeeded: boolean) => ended(db(), id, succeeded).execute()
 
 /**
  * The books equal the sums of their rows; and no deposit promises more than came in, except for what a reorg removed.
@@ -525,6 +526,41 @@ describe("the books", () => {
     expect(await db().selectFrom("payments").select("sweep_at").execute()).toEqual([{ sweep_at: null }])
     expect((await payouts()).map(row => [row.kind, row.amount])).toEqual([["sweep", 3_000_000n]])
   })
+
+  // The embedded database has one connection, on which transactions wait for each other.
+  it.skipIf(process.env.DATABASE_URL === undefined)(
+    "sweep again where a payment is granted while its signed sweep is being written as failed",
+    async () => {
+      const shop = await sell(undefined)
+      await arrive(shop, 1, 3_000_000n)
+      await settle()
+      const [first] = await payouts()
+      await assign(first?.id ?? "")
+      await setState(1, "gone")
+      await settle()
+      await setState(1, "confirmed")
+      let settled: Promise<unknown> = Promise.resolve()
+      await inTransaction(service.ctx, async ctx => {
+        await ended(ctx.db, first?.id ?? "", false).execute()
+        settled = settle()
+        await until("the settlement waits for the book, which this transaction holds", async () => {
+          const { rows } = await sql`select from pg_stat_activity
+            where datname = current_database() and wait_event_type = 'Lock'`.execute(db())
+          return rows.length > 0
+        })
+        await sweepAfterRevert(ctx, first as never, 5, service.ctx.now())
+      })
+      await settled
+      for (let day = 0; day < 3; day++) {
+        service.advance(86_400_000)
+        await sweepDue(service.ctx, paperNetwork)
+      }
+      expect((await payouts()).map(row => [row.kind, row.state])).toEqual([
+        ["sweep", "reverted"],
+        ["sweep", "queued"],
+      ])
+    },
+  )
 
   it("divide what each of two deposits received of a payment by itself", async () => {
     const shop = await sell([50, 50])

@@ -196,14 +196,20 @@ async function planSweep(
   deposits: readonly Row<"deposits">[],
 ): Promise<void> {
   const network = networkOf(ctx.chain, payment.chain_id)
-  // A payment is planned again when its relayed transaction is final: what is swept already needs no other sweep.
-  const at = new Date(ctx.now().getTime() + DAY_MS)
-  await sql`/* named: schedule_sweep */ update payments p set sweep_at = ${at} where p.id = ${payment.id} and not ${allSwept}`.execute(
-    ctx.db,
-  )
+  await ctx.db
+    .updateTable("payments")
+    .set({ sweep_at: new Date(ctx.now().getTime() + DAY_MS) })
+    .where("id", "=", payment.id)
+    .modifyEnd(sql`/* named: schedule_sweep */`)
+    .execute()
   const settled = payment.token === network.token.address
   const above = settled ? parseAmount(ctx.settings.sweepAbove, network.token.decimals) : 0n
   for (const deposit of deposits) await sweepDeposit(ctx, payment.token, deposit, above)
+  // A payment is planned again when its relayed transaction is final: what is swept already needs no other sweep. Only
+  // now, as the books are locked: before, a sweep could be failing in a transaction that is not committed yet.
+  await sql`/* named: unschedule_planned */ update payments p set sweep_at = null where p.id = ${payment.id} and ${allSwept}`.execute(
+    ctx.db,
+  )
 }
 
 /**

@@ -25,8 +25,11 @@ export async function decisionFacts(
 ): Promise<Map<string, DecisionFacts>> {
   if (ids.length === 0) return new Map()
   const { rows } = await sql<Read>`
-    select p.id, p.resource_id, p.chain_id, p.payer, p.exception, p.status = 'open' as "isOpen",
+    select p.id, p.resource_id, p.chain_id, p.payer, p.status = 'open' as "isOpen",
       exists (select from payments g where g.resource_id = p.resource_id and g.status = 'granted' and not g.beside) as "isPaid",
+      exists (select from invoices v join invoices n on n.subscription_id = v.subscription_id and n.sequence > v.sequence
+        where v.session_id = p.resource_id and v.voided_at is not null) as "isReplaced",
+      exists (select from grants g where g.payment_id = p.id and g.revoked_by = 'merchant') as "isRevoked",
       (select r.address from return_addresses r where r.resource_id = p.resource_id and r.payer = p.payer
         order by r.id desc limit 1) as "returnAddress"
     from payments p where p.id = any(${sqlArray("text", ids)})`.execute(db)
@@ -34,17 +37,21 @@ export async function decisionFacts(
     rows.map(row => {
       const canBuy =
         ifKind("cs", row.resource_id) !== null
-          ? !row.isPaid
+          ? !row.isPaid && !row.isReplaced
           : ifKind("pw", row.resource_id) !== null &&
-            row.exception !== "overpaid" &&
+            !row.isRevoked &&
             mayBuy(networkOf(chain, row.chain_id), row.payer)
       return [row.id, { buys: row.isOpen && canBuy, returnAddress: row.returnAddress }]
     }),
   )
 }
 
-type Read = Pick<Row<"payments">, "id" | "resource_id" | "chain_id" | "payer" | "exception"> & {
+type Read = Pick<Row<"payments">, "id" | "resource_id" | "chain_id" | "payer"> & {
   isOpen: boolean
   isPaid: boolean
+  /** Whether it was for an invoice that is closed, and that a later one has replaced: it can't be accepted. */
+  isReplaced: boolean
+  /** Whether the merchant has revoked the access that it bought, which is final. */
+  isRevoked: boolean
   returnAddress: Address | null
 }

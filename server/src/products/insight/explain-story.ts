@@ -118,6 +118,7 @@ async function paymentFacts(ctx: TxContext, payment: Row<"payments">, rows: Stor
       ? { amount: money({ chain_id, token: surplus.token, amount: surplus.amount }), state: surplus.state }
       : null,
     buys,
+    beside: payment.beside,
     hasReturnAddress: returnAddress != null,
     payouts: await payoutFacts(ctx, moving, money),
     sweepAt: payment.sweep_at,

@@ -23,6 +23,8 @@ export interface PaymentFacts {
   surplus: { amount: string; state: Row<"surpluses">["state"] } | null
   /** Whether accepting it buys something. */
   buys: boolean
+  /** Whether another payment had paid when it was accepted. */
+  beside: boolean
   /** Whether the payer has named the address to which the money should go back. */
   hasReturnAddress: boolean
   /**
@@ -61,7 +63,7 @@ export function explainPayment(facts: PaymentFacts): Standing {
 function grantedStanding(facts: PaymentFacts): Standing {
   const { id, amount, acceptedAt, surplus, status: state } = facts
   const paid = acceptedAt
-    ? `You accepted this payment of ${amount} on ${timeText(acceptedAt)}, so it counts as paid.`
+    ? `You accepted this payment of ${amount} on ${timeText(acceptedAt)}${facts.beside ? ". It bought nothing more." : ", so it counts as paid."}`
     : `This payment of ${amount} is confirmed.`
   if (surplus?.state === "open")
     return {

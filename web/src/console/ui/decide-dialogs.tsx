@@ -17,7 +17,9 @@ const sumWords = (payments: Waiting[]): string => {
 function About({ payments }: { payments: Waiting[] }) {
   const [only] = payments
   if (payments.length !== 1 || !only) return null
-  const why = stateOf(only.status === "granted" ? "overpaid" : (only.exception ?? only.status))[1]
+  const state = only.status === "granted" ? "overpaid" : (only.exception ?? only.status)
+  // Another payment had used the link up: nobody has paid for this one twice.
+  const why = state === "duplicate" && only.buys ? "Link used up" : stateOf(state)[1]
   return (
     <p className="row second">
       <span className="strong">{only.description ?? only.id}</span>
