@@ -31,7 +31,9 @@ const columns: Column<Payment>[] = [
       <>
         <Money amount={waitingAmount(row)} currency={row.currency} />
         {row.status === "granted" && <div className="quiet num">extra, of {amountText(row.amount)}</div>}
-        {row.exception === "duplicate" && <div className="quiet">a second payment</div>}
+        {row.exception === "duplicate" && (
+          <div className="quiet">{row.buys ? "after the link was used up" : "a second payment"}</div>
+        )}
       </>
     ),
   },
