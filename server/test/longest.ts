@@ -18,6 +18,8 @@ export const longest = [
   "server/src/products/escrow/escrow.test.ts",
   "server/src/account/team/each-role.test.ts",
   "server/src/products/insight/overview.test.ts",
+  "server/src/ledger/receipts/zerog/store-faults.test.ts",
+  "server/src/products/checkouts/lifecycle.test.ts",
   "server/test/ops-files.test.ts",
   "web/test/sessions.test.ts",
   "server/src/ledger/txmanager/write-batches.test.ts",
