@@ -769,6 +769,10 @@ export const operations: Record<string, Record<string, Operation>> = {
      "type": "text",
      "does": "A time with its offset, such as 2026-01-31T12:00:00Z, or a day (it starts at midnight UTC)",
      "nullable": true
+    },
+    "payerFields": {
+     "type": "json",
+     "does": "Fields to ask each payer for before the payment, such as name and shippingAddress"
     }
    }
   },
@@ -853,6 +857,10 @@ export const operations: Record<string, Record<string, Operation>> = {
      "type": "text",
      "does": "A time with its offset, such as 2026-01-31T12:00:00Z, or a day (it starts at midnight UTC)",
      "nullable": true
+    },
+    "payerFields": {
+     "type": "json",
+     "does": "Fields to ask each payer for before the payment, such as name and shippingAddress"
     }
    }
   },

@@ -48,12 +48,20 @@ const payment: PaymentFacts = {
   returnedTo: null,
   surplus: null,
   buys: true,
+  acceptable: true,
   beside: false,
   hasReturnAddress: false,
   payouts: [],
   sweepAt: later,
 }
-const waits = { id: pay, amount: "3.00 USDC", exception: "underpaid", buys: true, hasReturnAddress: false } as const
+const waits = {
+  id: pay,
+  amount: "3.00 USDC",
+  exception: "underpaid",
+  buys: true,
+  acceptable: true,
+  hasReturnAddress: false,
+} as const
 const checkout: CheckoutFacts = {
   id: "cs_1",
   status: "pending",
@@ -306,6 +314,14 @@ export const cases: Record<string, Standing> = {
     status: "expired",
     expiresAt: now,
     open: [{ ...waits, amount: "5.00 USDC", exception: "sanctioned" }],
+  }),
+  "checkout expired, of an invoice that was replaced": explainCheckout({
+    ...checkout,
+    status: "expired",
+    exception: "late",
+    expiresAt: now,
+    received: "5.00 USDC",
+    open: [{ ...waits, amount: "5.00 USDC", exception: "late", buys: false, acceptable: false }],
   }),
   "checkout expired": explainCheckout({ ...checkout, status: "expired", expiresAt: now }),
   ...Object.fromEntries(

@@ -60,6 +60,7 @@ export const columnTypes: Record<string, string> = {
   "operator_actions.after": json(document),
   "operator_actions.before": json(document),
   "paywalls.content_data": jsonOrNull(document),
+  "payment_links.payer_fields": jsonOrNull("string[]"),
   "payouts.lane": "Generated<LaneName>",
   "payouts.data": "Hex",
   "payouts.value": "ColumnType<bigint, bigint | undefined, never>",

@@ -267,7 +267,7 @@ export const errorTable = {
   LINK_UNAVAILABLE: {
     status: 410,
     message: "This payment link is inactive, expired, or used up. Ask the merchant for another.",
-    help: "The merchant can activate the link, extend it, or raise `maxUses`.",
+    help: "The merchant can activate the link, extend it, or raise `maxUses`. A link with `payerFields` is never sold to agents: a person can pay at its page.",
   },
   PAYLOAD_TOO_LARGE: {
     status: 413,

@@ -55,7 +55,7 @@ export async function exceptionsOf(ctx: TxContext, rows: readonly Row<"transacti
   return (await transactionsOf(ctx, rows)).map(each => {
     const payment = payments.find(row => row.id === each.id)
     const sent = returns.find(row => row.payment_id === each.id)
-    const { buys = false, returnAddress } = decisions.get(each.id) ?? {}
+    const { buys = false, acceptable = true, returnAddress } = decisions.get(each.id) ?? {}
     const surplus =
       payment?.status === "granted" ? surpluses.find(({ payment_id }) => payment_id === each.id) : undefined
     const to = payment?.returned_to ?? surplus?.returned_to
@@ -72,6 +72,7 @@ export async function exceptionsOf(ctx: TxContext, rows: readonly Row<"transacti
           ? { amount: format({ ...payment, amount: surplus.amount }).amount, status: surplus.state }
           : null,
       buys,
+      acceptable,
       returnAddress: returnAddress ? checksummed(returnAddress) : null,
       return: to
         ? {

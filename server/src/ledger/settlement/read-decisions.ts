@@ -14,6 +14,8 @@ export interface DecisionFacts {
    * not, its money is only paid out.
    */
   buys: boolean
+  /** False if a later invoice has replaced the closed invoice that the payment was for: it can only be returned. */
+  acceptable: boolean
   /** The address that its payer named by signature. */
   returnAddress: Address | null
 }
@@ -41,7 +43,10 @@ export async function decisionFacts(
           : ifKind("pw", row.resource_id) !== null &&
             !row.isRevoked &&
             mayBuy(networkOf(chain, row.chain_id), row.payer)
-      return [row.id, { buys: row.isOpen && canBuy, returnAddress: row.returnAddress }]
+      return [
+        row.id,
+        { buys: row.isOpen && canBuy, acceptable: !(row.isOpen && row.isReplaced), returnAddress: row.returnAddress },
+      ]
     }),
   )
 }

@@ -42,6 +42,9 @@ export const ExceptionalPayment = Type.Object({
     description:
       "Whether accepting the open payment buys something: a checkout that no other payment has paid, or access to a paywall. If false, the money is only paid out",
   }),
+  acceptable: Type.Boolean({
+    description: "False if a later invoice has replaced the closed invoice that it was for: it can only be returned",
+  }),
   returnAddress: Described(Nullable(AddressText), "The return address that the payer named by signature"),
   return: Type.Unsafe<null | { address: string; state: string; txHash: string | null; reason: string | null }>({
     type: ["object", "null"],

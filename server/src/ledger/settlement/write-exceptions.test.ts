@@ -115,6 +115,7 @@ describe("at a checkout", () => {
       acceptedAt: null,
       return: null,
       buys: true,
+      acceptable: true,
       returnAddress: null,
     })
     const { id } = await one()

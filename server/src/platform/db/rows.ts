@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. a0ec4c3b1bec50d78d2f3984d095425213279cff227e47cf7a3ddd27e41c147b
+// Made from schema.sql by `npm run schema`; do not edit. 1a86f788243bba24be31e3309397806cc6f45e05e4df1279523c4aa403504081
 import type { PublicKey } from "../../../../verify/src/format.ts";
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
@@ -1059,6 +1059,10 @@ interface PaymentLinks {
    */
   max_uses: number | null;
   merchant_id: string;
+  /**
+   * Names of the fields that the checkouts of the link ask for; null: none. The link is then not sold to agents, which can't answer.
+   */
+  payer_fields: JSONColumnType<string[] | null, string | null, string | null>;
   product_id: string | null;
   redirect_url: string | null;
   slug: string;

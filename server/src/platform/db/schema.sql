@@ -1159,6 +1159,8 @@ create table payment_links (
   created_at timestamp with time zone not null,
   updated_at timestamp with time zone not null,
   split_id text,
+  -- Names of the fields that the checkouts of the link ask for; null: none. The link is then not sold to agents, which can't answer.
+  payer_fields jsonb,
   constraint payment_links_pkey primary key (id),
   constraint payment_links_slug_key unique (slug),
   constraint payment_links_amount_check check (amount::numeric > 0::numeric),
@@ -1174,7 +1176,7 @@ create index payment_links_of_merchant on payment_links using btree (merchant_id
 create index payment_links_of_name on payment_links using btree (merchant_id, lower(title) text_pattern_ops);
 create index payment_links_of_split on payment_links using btree (split_id) where split_id is not null;
 create trigger payment_links_add_slug after insert on payment_links for each row execute function keep_slug();
-create trigger payment_links_audit after insert or delete or update of slug, title, description, amount, currency, product_id, split_id, redirect_url, max_uses, expires_at, active on payment_links for each row execute function write_audit_entry('payment_link', 'id', 'slug,title,chain_id,description,amount,currency,product_id,split_id,redirect_url,max_uses,expires_at,active', '');
+create trigger payment_links_audit after insert or delete or update of slug, title, description, amount, currency, product_id, split_id, redirect_url, max_uses, expires_at, active, payer_fields on payment_links for each row execute function write_audit_entry('payment_link', 'id', 'slug,title,chain_id,description,amount,currency,product_id,split_id,redirect_url,max_uses,expires_at,active,payer_fields', '');
 create trigger payment_links_keep_slug after update of slug on payment_links for each row when (new.slug is distinct from old.slug) execute function keep_slug();
 
 -- A price that was paid, or money that waits for a decision. It is reversed if a reorg removes a transfer of it, and granted again if the transfer comes back.

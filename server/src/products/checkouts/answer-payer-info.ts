@@ -2,7 +2,9 @@
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"
-import type { PayerInfo } from "./schema.ts"
+import { emailRule, type PayerInfo } from "./schema.ts"
+
+const isEmail = new RegExp(emailRule.pattern)
 
 /**
  * Stores the answers. Throws `SESSION_NOT_FOUND`, `SESSION_ALREADY_CONFIRMED`, `SESSION_EXPIRED` or
@@ -30,11 +32,21 @@ async function storeAnswers(ctx: TxContext, session: Row<"checkout_sessions">, b
     .updateTable("checkout_sessions")
     .set({
       payer_info: JSON.stringify(body.payerInfo),
-      customer_email: body.customerEmail ?? session.customer_email,
+      customer_email: body.customerEmail ?? session.customer_email ?? emailAmong(body.payerInfo),
       updated_at: ctx.now(),
     })
     .where("id", "=", session.id)
     .execute()
+}
+
+/**
+ * Returns the answer to a field named `email`, which is the payer's address where the merchant gave none; else null.
+ *
+ * @example emailAmong({ name: "Ada", Email: "ada@example.com" }) // "ada@example.com"
+ */
+export function emailAmong(answers: Record<string, string> = {}): string | null {
+  const [, email] = Object.entries(answers).find(([name]) => /^e_?mail$/i.test(name)) ?? []
+  return email !== undefined && isEmail.test(email) && email.length <= emailRule.maxLength ? email : null
 }
 
 /** Throws `VALIDATION_ERROR` that lists every answer for which the checkout did not ask. */

@@ -296,6 +296,7 @@ function linkOf(ctx: TxContext, row: Row<"payment_links">) {
     maxUses: row.max_uses,
     uses: row.uses,
     expiresAt: row.expires_at?.toISOString() ?? null,
+    payerFields: row.payer_fields ?? [],
     active: row.active,
     createdAt: row.created_at.toISOString(),
     updatedAt: row.updated_at.toISOString(),

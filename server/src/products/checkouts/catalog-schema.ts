@@ -14,7 +14,7 @@ import {
 } from "../../platform/http/schemas.ts"
 import { TimeInput } from "../../platform/http/time.ts"
 import { idPattern } from "../../platform/ids.ts"
-import { Chain, Currency, Slug, SoldProduct, Text, Url } from "./schema.ts"
+import { Chain, Currency, PayerFields, Slug, SoldProduct, Text, Url } from "./schema.ts"
 
 export const ProductId = Type.Object({ id: Type.String({ description: "The product's id" }) })
 export const LinkId = Type.Object({ id: Type.String({ description: "The payment link's id" }) })
@@ -100,6 +100,12 @@ const linkTerms = {
   redirectUrl: Type.Optional(Nullable(Url)),
   maxUses: Type.Optional(Nullable(Type.Integer({ minimum: 1, maximum: 1_000_000, description: "Null: no limit" }))),
   expiresAt: Type.Optional(Nullable(TimeInput)),
+  payerFields: Type.Optional(
+    Described(
+      PayerFields,
+      "Fields to ask each payer for before the payment, such as `name` and `shippingAddress`; the answers are returned as `payerInfo`. A link that asks for fields is not sold to agents, because they can't answer",
+    ),
+  ),
 }
 export const LinkCreate = Strict(
   {
@@ -135,6 +141,7 @@ export const Link = Type.Object({
   maxUses: Nullable(Type.Integer()),
   uses: Type.Integer(),
   expiresAt: Nullable(Timestamp),
+  payerFields: Type.Array(Type.String(), { description: "The fields that each payer is asked for" }),
   active: Type.Boolean(),
   createdAt: Timestamp,
   updatedAt: Timestamp,

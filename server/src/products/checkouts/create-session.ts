@@ -104,6 +104,12 @@ export async function createLinkSession(
   const { link, product } = offer
   if (!link) throw new ApiError("LINK_NOT_FOUND")
   if (!isOffered(ctx.now(), link, product)) throw new ApiError("LINK_UNAVAILABLE")
+  if (agentCaller !== undefined && link.payer_fields !== null)
+    throw new ApiError(
+      "LINK_UNAVAILABLE",
+      undefined,
+      `This link asks its payer for ${link.payer_fields.join(", ")}, so an agent can't buy it. A person can pay at ${ctx.settings.baseUrl}/p/${link.slug}.`,
+    )
   const paused = () => new ApiError("PAYMENTS_PAUSED")
   if (isNewPaused(pausedWhile(ctx, offer.halted), networkOf(ctx.chain, link.chain_id))) throw paused()
   const make = async (ctx: TxContext) => {

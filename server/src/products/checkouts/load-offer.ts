@@ -31,6 +31,7 @@ const OF_LINK = [
   "uses",
   "expires_at",
   "active",
+  "payer_fields",
 ] as const satisfies readonly (keyof Row<"payment_links">)[]
 /** The columns of a link that its checkouts depend on. */
 export type OfferedLink = Pick<Row<"payment_links">, (typeof OF_LINK)[number]>

@@ -190,6 +190,7 @@ export async function createLink(ctx: TxContext, merchantId: string, body: LinkC
       redirect_url: body.redirectUrl ?? null,
       max_uses: body.maxUses ?? null,
       expires_at: body.expiresAt ? timeAt("expiresAt", body.expiresAt) : null,
+      payer_fields: fieldsCell(body.payerFields),
       active: true,
       created_at: now,
       updated_at: now,
@@ -200,6 +201,8 @@ export async function createLink(ctx: TxContext, merchantId: string, body: LinkC
   await emitAttached(ctx, merchantId, made.id, null, made.split_id)
   return made
 }
+
+const fieldsCell = (names: readonly string[] = []): string | null => (names.length > 0 ? JSON.stringify(names) : null)
 
 /** Changes the given fields. Must be called inside a transaction. Throws `NOT_FOUND` for another merchant's link. */
 export async function changeLink(
@@ -225,6 +228,7 @@ export async function changeLink(
       ...(body.expiresAt === undefined
         ? {}
         : { expires_at: body.expiresAt === null ? null : timeAt("expiresAt", body.expiresAt) }),
+      ...(body.payerFields === undefined ? {} : { payer_fields: fieldsCell(body.payerFields) }),
       ...(body.active === undefined ? {} : { active: body.active }),
       updated_at: ctx.now(),
     })

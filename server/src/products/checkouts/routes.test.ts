@@ -278,6 +278,25 @@ describe("/api/pay", () => {
     expect((await service.call("GET", `/api/checkouts/${id}`, undefined, withKey())).body).toMatchObject(said)
   })
 
+  it.each(["confirm", "payer-info"])("takes the e-mail address of %s's answers where it knows none", async path => {
+    const answered = async (body: object, payerInfo: object, more: object = {}) => {
+      const { id } = (await create({ amount: 5, payerFields: ["name", "eMail"], ...body })).body
+      const hash = path === "confirm" ? { txHash: `0x${"1".repeat(64)}` } : {}
+      const said = await service.call("POST", `/api/pay/${path}`, { sessionId: id, payerInfo, ...hash, ...more })
+      expect(said.status).toBe(200)
+      const session = await service.call("GET", `/api/checkouts/${id}`, undefined, withKey())
+      expect(session.body.payerInfo).toEqual(payerInfo)
+      return session.body.customerEmail
+    }
+    expect(await answered({}, { eMail: "ann@example.com" })).toBe("ann@example.com")
+    expect(await answered({}, { eMail: "no address" })).toBeNull()
+    expect(await answered({}, { eMail: `${"a".repeat(320)}@b.c` })).toBeNull()
+    expect(await answered({}, { name: "ann@example.com" })).toBeNull()
+    const known = { customerEmail: "shop@example.com" }
+    expect(await answered(known, { eMail: "ann@example.com" })).toBe("shop@example.com")
+    expect(await answered({}, { eMail: "ann@example.com" }, known)).toBe("shop@example.com")
+  })
+
   it("looks at ten hashes of a session at a time", async () => {
     const { id } = (await create({ amount: 5 })).body
     const confirm = (n: number) =>
@@ -325,6 +344,28 @@ describe("/api/console/products and payment-links", () => {
     expect((await service.call("GET", `${url}/${old.id}`, undefined, { as })).body).toEqual({ ...body, ...old })
     expect((await create({ slug: body.slug })).status).toBe(201)
     expect((await service.call("DELETE", `${url}/${old.id}`, undefined, { as })).status).toBe(200)
+  })
+
+  it("a link asks its payers for its fields, unless the merchant's checkout asks for others", async () => {
+    const url = "/api/console/payment-links"
+    const payerFields = ["name", "shippingAddress"]
+    const { body: link } = await service.call("POST", url, { title: "Mug", amount: 5, payerFields }, { as })
+    expect(link).toMatchObject({ payerFields })
+    const asked = async () => (await service.call("POST", "/api/pay/sessions", { slug: link.slug })).body.sessionId
+    const first = await asked()
+    const fieldsOf = async (id: string) => (await service.call("GET", `/api/pay/status/${id}`)).body.payerFields
+    expect(await fieldsOf(first)).toEqual(payerFields)
+    expect((await create({ slug: link.slug })).body).toMatchObject({ payerFields, payerInfo: null })
+    expect((await create({ slug: link.slug, payerFields: ["vatId"] })).body.payerFields).toEqual(["vatId"])
+    expect((await create({ slug: link.slug, payerFields: [] })).body.payerFields).toEqual([])
+    const change = (body: object) => service.call("PUT", `${url}/${link.id}`, body, { as })
+    expect((await change({ title: "Cup" })).body).toMatchObject({ title: "Cup", payerFields })
+    expect((await change({ payerFields: [] })).body.payerFields).toEqual([])
+    expect(await fieldsOf(await asked())).toEqual([])
+    expect(await fieldsOf(first)).toEqual(payerFields)
+    for (const bad of [["1a"], ["a", "a"], ["two words"], Array.from({ length: 21 }, (_, n) => `f${n}`), "name"])
+      expect((await change({ payerFields: bad })).status, JSON.stringify(bad)).toBe(400)
+    expect((await service.call("GET", `${url}/${link.id}`, undefined, { as })).body.payerFields).toEqual([])
   })
 
   it("refuse what can't be, and write nothing", async () => {

@@ -30,7 +30,8 @@ export const Text = Type.String({ maxLength: 2_000 })
 export const Url = Matching("^https?://", "An http(s) address", { maxLength: 2_048 })
 export const Slug = Matching("^[a-z0-9-]{3,64}$", "3 to 64 lower-case letters, digits and hyphens")
 export const SoldProduct = Matching(idPattern("prod"), "The id of a product, `prod_` and 24 characters")
-const Email = Matching("^[^@\\s]+@[^@\\s]+$", "An e-mail address", { maxLength: 320 })
+export const emailRule = { pattern: "^[^@\\s]+@[^@\\s]+$", maxLength: 320 }
+const Email = Matching(emailRule.pattern, "An e-mail address", { maxLength: emailRule.maxLength })
 export const Chain = Type.String({
   maxLength: 32,
   description: "A network of this service; without it, the default network",
@@ -40,6 +41,7 @@ const Metadata = Type.Record(Type.String(), Type.Unknown(), {
   description: "The merchant's own data; at most 4 KB as JSON. Send numbers above 2^53, or with many digits, in quotes",
 })
 const FieldName = Matching("^[a-zA-Z][a-zA-Z0-9_]{0,39}$", "A letter, then up to 39 letters, digits or _")
+export const PayerFields = Type.Array(FieldName, { maxItems: 20, uniqueItems: true })
 const Answers = Type.Record(Type.String({ maxLength: 40 }), Type.String({ maxLength: 500 }), {
   maxProperties: 20,
   description: "Answers to the requested fields, by field name",
@@ -79,15 +81,12 @@ export const CheckoutCreate = Strict(
     splitId: Type.Optional(SplitId),
     customerEmail: Type.Optional(Email),
     payerFields: Type.Optional(
-      Type.Array(FieldName, {
-        maxItems: 20,
-        uniqueItems: true,
-        description: "Fields to ask the payer for; the answers are returned as `payerInfo`",
-      }),
+      Described(
+        PayerFields,
+        "Fields to ask the payer for; the answers are returned as `payerInfo`. By default those of the link",
+      ),
     ),
-    payerInfo: Type.Optional(
-      Type.Array(FieldName, { maxItems: 20, uniqueItems: true, description: "The old name of `payerFields`" }),
-    ),
+    payerInfo: Type.Optional(Described(PayerFields, "The old name of `payerFields`")),
     metadata: Type.Optional(Metadata),
     expiresIn: Type.Optional(
       Type.Integer({ minimum: 300, maximum: 2_592_000, description: "Seconds to pay; 86,400 by default" }),

@@ -9,7 +9,7 @@ import { type Context, inTransaction, type TxContext } from "../../platform/cont
 import type { Row } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { continueTrace } from "../../platform/tracing/trace.ts"
-import { assertAsked } from "./answer-payer-info.ts"
+import { assertAsked, emailAmong } from "./answer-payer-info.ts"
 import { sessionOf } from "./create-session.ts"
 import type { PayConfirm } from "./schema.ts"
 
@@ -106,7 +106,7 @@ async function submit(ctx: TxContext, session: Paid, { txHash, address, body }: 
     changed as (
       update checkout_sessions s set status = case when ${begins}::boolean then 'verifying' else s.status end,
         message = case when not ${begins}::boolean then s.message end,
-        customer_email = coalesce(${body.customerEmail ?? null}::text, s.customer_email),
+        customer_email = coalesce(${body.customerEmail ?? null}::text, s.customer_email, ${emailAmong(body.payerInfo)}::text),
         payer_info = coalesce(${answers}::jsonb, s.payer_info), run_at = ${now}, updated_at = ${now}
       from usable where s.id = ${session.id})
     select is_used, is_full from found`.execute(ctx.db)

@@ -66,7 +66,7 @@ export function sessionRow(
     split_id: splitId,
     recipient_set_id: setId ?? null,
     customer_email: body.customerEmail ?? null,
-    payer_fields: json(body.payerFields ?? body.payerInfo),
+    payer_fields: json(body.payerFields ?? body.payerInfo ?? link?.payer_fields ?? undefined),
     payer_info: null,
     metadata: json(body.metadata),
     status: "pending" as const,
@@ -113,13 +113,10 @@ const TYPES = {
 } as const satisfies Record<keyof ReturnType<typeof sessionRow>, string>
 
 /** The session as the database returns it after the insert; `body` is the request's body. */
-export const unpaidSession = (
-  row: ReturnType<typeof sessionRow>,
-  body: Pick<CheckoutCreate, "metadata" | "payerFields" | "payerInfo">,
-): Session => ({
+export const unpaidSession = (row: ReturnType<typeof sessionRow>, body: Pick<CheckoutCreate, "metadata">): Session => ({
   ...row,
   metadata: body.metadata ?? null,
-  payer_fields: body.payerFields ?? body.payerInfo ?? null,
+  payer_fields: row.payer_fields === null ? null : JSON.parse(row.payer_fields),
   payer_info: null,
   exception: null,
   received: 0n,

@@ -1,7 +1,7 @@
 /** Explains why a checkout is in its state. Pure. */
 import type { PaymentException } from "../../platform/db/columns.ts"
 import type { Row, SessionStatus } from "../../platform/db/schema.ts"
-import { acceptWords, type Decision, returnWords } from "./payment-standing.ts"
+import { acceptStep, type Decision, returnWords } from "./payment-standing.ts"
 import { act, type NextAction, type Standing, timeText, wait } from "./standing.ts"
 
 /** The escrow of a checkout. Amounts include their currency. */
@@ -70,7 +70,7 @@ export function explainCheckout(facts: CheckoutFacts): Standing {
       ...(isListed
         ? [act("See what you can do about this money.", "GET", `payments/${first.id}`)]
         : [
-            act(acceptWords(first.amount, first), "POST", `payments/${first.id}/accept`),
+            acceptStep(first.id, first.amount, first),
             act(returnWords(first.amount, first), "POST", `payments/${first.id}/return`),
           ]),
       ...standing.next,

@@ -28,7 +28,7 @@ export async function describeStory(ctx: TxContext, { paymentIds }: Story, rows:
   )
   return {
     payments: payments.map(row => {
-      const { buys = false, returnAddress } = decisions.get(row.id) ?? {}
+      const { buys = false, acceptable = true, returnAddress } = decisions.get(row.id) ?? {}
       const surplus = surpluses.find(({ payment_id, state }) => payment_id === row.id && state === "open")
       return {
         id: row.id,
@@ -42,6 +42,7 @@ export async function describeStory(ctx: TxContext, { paymentIds }: Story, rows:
         txHash: row.tx_hash,
         createdAt: row.created_at.toISOString(),
         buys,
+        acceptable,
         returnAddress: returnAddress ? checksummed(returnAddress) : null,
         surplus: surplus && row.status === "granted" ? format({ ...row, amount: surplus.amount }).amount : null,
       }

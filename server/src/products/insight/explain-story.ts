@@ -101,7 +101,11 @@ async function paymentFacts(ctx: TxContext, payment: Row<"payments">, rows: Stor
   const moving = rows.payouts.filter(
     ({ id, lane, state, stopped }) => lane === "payout" && (state !== "cancelled" || stopped) && !replaced.has(id),
   )
-  const { buys = false, returnAddress } = (await decisionFacts(ctx, [payment.id])).get(payment.id) ?? {}
+  const {
+    buys = false,
+    acceptable = true,
+    returnAddress,
+  } = (await decisionFacts(ctx, [payment.id])).get(payment.id) ?? {}
   const { token } = networkOf(ctx.chain, chain_id)
   return {
     id: payment.id,
@@ -118,6 +122,7 @@ async function paymentFacts(ctx: TxContext, payment: Row<"payments">, rows: Stor
       ? { amount: money({ chain_id, token: surplus.token, amount: surplus.amount }), state: surplus.state }
       : null,
     buys,
+    acceptable,
     beside: payment.beside,
     hasReturnAddress: returnAddress != null,
     payouts: await payoutFacts(ctx, moving, money),
@@ -145,8 +150,8 @@ async function checkoutFacts(
     rows.payments.map(({ id }) => id),
   )
   const decisionOf = (id: string) => {
-    const { buys = false, returnAddress } = decisions.get(id) ?? {}
-    return { id, buys, hasReturnAddress: returnAddress != null }
+    const { buys = false, acceptable = true, returnAddress } = decisions.get(id) ?? {}
+    return { id, buys, acceptable, hasReturnAddress: returnAddress != null }
   }
   const waiting = [
     ...rows.payments

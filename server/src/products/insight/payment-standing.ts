@@ -23,6 +23,8 @@ export interface PaymentFacts {
   surplus: { amount: string; state: Row<"surpluses">["state"] } | null
   /** Whether accepting it buys something. */
   buys: boolean
+  /** False if a later invoice has replaced the closed invoice that it was for. */
+  acceptable: boolean
   /** Whether another payment had paid when it was accepted. */
   beside: boolean
   /** Whether the payer has named the address to which the money should go back. */
@@ -142,11 +144,18 @@ export interface Decision {
   exception: WaitingFor | null
   /** Whether accepting it buys something. */
   buys: boolean
+  /** False if a later invoice has replaced the closed invoice that it was for. */
+  acceptable: boolean
   hasReturnAddress: boolean
 }
 
-/** What it means to accept money; `what` names it. */
-export function acceptWords(what: string, { exception, buys }: Pick<Decision, "exception" | "buys">): string {
+/** The step that accepts money, or the reason why there is none; `what` names the money. */
+export const acceptStep = (id: string, what: string, decision: Omit<Decision, "hasReturnAddress">): NextAction =>
+  decision.acceptable
+    ? act(acceptWords(what, decision), "POST", `payments/${id}/accept`)
+    : wait("You can't accept it: it was for a closed invoice that a later invoice has replaced.")
+
+function acceptWords(what: string, { exception, buys }: Pick<Decision, "exception" | "buys">): string {
   if (!buys) return `Accept ${what}: it is paid out, and buys nothing more.`
   if (exception === "underpaid") return `Accept ${what}: it then counts as paid in full.`
   if (exception === "wrong_asset") return `Accept ${what}: it then counts as paid, and you get this token.`
@@ -177,7 +186,7 @@ function openStanding(facts: PaymentFacts): Standing {
     word: "Needs you",
     why,
     next: [
-      act(acceptWords("the payment", facts), "POST", `payments/${id}/accept`),
+      acceptStep(id, "the payment", facts),
       act(returnWords("the money", facts), "POST", `payments/${id}/return`),
       ...(exception === "underpaid" && openCheckout
         ? [wait("Or wait: the payer can still send the rest, and then the payment counts automatically.")]

@@ -300,6 +300,13 @@ describe("a subscription", () => {
     await rig.pay(closed)
     await rig.look()
     const { data } = (await rig.call("GET", "payments?status=open")).body
+    expect(data).toMatchObject([{ exception: "late", buys: false, acceptable: false }])
+    const story = (await rig.call("GET", `payments/${data[0].id}`)).body
+    expect(story.payments).toMatchObject([{ buys: false, acceptable: false }])
+    expect(story.status.next.map(({ route }: { route: string | null }) => route?.split("/").at(-1))).toEqual([
+      undefined,
+      "return",
+    ])
     const accept = () => rig.call("POST", `payments/${data[0].id}/accept`, {})
     const refused = { status: 409, body: { error: "INVALID_OPERATION", message: expect.stringContaining("return it") } }
     expect(await accept()).toMatchObject(refused)

@@ -1058,6 +1058,23 @@ describe("a payment link", () => {
     expect(events.filter(({ type }) => !type.startsWith("settings."))).toEqual([])
   })
 
+  it("that asks its payer for fields is not sold to an agent, even one that was asked to pay it before", async () => {
+    const link = { title: "Mug", slug: "mug", amount: 2 }
+    const { body } = await rig.service.request("POST", "/api/console/payment-links", link, { as: "shop" })
+    const url = "/api/p/mug"
+    const before = await rig.service.call("GET", url)
+    expect(before.status).toBe(402)
+    const payerFields = ["name", "address"]
+    await rig.service.request("PUT", `/api/console/payment-links/${body.id}`, { payerFields }, { as: "shop" })
+    const sessions = () => rig.service.ctx.db.selectFrom("checkout_sessions").select("id").execute()
+    const known = await sessions()
+    expect(await rig.service.call("GET", url)).toMatchObject({
+      status: 410,
+      body: { error: "LINK_UNAVAILABLE", message: expect.stringMatching(/asks its payer for name, address.*\/p\/mug/) },
+    })
+    expect(await sessions()).toEqual(known)
+  })
+
   it("with one use is paid by one of two agents, and the other keeps its money", async () => {
     const link = { title: "Ticket", slug: "one-place", amount: 2, maxUses: 1 }
     await rig.service.request("POST", "/api/console/payment-links", link, { as: "shop" })

@@ -216,6 +216,7 @@ async function openSession(
     .select("l.amount as fixed")
     .where("l.slug", "=", slug)
     .where("l.active", "=", true)
+    .where("l.payer_fields", "is", null)
     .where(eb => eb.or([eb("l.expires_at", "is", null), eb("l.expires_at", ">", ctx.now())]))
     .where(eb => eb.or([eb("l.max_uses", "is", null), eb("l.uses", "<", eb.ref("l.max_uses"))]))
     .where("s.agent", "=", true)
