@@ -56,6 +56,8 @@ export interface Story extends Explained {
     createdAt: string
     /** Whether accepting it buys something. */
     buys: boolean
+    /** False if it can only be returned. */
+    acceptable: boolean
     returnAddress: string | null
     /** The part of a payment that counts which waits for a decision. */
     surplus: string | null

@@ -56,6 +56,7 @@ export function NeedsYou() {
   const [ids, setIds] = useState<ReadonlySet<string>>(new Set())
   const [isAccepting, setAccepting] = useState(false)
   const picked = list.rows?.filter(({ id }) => ids.has(id)).slice(0, MOST_AT_ONCE) ?? []
+  const acceptable = picked.filter(row => row.acceptable)
   return (
     <>
       <PageHead
@@ -78,8 +79,13 @@ export function NeedsYou() {
             <Button size="xs" onClick={() => setIds(new Set())}>
               Choose none
             </Button>
-            <Button size="xs" variant="filled" disabled={!may} onClick={() => setAccepting(true)}>
-              Accept {picked.length}
+            <Button
+              size="xs"
+              variant="filled"
+              disabled={!may || acceptable.length === 0}
+              onClick={() => setAccepting(true)}
+            >
+              Accept {acceptable.length}
             </Button>
           </span>
         </div>
@@ -113,7 +119,7 @@ export function NeedsYou() {
       {isAccepting && (
         <DecideDialog
           kind="accept"
-          payments={picked}
+          payments={acceptable}
           close={() => {
             setAccepting(false)
             setIds(new Set())

@@ -64,8 +64,8 @@ function Page({ head, story, error, tone, rail }: StoryGiven & { head: ReactNode
 
 /** The payment that waits for a decision, as the story's next steps name it. */
 function waitingIn(story: Story | undefined) {
-  const route = story?.status.next.find(({ route }) => route?.endsWith("/accept"))?.route
-  const [, id] = /payments\/(pay_[a-z0-9]+)\/accept$/.exec(route ?? "") ?? []
+  const routes = story?.status.next.map(({ route }) => /payments\/(pay_[a-z0-9]+)\/(accept|return)$/.exec(route ?? ""))
+  const id = routes?.find(found => found)?.[1]
   const payment = story?.payments?.find(each => each.id === id)
   if (!payment) return undefined
   return { ...payment, surplus: payment.surplus === null ? null : { amount: payment.surplus } }

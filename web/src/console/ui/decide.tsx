@@ -22,9 +22,11 @@ export function Decide({ payment, size = "sm" }: { payment: Waiting; size?: "xs"
       >
         Return
       </Button>
-      <Button size={size} disabled={!may} variant="filled" onClick={() => setOpen("accept")}>
-        Accept
-      </Button>
+      {payment.acceptable && (
+        <Button size={size} disabled={!may} variant="filled" onClick={() => setOpen("accept")}>
+          Accept
+        </Button>
+      )}
       {!may && size === "sm" && <NoRight right="money" />}
       {open && <DecideDialog kind={open} payments={[payment]} close={() => setOpen(undefined)} />}
     </span>

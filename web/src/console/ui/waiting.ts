@@ -3,7 +3,17 @@ import type { Payment } from "../api/types.ts"
 
 export type Waiting = Pick<
   Payment,
-  "id" | "description" | "amount" | "currency" | "exception" | "payer" | "returnAddress" | "surplus" | "status" | "buys"
+  | "id"
+  | "description"
+  | "amount"
+  | "currency"
+  | "exception"
+  | "payer"
+  | "returnAddress"
+  | "surplus"
+  | "status"
+  | "buys"
+  | "acceptable"
 >
 
 /** How much needs a decision: all of it, or the surplus of a payment that counts. */
