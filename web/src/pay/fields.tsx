@@ -2,6 +2,7 @@
 import { useState } from "preact/hooks"
 import { useWords } from "../ui/context.ts"
 import { Field } from "../ui/field.tsx"
+import { fieldTitle } from "../ui/field-title.ts"
 import { post } from "./api.ts"
 import { problemMessage } from "./problems.ts"
 import { recall, remember } from "./store.ts"
@@ -24,16 +25,6 @@ const kinds: [pattern: RegExp, kind: Kind][] = [
 ]
 const plain: Kind = { type: "text", autocomplete: "off" }
 const kindOf = (name: string): Kind => kinds.find(([pattern]) => pattern.test(name))?.[1] ?? plain
-
-/**
- * A field's name for people.
- *
- * @example titleOf("shippingAddress") // "Shipping address"
- */
-const titleOf = (name: string): string => {
-  const words = name.replace(/_+/g, " ").replace(/([a-z0-9])([A-Z])/g, "$1 $2")
-  return words.charAt(0).toUpperCase() + words.slice(1).toLowerCase()
-}
 
 /** A merchant may name a field `constructor`, which every object has. */
 const ownOf = (texts: Record<string, string>, name: string): string | undefined =>
@@ -90,7 +81,7 @@ export function Fields({ sessionId, names, done }: Props) {
           {...(kindOf(name) as Kind & { type: "text" })}
           id={`field-${name}`}
           name={name}
-          label={titleOf(name)}
+          label={fieldTitle(name)}
           value={ownOf(answers, name) ?? ""}
           change={value => change(name, value)}
           fault={ownOf(faults, name)}

@@ -8,6 +8,7 @@ import { bodyOf, given, RequestForm } from "../ui/form.tsx"
 import { NetworkInput } from "../ui/inputs.tsx"
 import { MoreFields } from "../ui/more-fields.tsx"
 import { PageHead } from "../ui/page.tsx"
+import { fieldsOf, PayerFieldsInput } from "../ui/payer-fields.tsx"
 import { SplitInput } from "../ui/split-input.tsx"
 
 const HOUR_S = 3_600
@@ -28,12 +29,6 @@ const daysOf = (days: number[]) =>
 const captureDays = daysOf([1, 3, 7, 14, 30, 60, 90])
 const refundDays = daysOf([30, 60, 90, 180, 365])
 const more = ["redirectUrl", "payerFields", "callbackUrl"] as const
-
-/** The names of the fields; undefined without one. */
-const fieldsOf = (text: string): string[] | undefined => {
-  const names = text.split(/[\s,]+/).filter(Boolean)
-  return names.length > 0 ? names : undefined
-}
 
 const first = {
   capture: "direct",
@@ -82,7 +77,7 @@ export function NewCheckout() {
                     refundWithin: Number(values.refundDays) * 24 * HOUR_S,
                   }),
               callbackUrl: given(values.callbackUrl),
-              payerFields: fieldsOf(values.payerFields),
+              payerFields: given(values.payerFields) && fieldsOf(values.payerFields),
               customerEmail: given(values.customerEmail),
               redirectUrl: given(values.redirectUrl),
               metadata: given(values.reference) === undefined ? undefined : { order: given(values.reference) },
@@ -134,12 +129,7 @@ export function NewCheckout() {
                   placeholder="https://"
                   {...form.getInputProps("redirectUrl")}
                 />
-                <TextInput
-                  label="What the payer is asked for"
-                  description="Names of fields, separated by commas"
-                  placeholder="name, address"
-                  {...form.getInputProps("payerFields")}
-                />
+                <PayerFieldsInput {...form.getInputProps("payerFields")} />
                 <TextInput
                   label="Where its events go"
                   description="Instead of your endpoints"

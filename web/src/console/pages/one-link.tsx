@@ -1,9 +1,8 @@
 /** One payment link, new or to be changed. */
-import { Button, Textarea, TextInput } from "@mantine/core"
+import { Button, Textarea, TextInput, type TextInputProps } from "@mantine/core"
 import { Link, useNavigate, useSearch } from "@tanstack/react-router"
-
+import { fieldTitle } from "../../ui/field-title.ts"
 import { facts, isSandbox, networkTitle } from "../api/facts.ts"
-
 import type { PaymentLink } from "../api/types.ts"
 import { AmountOrProduct } from "../ui/amount-or-product.tsx"
 import { CatalogPage } from "../ui/catalog-page.tsx"
@@ -13,6 +12,7 @@ import { NetworkInput } from "../ui/inputs.tsx"
 import { IdLink } from "../ui/linked.tsx"
 import { Money } from "../ui/money.tsx"
 import { Facts, PageHead } from "../ui/page.tsx"
+import { fieldsOf, fieldsText, PayerFieldsInput } from "../ui/payer-fields.tsx"
 import { Share } from "../ui/share.tsx"
 import { SplitInput } from "../ui/split-input.tsx"
 import { Time } from "../ui/time.tsx"
@@ -30,7 +30,15 @@ const first = {
   chain: facts.networks[0]?.network ?? "",
   maxUses: "",
   redirectUrl: "",
+  payerFields: "",
+  expiresAt: "",
 }
+
+const EndInput = (props: TextInputProps) => (
+  <TextInput type="date" label="It ends" description="As this day begins, UTC; empty: it doesn't end" {...props} />
+)
+const endOf = (day: string): string | undefined => (day === "" ? undefined : `${day}T00:00:00.000Z`)
+const dayOf = ({ expiresAt }: PaymentLink): string => expiresAt?.slice(0, 10) ?? ""
 
 const embedOf = (url: string): string =>
   `<a data-sluice href="${url}">Pay with USDC</a>\n<script src="${facts.baseUrl}/embed.js" async></script>`
@@ -63,6 +71,8 @@ export function NewLink() {
               splitId: given(values.splitId),
               maxUses: given(values.maxUses) && Number(values.maxUses),
               redirectUrl: given(values.redirectUrl),
+              payerFields: given(values.payerFields) && fieldsOf(values.payerFields),
+              expiresAt: endOf(values.expiresAt),
             }),
           })}
           fields={form => (
@@ -79,20 +89,22 @@ export function NewLink() {
                 />
                 <NetworkInput description="Where it is paid" {...form.getInputProps("chain")} />
               </div>
+              <PayerFieldsInput {...form.getInputProps("payerFields")} />
               <SplitInput {...form.getInputProps("splitId")} />
               <div className="pair">
                 <TextInput
                   label="Uses at most"
+                  description="Empty: without a limit"
                   inputMode="numeric"
-                  placeholder="without a limit"
                   {...form.getInputProps("maxUses")}
                 />
-                <TextInput
-                  label="Where the payer goes afterwards"
-                  placeholder="https://"
-                  {...form.getInputProps("redirectUrl")}
-                />
+                <EndInput {...form.getInputProps("expiresAt")} />
               </div>
+              <TextInput
+                label="Where the payer goes afterwards"
+                placeholder="https://"
+                {...form.getInputProps("redirectUrl")}
+              />
             </>
           )}
         />
@@ -123,6 +135,8 @@ export function OneLink() {
             description: link.description ?? "",
             maxUses: link.maxUses === null ? "" : String(link.maxUses),
             redirectUrl: link.redirectUrl ?? "",
+            payerFields: fieldsText(link.payerFields),
+            expiresAt: dayOf(link),
           }}
           right="catalog"
           submit="Save"
@@ -135,20 +149,30 @@ export function OneLink() {
               description: given(values.description) ?? null,
               maxUses: given(values.maxUses) === undefined ? null : Number(values.maxUses),
               redirectUrl: given(values.redirectUrl) ?? null,
+              ...(values.payerFields === fieldsText(link.payerFields)
+                ? {}
+                : { payerFields: fieldsOf(values.payerFields) }),
+              ...(values.expiresAt === dayOf(link) ? {} : { expiresAt: endOf(values.expiresAt) ?? null }),
             },
           })}
           fields={form => (
             <>
               <TextInput label="Title" {...form.getInputProps("title")} />
               <Textarea label="Description" rows={3} {...form.getInputProps("description")} />
+              <PayerFieldsInput {...form.getInputProps("payerFields")} />
               <div className="pair">
-                <TextInput label="Uses at most" placeholder="without a limit" {...form.getInputProps("maxUses")} />
                 <TextInput
-                  label="Where the payer goes afterwards"
-                  placeholder="https://"
-                  {...form.getInputProps("redirectUrl")}
+                  label="Uses at most"
+                  description="Empty: without a limit"
+                  {...form.getInputProps("maxUses")}
                 />
+                <EndInput {...form.getInputProps("expiresAt")} />
               </div>
+              <TextInput
+                label="Where the payer goes afterwards"
+                placeholder="https://"
+                {...form.getInputProps("redirectUrl")}
+              />
               <p className="quiet">The amount and the network can't be changed, because payers may have seen them.</p>
             </>
           )}
@@ -191,6 +215,7 @@ export function OneLink() {
                 ],
                 ["Used", `${link.uses}${link.maxUses === null ? "" : ` of ${link.maxUses}`}`],
                 ["Network", networkTitle(link.chain)],
+                link.payerFields.length > 0 && ["Asks for", link.payerFields.map(fieldTitle).join(", ")],
                 link.splitId && ["Split", <IdLink key="s" to="/splits" id={link.splitId} />],
                 link.expiresAt && ["Ends", <Time key="e" at={link.expiresAt} />],
                 ["Created", <Time key="c" at={link.createdAt} />],

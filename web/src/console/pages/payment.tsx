@@ -1,6 +1,7 @@
 /** One payment, checkout or payout: how much, why it stands as it does, what can be done, and all that happened. */
 import { useParams } from "@tanstack/react-router"
 import type { ReactNode } from "react"
+import { fieldTitle } from "../../ui/field-title.ts"
 import { facts, networkTitle } from "../api/facts.ts"
 import { isCheckoutId, type Story, useCheckout, useStory, useTransaction } from "../api/story.ts"
 import type { Checkout, Transaction } from "../api/types.ts"
@@ -146,7 +147,7 @@ function MovementView({ row, read, story, error }: StoryGiven & { row: Transacti
             />
           </section>
           <Fields title="Metadata" of={checkout?.metadata ?? null} />
-          <Fields title="From the payer" of={checkout?.payerInfo ?? null} />
+          <Answers of={checkout?.payerInfo ?? null} />
         </>
       }
     />
@@ -225,12 +226,20 @@ function CheckoutView({ checkout, read, story, error }: StoryGiven & { checkout:
           <Refunds checkout={checkout} />
           {["pending", "verifying"].includes(status) && <Share url={checkout.url} title="The payer's page" />}
           <Fields title="Metadata" of={metadata} />
-          <Fields title="From the payer" of={payerInfo} />
+          <Answers of={payerInfo} />
         </>
       }
     />
   )
 }
+
+/** What the payer answered before paying. */
+const Answers = ({ of }: { of: Record<string, unknown> | null }) => (
+  <Fields
+    title="From the payer"
+    of={of && Object.fromEntries(Object.entries(of).map(([name, text]) => [fieldTitle(name), text]))}
+  />
+)
 
 /** The merchant's or the payer's own fields. */
 function Fields({ title, of }: { title: string; of: Record<string, unknown> | null }) {
