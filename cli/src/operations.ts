@@ -2693,6 +2693,10 @@ export const operations: Record<string, Record<string, Operation>> = {
      "type": "text",
      "does": "By the first digit of the answer's status"
     },
+    "by": {
+     "type": "text",
+     "does": "key: only requests with an API key"
+    },
     "key": {
      "type": "text",
      "does": "Only requests of this API key"

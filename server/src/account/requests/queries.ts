@@ -54,7 +54,7 @@ export async function writeRequests({ db }: TxContext, entries: readonly Entry[]
 
 /** A merchant's matching entries, unordered; throws `VALIDATION_ERROR` if a time in the filter does not exist. */
 export function requestsOf({ db }: TxContext, merchantId: string, filters: RequestFilters) {
-  const { status, key, person, route, from, to } = filters
+  const { status, by, key, person, route, from, to } = filters
   let query = db.selectFrom("requests").selectAll().where("merchant_id", "=", merchantId)
   if (status === "refused") query = query.where("status", ">=", 400)
   else if (status !== undefined) {
@@ -63,6 +63,8 @@ export function requestsOf({ db }: TxContext, merchantId: string, filters: Reque
   }
   // Repeats the condition of the index on refused requests, so that the planner can use it.
   if (status === "4xx" || status === "5xx") query = query.where(sql<boolean>`status >= 400`)
+  if (by === "key") query = query.where("api_key_id", "is not", null)
+  if (by === "person") query = query.where("api_key_id", "is", null)
   if (key !== undefined) query = query.where("api_key_id", "=", key)
   if (person !== undefined) query = query.where("person_id", "=", person)
   if (route !== undefined) query = query.where("route", "=", route)

@@ -172,7 +172,7 @@ describe("whose it is", () => {
 })
 
 describe("the list", () => {
-  it("is filtered by status, key, person, route and time", async () => {
+  it("is filtered by status, kind of caller, key, person, route and time", async () => {
     const { key: secret, id } = await key(["read", "console"])
     await service.call("GET", "/api/console/products", undefined, withKey(secret, "a"))
     await service.call("GET", "/api/console/products/prod_none", undefined, withKey(secret, "b"))
@@ -185,12 +185,23 @@ describe("the list", () => {
         .filter((each: string) => each.length === 1)
     expect(await ids("?status=2xx")).toEqual(["c", "a"])
     expect(await ids("?status=refused")).toEqual(["b"])
+    expect(await ids("?by=key")).toEqual(["b", "a"])
+    expect(await ids("?by=person")).toEqual(["c"])
+    expect(await ids("?by=key&status=refused")).toEqual(["b"])
+    expect(await ids(`?by=person&key=${id}`)).toEqual([])
     expect(await ids(`?key=${id}`)).toEqual(["b", "a"])
     expect(await ids(`?person=${person}`)).toEqual(["c"])
     expect(await ids(`?route=${encodeURIComponent("/api/console/products/:id")}`)).toEqual(["b"])
     expect(await ids(`?from=${new Date(service.ctx.now().getTime() + DAY_MS).toISOString()}`)).toEqual([])
     expect(await ids(`?to=${new Date(service.ctx.now().getTime() + DAY_MS).toISOString()}`)).toEqual(["c", "b", "a"])
-    for (const wrong of ["?from=tomorrow", "?status=200", "?key=no", "?person=no", "?from=2026-02-30T00:00:00Z"])
+    for (const wrong of [
+      "?from=tomorrow",
+      "?status=200",
+      "?by=robot",
+      "?key=no",
+      "?person=no",
+      "?from=2026-02-30T00:00:00Z",
+    ])
       expect((await service.call("GET", `${path}${wrong}`, undefined, { as })).status, wrong).toBe(400)
   })
 
@@ -253,11 +264,17 @@ describe("what it costs", () => {
   })
 })
 
-it("finds an id, and what was refused, by an index", async () => {
-  await sql`insert into requests (merchant_id, at, request_id, method, route, status, duration_ms)
-    select ${merchantId}, ${service.ctx.now()}::timestamptz - make_interval(secs => n), 'id' || n, 'GET', '/x', case n % 1000 when 0 then 404 else 200 end, 1
-    from generate_series(1, 50000) n`.execute(service.ctx.db)
-  await sql`analyze requests`.execute(service.ctx.db)
+it("finds an id, what was refused, and what came with keys or from people, by an index", async () => {
+  /** Writes 50,000 entries of which few were refused; few have no key, or few have one. */
+  const fill = async (keyId: string | null, rareKeyId: string | null) => {
+    await sql`truncate requests`.execute(service.ctx.db)
+    await sql`insert into requests (merchant_id, at, request_id, method, route, status, duration_ms, api_key_id)
+      select ${merchantId}, ${service.ctx.now()}::timestamptz - make_interval(secs => n), 'id' || n, 'GET', '/x',
+        case n % 1000 when 0 then 404 else 200 end, 1, case n % 1000 when 1 then ${rareKeyId}::text else ${keyId}::text end
+      from generate_series(1, 50000) n`.execute(service.ctx.db)
+    await sql`analyze requests`.execute(service.ctx.db)
+  }
+  await fill(null, "key_rare")
   const planOf = async (query: string) =>
     (await sql.raw<Record<string, string>>(`explain ${query}`).execute(service.ctx.db)).rows
       .map(row => Object.values(row)[0])
@@ -272,4 +289,11 @@ it("finds an id, and what was refused, by an index", async () => {
       `select * from requests where merchant_id = '${merchantId}' and status >= 400 and status < 500 and status >= 400 order by at desc, n desc limit 51`,
     ),
   ).toContain("requests_refused")
+  const planBy = (is: string) =>
+    planOf(
+      `select * from requests where merchant_id = '${merchantId}' and api_key_id ${is} order by at desc, n desc limit 51`,
+    )
+  expect(await planBy("is not null")).toContain("requests_of_keys")
+  await fill("key_busy", null)
+  expect(await planBy("is null")).toContain("requests_of_people")
 })

@@ -19,6 +19,13 @@ export const RequestFilters = Type.Object({
       description: "By the first digit of the answer's status; `refused` is 4xx and 5xx",
     }),
   ),
+  by: Type.Optional(
+    Type.Unsafe<"key" | "person">({
+      type: "string",
+      enum: ["key", "person"],
+      description: "`key`: only requests with an API key. `person`: only those of people, as in the console",
+    }),
+  ),
   key: Type.Optional(Described(Matching(idPattern("key"), "The id of an API key"), "Only requests of this API key")),
   person: Type.Optional(Described(Matching(idPattern("per"), "The id of a person"), "Only requests of this person")),
   route: Type.Optional(

@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. 1a86f788243bba24be31e3309397806cc6f45e05e4df1279523c4aa403504081
+// Made from schema.sql by `npm run schema`; do not edit. 453c3cbf766595c79b5cfa7a96e7dc017039a8f8bc41b09efe414fcf46be8862
 import type { PublicKey } from "../../../../verify/src/format.ts";
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";

@@ -1846,6 +1846,8 @@ create table requests (
   constraint requests_pkey primary key (merchant_id, at, n)
 ) with (autovacuum_vacuum_scale_factor=0.02);
 create index requests_of_id on requests using btree (merchant_id, request_id);
+create index requests_of_keys on requests using btree (merchant_id, at, n) where api_key_id is not null;
+create index requests_of_people on requests using btree (merchant_id, at, n) where api_key_id is null;
 create index requests_old on requests using btree (at);
 create index requests_refused on requests using btree (merchant_id, at, n) where status >= 400;
 

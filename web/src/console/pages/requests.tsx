@@ -1,5 +1,5 @@
 /** The request log: what your servers and people asked for, what was refused, and why. */
-import { TextInput } from "@mantine/core"
+import { Button, TextInput } from "@mantine/core"
 import { useQuery } from "@tanstack/react-query"
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router"
 import { useState } from "react"
@@ -24,6 +24,12 @@ const choices = [
   ["2xx", "Answered"],
   ["4xx", "4xx"],
   ["5xx", "5xx"],
+] as const
+
+const callers = [
+  ["", "By your servers"],
+  ["person", "By people"],
+  ["anyone", "By anyone"],
 ] as const
 
 const toneOf = (status: number): string => (status >= 500 ? "bad" : status >= 400 ? "wait" : "good")
@@ -96,29 +102,35 @@ const columns: Column<Row>[] = [
 const rowId = (row: LoggedRequest): string => `${row.requestId} ${row.at}`
 
 export function Requests() {
-  const { status, key } = useSearch({ strict: false }) as { status?: Status; key?: string }
+  const { status, by, key } = useSearch({ strict: false }) as {
+    status?: Status
+    by?: "person" | "anyone"
+    key?: string
+  }
   const navigate = useNavigate()
   const [typed, setTyped] = useState("")
-  const query = { ...(status ? { status } : {}), ...(key ? { key } : {}) }
+  // An open console reads all day, so a developer's own requests come first.
+  const caller = key ? { key } : by === "anyone" ? {} : { by: by ?? "key" }
+  const query = { ...(status ? { status } : {}), ...caller }
   const list = usePages<Row>(path, query, rowId)
   const { data: names } = useKeyNames()
   const keys = [...new Map([...(key ? [[key, shortId(key)] as const] : []), ...(names ?? [])])]
-  const set = (more: { status?: string | undefined; key?: string | undefined }) => {
-    const search = Object.fromEntries(Object.entries({ status, key, ...more }).filter(([, value]) => value))
+  const set = (more: { status?: string | undefined; by?: string | undefined; key?: string | undefined }) => {
+    const search = Object.fromEntries(Object.entries({ status, by, key, ...more }).filter(([, value]) => value))
     void navigate({ to: "/requests", search: search as never, replace: true })
   }
+  const setCaller = (value: string | undefined) =>
+    set(value?.startsWith("key_") ? { by: undefined, key: value } : { by: value, key: undefined })
   const words = [
     status && `the status “${choices.find(([each]) => each === status)?.[1]}”`,
-    key && `the key “${names?.get(key) ?? shortId(key)}”`,
+    key ? `the key “${names?.get(key) ?? shortId(key)}”` : by && callers.find(([each]) => each === by)?.[1],
   ].filter(Boolean)
   return (
     <>
       <PageHead title="Requests" request={{ path, query }} />
       <div className="chips">
         <Chips name="Status" choices={choices} value={status} set={status => set({ status })} />
-        {keys.length > 0 && (
-          <PickChip name="By" choices={[["", "By anyone"], ...keys]} value={key} set={key => set({ key })} />
-        )}
+        <PickChip name="By" choices={[...callers, ...keys]} value={key ?? by} set={setCaller} />
         <form
           className="grow"
           onSubmit={event => {
@@ -148,8 +160,9 @@ export function Requests() {
           }
           empty={
             <>
-              <h2>No requests yet</h2>
-              <p>Requests by your servers and people are kept here for 30 days, with the reason for each refusal.</p>
+              <h2>No requests by a server yet</h2>
+              <p>Requests with your API keys are kept here for 30 days, with the reason for each refusal.</p>
+              <Button onClick={() => set({ by: "anyone" })}>See those by people, too</Button>
             </>
           }
         />
