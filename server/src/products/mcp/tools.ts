@@ -202,6 +202,12 @@ const making: Record<string, Tool> = {
       description: text("More for the payer"),
       maxUses: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000 })),
       expiresAt: day,
+      payerFields: Type.Optional(
+        Type.Array(Type.String({ pattern: "^[a-zA-Z][a-zA-Z0-9_]{0,39}$" }), {
+          maxItems: 20,
+          description: "Fields that each payer fills in before paying, such as shippingAddress",
+        }),
+      ),
     },
     made => `Made the payment link ${made.id}.`,
   ),
