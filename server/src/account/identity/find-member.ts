@@ -19,6 +19,8 @@ const NO_MERCHANT =
 /** One of a person's merchants. */
 export interface Membership extends Member {
   name: string
+  /** The zone in which its people read times; null: in that of each browser. */
+  timeZone: string | null
 }
 
 /** A person's merchants, oldest membership first; undefined for a person who was never a member. */
@@ -34,6 +36,7 @@ export async function membershipsOf(ctx: TxContext, { iss, sub }: Subject): Prom
       "members.role",
       "members.money_per_day",
       "merchants.name",
+      "merchants.time_zone",
     ])
     .where("iss", "=", iss)
     .where("sub", "=", sub)
@@ -41,10 +44,10 @@ export async function membershipsOf(ctx: TxContext, { iss, sub }: Subject): Prom
     .orderBy("members.merchant_id")
     .execute()
   if (!rows[0]?.was_member) return undefined
-  return rows.flatMap(({ id: personId, merchant_id: merchantId, role, money_per_day: moneyPerDay, name }) =>
+  return rows.flatMap(({ id: personId, merchant_id: merchantId, role, money_per_day, name, time_zone: timeZone }) =>
     merchantId === null || role === null
       ? []
-      : [{ personId, merchantId, role, moneyPerDay: moneyPerDay ?? 0, name: name ?? "" }],
+      : [{ personId, merchantId, role, moneyPerDay: money_per_day ?? 0, name: name ?? "", timeZone }],
   )
 }
 
@@ -119,7 +122,7 @@ export async function makeMerchant(
     .insertInto("members")
     .values({ merchant_id: merchantId, person_id: personId, role: "owner", created_at })
     .execute()
-  return { personId, merchantId, role: "owner", name }
+  return { personId, merchantId, role: "owner", name, timeZone: null }
 }
 
 /**

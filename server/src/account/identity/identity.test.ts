@@ -256,6 +256,7 @@ describe("/api/console/settings", () => {
       pendingPayoutAddresses: {},
       gasBudget: null,
       liveListeners: false,
+      timeZone: null,
       webhookSecret: expect.stringMatching(/^whsec_….{5}$/),
     })
     const said = { name: "Shop", email: "a@b.example", payoutAddress: PAYOUT_ADDRESS.toLowerCase() }

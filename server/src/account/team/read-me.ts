@@ -7,12 +7,13 @@ import { type Membership, membershipsOf, storedPerson } from "../identity/find-m
 const rightsOf = (role: Role): Right[] => (Object.keys(rightTable) as Right[]).filter(right => hasRight(role, right))
 
 /** Formats a membership with its rights for the API. */
-export const shownMembership = ({ merchantId, name, role, moneyPerDay = 0 }: Membership) => ({
+export const shownMembership = ({ merchantId, name, role, timeZone, moneyPerDay = 0 }: Membership) => ({
   merchantId,
   name,
   role,
   rights: rightsOf(role),
   moneyPerDay: role === "support" ? moneyPerDay : null,
+  timeZone,
 })
 
 /**

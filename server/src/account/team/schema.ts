@@ -37,6 +37,10 @@ const membership = {
   role: RoleName,
   rights: Described(Type.Array(RightName), "What the role may do; docs/merchants/roles.md lists the routes of each"),
   moneyPerDay,
+  timeZone: Described(
+    Nullable(Type.String({ examples: ["Asia/Kolkata"] })),
+    "The time zone in which the console shows times; null for that of each browser",
+  ),
 }
 
 export const Me = Type.Object({

@@ -1,11 +1,13 @@
 /** `/api/console/reports/*.csv`: reports for accountants. */
 import { Type } from "typebox"
+import { zoneOf } from "../../account/identity/read-zone.ts"
 import { type Context, reading, type TxContext } from "../../platform/context.ts"
 import { invalid } from "../../platform/errors.ts"
 import { Described } from "../../platform/http/schemas.ts"
 import { CsvAnswer, csvQuery, sendCsv } from "../../platform/http/send-csv.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import { TimeInput, timeAt } from "../../platform/http/time.ts"
+import { zoneNamed } from "../../platform/http/zone.ts"
 import { booksCsv } from "./read-books.ts"
 import { balanceReport, type Period, payoutsReport, taxReport } from "./write-reports.ts"
 
@@ -13,11 +15,7 @@ interface Report {
   operationId: string
   summary: string
   description: string
-  lines(
-    read: TxContext,
-    merchantId: string,
-    query: Period & { tz?: string | undefined },
-  ): AsyncGenerator<string | Buffer>
+  lines(read: TxContext, merchantId: string, query: Period & { tz: string }): AsyncGenerator<string | Buffer>
 }
 
 const reports: Record<string, Report> = {
@@ -58,7 +56,8 @@ const zone = {
   tz: Type.Optional(
     Type.String({
       maxLength: 64,
-      description: "A time zone of the IANA database, such as Europe/Berlin; UTC without one",
+      description:
+        "A time zone of the IANA database, such as Europe/Berlin; by default that of the merchant's settings, otherwise UTC",
     }),
   ),
 }
@@ -71,21 +70,12 @@ export function reportRoutes(app: Server, ctx: Context): void {
       const read = await reading(ctx)
       const { bom, ...query } = request.query as Period & { tz?: string; bom?: "1" }
       for (const path of ["from", "to"] as const) if (query[path] !== undefined) timeAt(path, query[path])
-      if (query.tz !== undefined && !isZone(query.tz)) throw invalid("tz", "must be a time zone such as Europe/Berlin")
-      const file = lines(read, await callingMerchant(request), query)
+      if (query.tz !== undefined && !zoneNamed(query.tz))
+        throw invalid("tz", "must be a time zone such as Europe/Berlin")
+      const merchantId = await callingMerchant(request)
+      const { tz = await zoneOf(read, merchantId) } = query
+      const file = lines(read, merchantId, { ...query, tz })
       return await sendCsv(read, reply, `${kind}.csv`, file, bom ? { bom } : {})
     })
-  }
-}
-
-/**
- * Whether the runtime knows the time zone. An offset is not a time zone, because it does not tell when summer time
- * applies.
- */
-function isZone(name: string): boolean {
-  try {
-    return new Intl.DateTimeFormat("en", { timeZone: name }).resolvedOptions().timeZone !== "" && /^[A-Za-z]/.test(name)
-  } catch {
-    return false
   }
 }

@@ -131,6 +131,17 @@ describe("the report for the tax office", () => {
     }
   })
 
+  it("divides at midnight of the merchant's zone if it gets no other", async () => {
+    for (const tz of ["Pacific/Kiritimati", "America/St_Johns"]) {
+      expect((await put({ timeZone: tz })).status).toBe(200)
+      expect(await report("tax.csv")).toEqual(await report(`tax.csv?tz=${tz}`))
+    }
+    const kiritimati = await report("tax.csv?tz=Pacific/Kiritimati")
+    await put({ timeZone: null })
+    expect(await report("tax.csv")).toEqual(await report("tax.csv?tz=UTC"))
+    expect(kiritimati).not.toEqual([])
+  })
+
   it("says how many transfers have no known value, and never values them with 0.00", async () => {
     await sql`update rate_sources set complete_until = '2000-01-01'`.execute(rig.service.ctx.db)
     const lines = await report("tax.csv")

@@ -161,7 +161,7 @@ export function balanceReport(ctx: TxContext, merchantId: string, period: Period
 export function taxReport(
   ctx: TxContext,
   merchantId: string,
-  { tz = "UTC", ...period }: Period & { tz?: string | undefined },
+  { tz, ...period }: Period & { tz: string },
 ): AsyncGenerator<string | Buffer> {
   const symbol = ifSettlement(ctx, ({ token }) => token.symbol, "b")
   const of = (kind: string, column: string) =>

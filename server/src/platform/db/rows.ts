@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. 453c3cbf766595c79b5cfa7a96e7dc017039a8f8bc41b09efe414fcf46be8862
+// Made from schema.sql by `npm run schema`; do not edit. 66242fbe354aa6a218b409397d798f57106dcb758a8f1ffd3fc1f09398eedfa5
 import type { PublicKey } from "../../../../verify/src/format.ts";
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
@@ -954,6 +954,10 @@ interface Merchants {
    */
   refund_per_day: number | null;
   return_per_day: number | null;
+  /**
+   * The name of a zone of the IANA database, such as Asia/Kolkata: the console shows times in it. Null: in the zone of each browser.
+   */
+  time_zone: string | null;
   /**
    * If on, the payout address and the recipients of splits change only with the payout wallet's signature.
    */

@@ -1024,13 +1024,16 @@ create table merchants (
   currency text not null default 'USD'::text,
   -- Whether listeners can be made in live mode.
   live_listeners boolean not null default false,
+  -- The name of a zone of the IANA database, such as Asia/Kolkata: the console shows times in it. Null: in the zone of each browser.
+  time_zone text,
   constraint merchants_pkey primary key (id),
   constraint merchants_approver_check check (approver = any (array['wallet'::text, 'service'::text])),
   constraint merchants_currency_check check (currency ~ '^[A-Z]{3}$'::text),
   constraint merchants_refund_per_day_check check (refund_per_day >= 0),
-  constraint merchants_return_per_day_check check (return_per_day >= 0)
+  constraint merchants_return_per_day_check check (return_per_day >= 0),
+  constraint merchants_time_zone_check check (time_zone <> ''::text)
 );
-create trigger merchants_audit after insert or update on merchants for each row execute function write_audit_entry('settings', 'merchant_id', 'name,email,wallet_lock,approver,refund_per_day,return_per_day,currency,live_listeners', '');
+create trigger merchants_audit after insert or update on merchants for each row execute function write_audit_entry('settings', 'merchant_id', 'name,email,wallet_lock,approver,refund_per_day,return_per_day,currency,live_listeners,time_zone', '');
 
 -- Nonces of wallet signatures that were not used yet. The resource is what the purpose is for, such as the id of a paywall.
 create table nonces (

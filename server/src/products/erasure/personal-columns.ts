@@ -184,7 +184,7 @@ export const harmless: Readonly<Record<string, string>> = {
   mails: "id merchant_id notice dedupe_key address subject body sealed status error",
   members: "merchant_id person_id role",
   merchant_limits: "merchant_id bucket",
-  merchants: "id name email approver currency",
+  merchants: "id name email approver currency time_zone",
   nonces: "nonce purpose resource",
   notification_choices: "merchant_id person_id notice",
   noticed_outflows: "tx_hash deposit",

@@ -1,13 +1,15 @@
 /** `/api/console/overview` and `/api/console/balances`: a merchant's figures in one request each. */
 import type { Static } from "typebox"
+import { zoneOf } from "../../account/identity/read-zone.ts"
 import { networkAsked } from "../../platform/chain/network-facts.ts"
 import { type Context, reading } from "../../platform/context.ts"
 import { invalid } from "../../platform/errors.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import { timeAt } from "../../platform/http/time.ts"
+import { zoneNamed } from "../../platform/http/zone.ts"
 import { Balances, Overview, OverviewQuery } from "./overview-schema.ts"
 import { type Asked, balancesOf, overviewOf } from "./read-overview.ts"
-import { isZone, MAX_PERIODS, periodsOf } from "./zones.ts"
+import { MAX_PERIODS, periodsOf } from "./zones.ts"
 
 const tags = ["overview"]
 const DEFAULT_MS = 30 * 86_400_000
@@ -29,7 +31,8 @@ export function overviewRoutes(app: Server, ctx: Context): void {
     async request => {
       const read = await reading(ctx)
       const merchantId = await callingMerchant(request)
-      return await overviewOf(read, { merchantId, ...askedOf(ctx, request.query) })
+      const { tz = await zoneOf(read, merchantId) } = request.query
+      return await overviewOf(read, { merchantId, ...askedOf(ctx, tz, request.query) })
     },
   )
 
@@ -51,12 +54,12 @@ export function overviewRoutes(app: Server, ctx: Context): void {
 }
 
 /** Parses the query; throws `VALIDATION_ERROR` with every fault. */
-function askedOf(ctx: Context, query: Static<typeof OverviewQuery>): Omit<Asked, "merchantId"> {
-  const { interval = "day", tz = "UTC", chain } = query
+function askedOf(ctx: Context, tz: string, query: Static<typeof OverviewQuery>): Omit<Asked, "merchantId"> {
+  const { interval = "day", chain } = query
   const to = query.to === undefined ? ctx.now() : timeAt("to", query.to)
   const from = query.from === undefined ? new Date(to.getTime() - DEFAULT_MS) : timeAt("from", query.from)
   const chainId = chain === undefined ? null : networkAsked(ctx.chain, chain).chainId
-  if (!isZone(tz)) throw invalid("tz", "must be the name of a time zone, such as Asia/Kolkata or UTC")
+  if (!zoneNamed(tz)) throw invalid("tz", "must be the name of a time zone, such as Asia/Kolkata or UTC")
   if (from >= to) throw invalid("from", "must be before `to`")
   const bounds = periodsOf(from, to, interval, tz)
   if (!bounds)

@@ -20,16 +20,6 @@ export interface Part {
   until: number
 }
 
-/** Whether `name` is the name of a time zone, such as Asia/Kathmandu. */
-export function isZone(name: string): boolean {
-  try {
-    Temporal.Instant.fromEpochMilliseconds(0).toZonedDateTimeISO(name)
-    return true
-  } catch {
-    return false
-  }
-}
-
 /**
  * Returns the starts of the periods from the one that contains `from` to the last one before `to`, and then the end
  * of that last period, in milliseconds. Undefined if there are more than {@link MAX_PERIODS}.

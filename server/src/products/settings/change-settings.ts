@@ -12,7 +12,8 @@ import { chainName, type NetworkInfo } from "../../platform/chain/network-facts.
 import type { TxContext } from "../../platform/context.ts"
 import { lockMerchant } from "../../platform/db/lock-merchant.ts"
 import type { Row } from "../../platform/db/schema.ts"
-import { ApiError, type ErrorDetail } from "../../platform/errors.ts"
+import { ApiError, type ErrorDetail, invalid } from "../../platform/errors.ts"
+import { zoneNamed } from "../../platform/http/zone.ts"
 import { newId } from "../../platform/ids.ts"
 import { dueNow, laterNow } from "../../platform/jobs/due-now.ts"
 
@@ -25,6 +26,8 @@ export interface SettingsChange {
   email?: string | null
   walletLock?: boolean
   approver?: Approver
+  /** The name of a time zone; null for that of each browser. */
+  timeZone?: string | null
   /** An ISO 4217 currency code. */
   currency?: string
   /** Whether listeners may be created in live mode; false ends those that exist there. */
@@ -75,14 +78,21 @@ export async function changeSettings(
 ): Promise<void> {
   const targets = await readTargets(ctx, change.payoutAddresses)
   if (change.currency !== undefined) await checkCurrency(ctx, change.currency)
+  const timeZone = typeof change.timeZone === "string" ? await knownZone(ctx, change.timeZone) : change.timeZone
   // The merchant's row serves as the lock, because concurrent changes must not interleave.
   await lockMerchant(ctx.db, merchantId)
   const approver = await approverNow(ctx, merchantId)
   await mailChange(ctx, merchantId, change, targets)
   if (
-    [change.name, change.email, change.walletLock, change.approver, change.currency, change.liveListeners].some(
-      each => each !== undefined,
-    )
+    [
+      change.name,
+      change.email,
+      change.walletLock,
+      change.approver,
+      change.currency,
+      change.liveListeners,
+      timeZone,
+    ].some(each => each !== undefined)
   )
     await ctx.db
       .updateTable("merchants")
@@ -93,6 +103,7 @@ export async function changeSettings(
         ...(change.approver === undefined ? {} : { approver: change.approver }),
         ...(change.currency === undefined ? {} : { currency: change.currency }),
         ...(change.liveListeners === undefined ? {} : { live_listeners: change.liveListeners }),
+        ...(timeZone === undefined ? {} : { time_zone: timeZone }),
       })
       .where("id", "=", merchantId)
       .execute()
@@ -178,6 +189,15 @@ async function checkCurrency(ctx: TxContext, currency: string): Promise<void> {
       ? "must be USD, because this service has no rates of other currencies. Its operator sets RATES"
       : `must be USD or a currency whose rates this service has: ${known.join(", ")}`
   throw new ApiError("VALIDATION_ERROR", [{ path: "currency", message }])
+}
+
+/** Returns the zone's name in the database's spelling. Throws `VALIDATION_ERROR` for a zone that is not known. */
+async function knownZone(ctx: TxContext, asked: string): Promise<string> {
+  const name = zoneNamed(asked)
+  // Reports count months in the database, which has a list of its own: some systems leave old names out of it.
+  const { rows } = await sql`select from pg_timezone_names where name = ${name ?? ""}`.execute(ctx.db)
+  if (name !== undefined && rows.length > 0) return name
+  throw invalid("timeZone", "must be the name of a time zone of the IANA database, such as Asia/Kolkata, or null")
 }
 
 /** Who approves returns at addresses that the merchant gets from now on. */

@@ -57,6 +57,10 @@ const Settings = Type.Object({
   allowedOrigins: Type.Array(Type.String({ examples: ["https://shop.example"] })),
   currency: Described(Currency, "The currency in which lists and reports show the value of your money"),
   liveListeners: Described(Type.Boolean(), "Whether listeners can be created in live mode"),
+  timeZone: Described(
+    Nullable(Type.String({ examples: ["Asia/Kolkata"] })),
+    "The time zone in which the console shows times and counts days; null for that of each browser",
+  ),
 })
 
 /** The length of 64 KB in base64, with the prefix of a data: URL. */
@@ -114,6 +118,12 @@ const SettingsChange = Strict(
         description:
           "Whether listeners, which pull real events to a developer's machine, can be created in live mode. False ends open listeners",
       }),
+    ),
+    timeZone: Type.Optional(
+      Described(
+        Nullable(Type.String({ maxLength: 64, examples: ["Asia/Kolkata"] })),
+        "The time zone in which the console shows times and counts days, by its name in the IANA database. The overview and the tax report use it if they get no `tz`. Null removes it: each person then sees times in their browser's zone",
+      ),
     ),
     allowedOrigins: Type.Optional(
       Type.Array(Type.String({ maxLength: 260 }), {
@@ -181,9 +191,9 @@ export function identityRoutes(app: Server, ctx: Context): void {
 
 async function settingsOf(ctx: Context, merchantId: string) {
   const { accentColor, logo, allowedOrigins } = await brandingOf(ctx, merchantId)
-  const { name, email, wallet_lock, approver, currency, live_listeners } = await ctx.db
+  const { name, email, wallet_lock, approver, currency, live_listeners, time_zone } = await ctx.db
     .selectFrom("merchants")
-    .select(["name", "email", "wallet_lock", "approver", "currency", "live_listeners"])
+    .select(["name", "email", "wallet_lock", "approver", "currency", "live_listeners", "time_zone"])
     .where("id", "=", merchantId)
     .executeTakeFirstOrThrow()
   // Addresses on networks that are not served now stay stored, in case those networks are served again.
@@ -217,5 +227,6 @@ async function settingsOf(ctx: Context, merchantId: string) {
     allowedOrigins,
     currency,
     liveListeners: live_listeners,
+    timeZone: time_zone,
   }
 }
