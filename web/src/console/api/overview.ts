@@ -1,8 +1,10 @@
 /** The figures of Home: one request. */
 import { useEffect } from "react"
 import { read } from "./client.ts"
+import { dayAfter, dayAt, startOfDay } from "./days.ts"
 import { useLive } from "./live.ts"
 import { countInFigures } from "./needs.ts"
+import { useZone } from "./zone.ts"
 
 export interface Token {
   chain: string
@@ -68,19 +70,16 @@ export interface Overview {
   checklist: { step: string; done: boolean; url: string }[]
 }
 
-const DAY_MS = 86_400_000
-const zone = Intl.DateTimeFormat().resolvedOptions().timeZone
-
-/** The days of the person's own clock, the last of them today. */
+/** The days of the merchant's zone, the last of them today. */
 export function useOverview(days: number) {
+  const zone = useZone()
   const query = useLive<Overview>(
-    ["overview", days],
-    signal =>
-      read(
-        "/api/console/overview",
-        { from: new Date(Date.now() - (days - 1) * DAY_MS).toISOString(), interval: "day", tz: zone },
-        signal,
-      ),
+    ["overview", days, zone],
+    signal => {
+      const now = Date.now()
+      const first = startOfDay(dayAfter(dayAt(now, zone), 1 - days), zone) ?? now
+      return read("/api/console/overview", { from: new Date(first).toISOString(), interval: "day", tz: zone }, signal)
+    },
     { every: 20_000, keep: true },
   )
   const { data } = query

@@ -6,6 +6,7 @@ import { chosenMerchant } from "../api/client.ts"
 import { pathOf } from "../api/curl.ts"
 import { personText } from "../api/me.ts"
 import type { AuditEntry } from "../api/types.ts"
+import { useZone } from "../api/zone.ts"
 import { kinds, Of, Who } from "../ui/audit-words.tsx"
 import { PickChip } from "../ui/chips.tsx"
 import { usePages } from "../ui/cursor-list.ts"
@@ -14,6 +15,7 @@ import { later } from "../ui/later.tsx"
 import { LinkButton, PageHead } from "../ui/page.tsx"
 import { SettingsTabs } from "../ui/settings-tabs.tsx"
 import { Time } from "../ui/time.tsx"
+import { timeQuery } from "../ui/time-chip.tsx"
 
 const EntryDialog = later(async () => (await import("../ui/audit-entry.tsx")).default)
 
@@ -24,7 +26,6 @@ export interface AuditSearch {
 }
 
 const path = "/api/console/audit"
-const DAY_MS = 86_400_000
 
 const kindChoices = [["", "By anyone"], ...Object.entries(kinds)] as [AuditEntry["actor"]["kind"] | "", string][]
 const times = [
@@ -37,11 +38,12 @@ const times = [
 export function Audit() {
   const { actor, actorKind, days } = useSearch({ strict: false }) as AuditSearch
   const navigate = useNavigate()
+  const zone = useZone()
   const [open, setOpen] = useState<AuditEntry | undefined>()
   const query = {
     ...(actor ? { actor } : {}),
     ...(actorKind ? { actorKind } : {}),
-    ...(days ? { from: new Date(Math.floor(Date.now() / DAY_MS) * DAY_MS - (days - 1) * DAY_MS).toISOString() } : {}),
+    ...timeQuery(days ? { days } : {}, zone),
   }
   const list = usePages<AuditEntry>(path, query)
   const set = (more: { [K in keyof AuditSearch]?: AuditSearch[K] | undefined }) => {

@@ -5,6 +5,7 @@ import { chosenMerchant, GET, taken } from "../api/client.ts"
 import { pathOf } from "../api/curl.ts"
 import { networkTitle } from "../api/facts.ts"
 import type { Checkout, Page } from "../api/types.ts"
+import { useZone } from "../api/zone.ts"
 import { useKeys } from "../shell/keys.ts"
 import { Chips } from "../ui/chips.tsx"
 import { Hash, Id } from "../ui/copy.tsx"
@@ -87,12 +88,13 @@ export function Checkouts() {
   const search = useSearch({ strict: false }) as CheckoutsSearch
   const { status, exception, q } = search
   const navigate = useNavigate()
+  const zone = useZone()
   const [shown, columnsMenu] = useColumns("checkouts", columns)
   const query = {
     ...(status ? { status } : {}),
     ...(exception ? { exception } : {}),
     ...(q ? { q } : {}),
-    ...timeQuery(search),
+    ...timeQuery(search, zone),
   }
   const go = (next: CheckoutsSearch) => void navigate({ to: "/checkouts", search: next as never, replace: true })
   const set = (more: Record<string, unknown>) => go({ ...search, ...more } as never)

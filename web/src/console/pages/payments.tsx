@@ -5,13 +5,14 @@ import { chosenMerchant, GET, taken } from "../api/client.ts"
 import { pathOf } from "../api/curl.ts"
 import { facts, networkTitle } from "../api/facts.ts"
 import type { Page, Transaction } from "../api/types.ts"
+import { useZone } from "../api/zone.ts"
 import { useKeys } from "../shell/keys.ts"
 import { Chips, PickChip } from "../ui/chips.tsx"
 import { Hash, Id, shortId } from "../ui/copy.tsx"
 import { type Column, DataTable } from "../ui/data-table.tsx"
 import { FindInput } from "../ui/find-input.tsx"
 import { Money } from "../ui/money.tsx"
-import { PageHead } from "../ui/page.tsx"
+import { LinkButton, PageHead } from "../ui/page.tsx"
 import { Status, stateOf } from "../ui/status.tsx"
 import { Time } from "../ui/time.tsx"
 import { TimeChip, type TimeSearch, timeQuery, timeWords } from "../ui/time-chip.tsx"
@@ -110,6 +111,7 @@ export const toPayment = (row: { id: string }): string => `/payments/${row.id}`
 export function Payments() {
   const search = useSearch({ strict: false }) as PaymentsSearch
   const navigate = useNavigate()
+  const zone = useZone()
   const { type, status, exception, chain, q, slug, productId } = search
   const [columns, columnsMenu] = useColumns("payments", allColumns)
   const set = (more: Partial<PaymentsSearch>) =>
@@ -120,7 +122,7 @@ export function Payments() {
     ...(exception ? { exception } : {}),
     ...(chain ? { chain } : {}),
     ...queryOf(q),
-    ...timeQuery(search),
+    ...timeQuery(search, zone),
     ...(slug ? { slug } : {}),
     ...(productId ? { productId } : {}),
   }
@@ -156,9 +158,7 @@ export function Payments() {
         request={{ path: "/api/console/transactions", query }}
         actions={
           <>
-            <Button component="a" href={csv} download>
-              Export as CSV
-            </Button>
+            <LinkButton href={csv}>Export as CSV</LinkButton>
             <Button variant="filled" component={Link} to="/checkouts/new">
               Create checkout
             </Button>

@@ -5,6 +5,7 @@ import { chosenMerchant } from "../api/client.ts"
 import { pathOf } from "../api/curl.ts"
 import { networkTitle } from "../api/facts.ts"
 import type { Payout } from "../api/types.ts"
+import { useZone } from "../api/zone.ts"
 import { useKeys } from "../shell/keys.ts"
 import { Chips, PickChip } from "../ui/chips.tsx"
 import { Hash, Id } from "../ui/copy.tsx"
@@ -74,8 +75,9 @@ export function Payouts() {
   const search = useSearch({ strict: false }) as PayoutsSearch
   const { kind, state } = search
   const navigate = useNavigate()
+  const zone = useZone()
   const [shown, columnsMenu] = useColumns("payouts", columns)
-  const query = { ...(kind ? { kind } : {}), ...(state ? { state } : {}), ...timeQuery(search) }
+  const query = { ...(kind ? { kind } : {}), ...(state ? { state } : {}), ...timeQuery(search, zone) }
   const go = (next: PayoutsSearch) => void navigate({ to: "/payouts", search: next as never, replace: true })
   const set = (more: Record<string, unknown>) => go({ ...search, ...more } as never)
   const list = usePages<Payout>("/api/console/payouts", query)

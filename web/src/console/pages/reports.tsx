@@ -4,12 +4,15 @@ import type { UseQueryResult } from "@tanstack/react-query"
 import { Link, useNavigate, useSearch } from "@tanstack/react-router"
 import { chosenMerchant, read } from "../api/client.ts"
 import { pathOf } from "../api/curl.ts"
+import { dayAfter, startOfDay } from "../api/days.ts"
 import { networkTitle } from "../api/facts.ts"
 import { useLive } from "../api/live.ts"
 import type { Balance } from "../api/overview.ts"
+import { useZone } from "../api/zone.ts"
 import { Held } from "../ui/held.tsx"
 import { PartNotYet } from "../ui/not-yet.tsx"
 import { LinkButton, PageHead } from "../ui/page.tsx"
+import { zoneTitle } from "../ui/time.tsx"
 
 const kinds = [
   ["payouts", "Payouts", "Each payout with the payments inside it. The lines add up to what reached your wallet."],
@@ -31,7 +34,6 @@ interface Span {
   to: string
 }
 
-const DAY_MS = 86_400_000
 const dayOf = (year: number, month: number): string => new Date(Date.UTC(year, month, 1)).toISOString().slice(0, 10)
 
 /** The quarters and months up to now, the newest first, by name. */
@@ -52,13 +54,11 @@ export function spansOf(now: Date): { name: string; span: Span }[] {
   return [...quarters, ...months, { name: `All of ${year}`, span: { from: dayOf(year, 0), to: dayOf(year + 1, 0) } }]
 }
 
-/** A day that lies so many days later; what is no day stays. */
-const moved = (day: string, by: number): string => {
-  const at = Date.parse(`${day}T00:00:00Z`)
-  return Number.isNaN(at) ? day : new Date(at + by * DAY_MS).toISOString().slice(0, 10)
+/** Midnight of a day in a zone; of what is no day, what the server will refuse. */
+const midnight = (day: string, zone: string): string => {
+  const at = startOfDay(day, zone)
+  return at === undefined ? `${day}T00:00:00Z` : new Date(at).toISOString()
 }
-
-const zone = Intl.DateTimeFormat().resolvedOptions().timeZone
 
 export function Reports() {
   const balances = useLive(
@@ -66,6 +66,7 @@ export function Reports() {
     async signal => (await read<{ data: Balance[] }>("/api/console/balances", {}, signal)).data,
     { every: 30_000 },
   )
+  const zone = useZone()
   const spans = spansOf(new Date())
   const found = useSearch({ strict: false }) as Partial<Span>
   const navigate = useNavigate()
@@ -73,6 +74,7 @@ export function Reports() {
   const set = (next: Span) => void navigate({ to: "/reports", search: next as never, replace: true })
   const merchant = chosenMerchant.get() ?? undefined
   const query = { from: `${from}T00:00:00Z`, to: `${to}T00:00:00Z`, merchant }
+  const ofTax = { from: midnight(from, zone), to: midnight(to, zone), merchant, tz: zone }
   const chosen = spans.find(({ span }) => span.from === from && span.to === to)
   return (
     <>
@@ -103,14 +105,14 @@ export function Reports() {
               <TextInput
                 type="date"
                 label="To (inclusive)"
-                value={moved(to, -1)}
+                value={dayAfter(to, -1)}
                 min={from}
-                onChange={event => set({ from, to: moved(event.currentTarget.value, 1) })}
+                onChange={event => set({ from, to: dayAfter(event.currentTarget.value, 1) })}
               />
             </div>
             <p className="quiet" style={{ paddingTop: 8 }}>
-              Days begin at midnight UTC.
-              {zone !== "UTC" && ` The tax report's months begin in your time zone, ${zone}.`}
+              Days begin at midnight UTC, and times in the files are in UTC.
+              {zone !== "UTC" && ` The tax report's days and months begin at midnight in ${zoneTitle(zone)}.`}
             </p>
           </section>
           <section className="card" aria-label="Reports">
@@ -123,7 +125,7 @@ export function Reports() {
                 <LinkButton
                   href={pathOf({
                     path: `/api/console/reports/${kind}.csv`,
-                    query: { ...query, ...(kind === "tax" ? { tz: zone } : {}) },
+                    query: kind === "tax" ? ofTax : query,
                   })}
                 >
                   {`Export ${name.toLowerCase()}`}

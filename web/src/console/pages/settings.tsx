@@ -1,7 +1,8 @@
 /** The account: its name, its look on the payers' pages with a preview, and the sites that may frame them. */
-import { Button, FileButton, Textarea, TextInput } from "@mantine/core"
+import { Button, FileButton, Select, Textarea, TextInput } from "@mantine/core"
 import { notifications } from "@mantine/notifications"
 import { useState } from "react"
+import { zonesToChoose } from "../api/days.ts"
 import { useMembership } from "../api/me.ts"
 import { settingsPath as path, useSettings } from "../api/settings.ts"
 import type { Settings } from "../api/types.ts"
@@ -9,9 +10,25 @@ import { bodyOf, given, RequestForm } from "../ui/form.tsx"
 import { PartNotYet } from "../ui/not-yet.tsx"
 import { PageHead } from "../ui/page.tsx"
 import { SettingsTabs } from "../ui/settings-tabs.tsx"
+import { zoneTitle } from "../ui/time.tsx"
 
 const DEFAULT = "#1b4fd8"
 const LOGO_BYTES = 65_536
+/** No zone has this name. */
+const BROWSER = "browser"
+
+/** The zone to send; undefined where it stays. */
+const zoneChanged = (present: string | null, chosen: string): string | null | undefined =>
+  chosen === (present ?? BROWSER) ? undefined : chosen === BROWSER ? null : chosen
+
+/** That of each browser first; the present one is there even if this browser does not know it. */
+const zoneChoices = (present: string | null) => [
+  { value: BROWSER, label: "Each person's browser" },
+  ...[...new Set([...(present ? [present] : []), ...zonesToChoose()])].map(zone => ({
+    value: zone,
+    label: zoneTitle(zone),
+  })),
+]
 
 export function AccountSettings() {
   const query = useSettings()
@@ -34,14 +51,24 @@ function Forms({ settings }: { settings: Settings }) {
         <section className="card pad stack" aria-label="Account">
           <h2>Account</h2>
           <RequestForm
-            first={{ name: settings.name, email: settings.email ?? "", currency: settings.currency }}
+            first={{
+              name: settings.name,
+              email: settings.email ?? "",
+              currency: settings.currency,
+              timeZone: settings.timeZone ?? BROWSER,
+            }}
             right="settings"
             submit="Save"
             done="Saved"
-            request={({ name, email, currency }) => ({
+            request={({ name, email, currency, timeZone }) => ({
               method: "PUT",
               path,
-              body: { name: name.trim(), email: given(email) ?? null, currency: currency.trim().toUpperCase() },
+              body: bodyOf({
+                name: name.trim(),
+                email: given(email) ?? null,
+                currency: currency.trim().toUpperCase(),
+                timeZone: zoneChanged(settings.timeZone, timeZone),
+              }),
             })}
             fields={form => (
               <>
@@ -58,6 +85,16 @@ function Forms({ settings }: { settings: Settings }) {
                     {...form.getInputProps("currency")}
                   />
                 </div>
+                <Select
+                  label="Time zone"
+                  description="All members then see times, and count the days of filters and figures, in this zone. CSV files stay in UTC"
+                  data={zoneChoices(settings.timeZone)}
+                  searchable
+                  allowDeselect={false}
+                  limit={500}
+                  nothingFoundMessage="No zone has this in its name"
+                  {...form.getInputProps("timeZone")}
+                />
               </>
             )}
           />

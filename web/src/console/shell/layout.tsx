@@ -6,6 +6,7 @@ import { signedOut } from "../api/client.ts"
 import { isSandbox } from "../api/facts.ts"
 import { useMembership } from "../api/me.ts"
 import { useNeedsCount } from "../api/needs.ts"
+import { useZoneOf } from "../api/zone.ts"
 import { later } from "../ui/later.tsx"
 import { sureNow } from "../ui/sure.ts"
 import { FindLater } from "./find-later.tsx"
@@ -30,6 +31,7 @@ const isMac = /Mac|iPhone|iPad/.test(navigator.platform)
 
 export function Layout() {
   const membership = useMembership()
+  useZoneOf(membership)
   const isOut = signedOut.use()
   const asked = askedNow.use()
   const isAsked = sureNow.use() !== undefined

@@ -1,8 +1,10 @@
 /** One area from zero, the period before as a thin dashed line; its numbers are also a table. */
 import { useEffect, useRef, useState } from "react"
 import uPlot from "uplot"
+import { useShowsTimes, useZone } from "../api/zone.ts"
 import { useScheme } from "../shell/theme-choice.ts"
 import { amountText } from "./money.tsx"
+import { formatted } from "./time.tsx"
 
 export interface Point {
   at: string
@@ -12,13 +14,15 @@ export interface Point {
 }
 
 const HEIGHT = 180
-const day = new Intl.DateTimeFormat(navigator.language, { month: "short", day: "numeric" })
 
 export default function Chart({ points, currency }: { points: Point[]; currency: string }) {
   const box = useRef<HTMLDivElement>(null)
   const plot = useRef<uPlot>(undefined)
   const [at, setAt] = useState<number | undefined>()
   const scheme = useScheme()
+  const zone = useZone()
+  useShowsTimes()
+  const dayOf = (at: string) => formatted("dayAlone", Date.parse(at), zone)
   const hasBefore = points.some(({ before }) => Number(before) > 0)
   useEffect(() => {
     const element = box.current
@@ -68,7 +72,7 @@ export default function Chart({ points, currency }: { points: Point[]; currency:
             <b>
               {amountText(point.amount)} {currency}
             </b>{" "}
-            on {day.format(Date.parse(point.at))}
+            on {dayOf(point.at)}
             <span className="quiet"> · {point.paid} paid</span>
           </>
         ) : (
@@ -90,16 +94,14 @@ export default function Chart({ points, currency }: { points: Point[]; currency:
         aria-valuemin={1}
         aria-valuemax={points.length}
         aria-valuenow={(at ?? points.length - 1) + 1}
-        aria-valuetext={
-          point ? `${amountText(point.amount)} ${currency} on ${day.format(Date.parse(point.at))}` : "No day"
-        }
+        aria-valuetext={point ? `${amountText(point.amount)} ${currency} on ${dayOf(point.at)}` : "No day"}
         tabIndex={0}
         onKeyDown={({ key }) => (key === "ArrowLeft" ? step(-1) : key === "ArrowRight" ? step(1) : undefined)}
       />
       <div className="label num row between days">
         {[0, 0.25, 0.5, 0.75, 1].map(part => {
           const shown = points[Math.round(part * (points.length - 1))]
-          return shown ? <span key={part}>{day.format(Date.parse(shown.at))}</span> : null
+          return shown ? <span key={part}>{dayOf(shown.at)}</span> : null
         })}
       </div>
       <details>
@@ -122,7 +124,7 @@ export default function Chart({ points, currency }: { points: Point[]; currency:
           <tbody>
             {points.map(({ at, amount, paid, before }) => (
               <tr key={at}>
-                <td>{day.format(Date.parse(at))}</td>
+                <td>{dayOf(at)}</td>
                 <td className="r num">{amountText(amount)}</td>
                 <td className="r num">{paid}</td>
                 <td className="r num">{amountText(before)}</td>

@@ -6,6 +6,7 @@ import type { Shown } from "../api/curl.ts"
 import { useNeedsCount } from "../api/needs.ts"
 import { copyCurl } from "./copy.tsx"
 import { Stale } from "./problem.tsx"
+import { ZoneNote } from "./time.tsx"
 
 interface Given {
   title: string
@@ -50,6 +51,7 @@ export function PageHead({ title, head, up, request, actions, of }: Given) {
           <h1>{title}</h1>
         )}
         <div className="row">
+          <ZoneNote />
           {request && (
             <Button variant="subtle" color="gray" className="plain" onClick={() => copyCurl(request)}>
               Copy as curl
@@ -63,9 +65,15 @@ export function PageHead({ title, head, up, request, actions, of }: Given) {
   )
 }
 
-/** A file to be saved, such as a CSV. */
+/** A file to be saved, such as a CSV, which has its times in UTC wherever it is opened. */
 export const LinkButton = ({ href, children }: { href: string; children: string }) => (
-  <Button component="a" href={href} download style={{ flex: "none" }}>
+  <Button
+    component="a"
+    href={href}
+    download
+    title={/\.csv(\?|$)/.test(href) ? "Times in the file are in UTC" : undefined}
+    style={{ flex: "none" }}
+  >
     {children}
   </Button>
 )

@@ -1,7 +1,9 @@
 /** A list's filter by time: the last days, or days of one's own. */
+import { dayAfter, dayAt, startOfDay, utcOf } from "../api/days.ts"
+import { useZone } from "../api/zone.ts"
 import { PickChip } from "./chips.tsx"
 
-/** In the address of the page; `from` and `to` are days such as `2026-01-31`, both of them included. */
+/** In the address of the page; `from` and `to` are days such as `2026-01-31` in the merchant's zone, both of them included. */
 export interface TimeSearch {
   days?: number
   from?: string
@@ -19,40 +21,33 @@ const choices = [
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
-const DAY = /^\d{4}-\d\d-\d\d$/
-
-/** Midnight of a day here; undefined for what is no day. */
-function midnight(day: string | undefined, later = 0): Date | undefined {
-  if (day === undefined || !DAY.test(day)) return undefined
-  const at = new Date(`${day}T00:00:00`)
-  at.setDate(at.getDate() + later)
-  return Number.isNaN(at.getTime()) ? undefined : at
-}
 
 /** The API's `from` and `to`. The last days begin at a whole hour, so that one filter is one list for an hour. */
-export function timeQuery({ days, from, to }: TimeSearch): { from?: string; to?: string } {
+export function timeQuery({ days, from, to }: TimeSearch, zone: string): { from?: string; to?: string } {
   if (days !== undefined && days > 0)
     return { from: new Date(Math.floor(Date.now() / HOUR_MS) * HOUR_MS - days * DAY_MS).toISOString() }
-  const first = midnight(from)
-  const end = midnight(to, 1)
-  return { ...(first ? { from: first.toISOString() } : {}), ...(end ? { to: end.toISOString() } : {}) }
+  const first = startOfDay(from, zone)
+  const end = to && startOfDay(dayAfter(to, 1), zone)
+  return {
+    ...(first === undefined ? {} : { from: new Date(first).toISOString() }),
+    ...(end ? { to: new Date(end).toISOString() } : {}),
+  }
 }
 
-const dayText = new Intl.DateTimeFormat(navigator.language || "en", { dateStyle: "medium" })
+/** Of midnight UTC: a day is written alike in each zone. */
+const dayText = new Intl.DateTimeFormat(navigator.language || "en", { dateStyle: "medium", timeZone: "UTC" })
 
 /** The filter in words, after "with"; undefined without one. */
 export function timeWords({ days, from, to }: TimeSearch): string | undefined {
   if (days !== undefined) return `a time in the last ${days === 1 ? "24 hours" : `${days} days`}`
-  const [first, last] = [from, to].map(day => midnight(day))
-  if (!first && !last) return undefined
-  return ["a time", first && `from ${dayText.format(first)}`, last && `to ${dayText.format(last)}`]
-    .filter(Boolean)
-    .join(" ")
+  const [first, last] = [from, to].map(day => utcOf(day))
+  if (first === undefined && last === undefined) return undefined
+  const words = [
+    first !== undefined && `from ${dayText.format(first)}`,
+    last !== undefined && `to ${dayText.format(last)}`,
+  ]
+  return ["a time", ...words].filter(Boolean).join(" ")
 }
-
-/** A day as a date field has it. */
-const fieldOf = (at: Date): string =>
-  [at.getFullYear(), at.getMonth() + 1, at.getDate()].map(part => String(part).padStart(2, "0")).join("-")
 
 /** `set` gets all three, undefined for what is not chosen. */
 export function TimeChip({
@@ -62,12 +57,13 @@ export function TimeChip({
   value: TimeSearch
   set: (next: Record<keyof TimeSearch, unknown>) => void
 }) {
+  const zone = useZone()
   const isOwn = from !== undefined || to !== undefined
   const none = { days: undefined, from: undefined, to: undefined }
   const choose = (choice: string | undefined) => {
     if (choice !== "own") return set({ ...none, days: choice && Number(choice) })
-    const now = new Date()
-    set({ ...none, from: fieldOf(new Date(now.getFullYear(), now.getMonth(), 1)), to: fieldOf(now) })
+    const today = dayAt(Date.now(), zone)
+    set({ ...none, from: `${today.slice(0, 8)}01`, to: today })
   }
   return (
     <>

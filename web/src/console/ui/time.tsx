@@ -1,14 +1,40 @@
-/** Times: how long ago, with the exact time under the pointer. */
+/** Times: how long ago, with the exact time under the pointer. They are in the merchant's zone. */
+import { dayAt, offsetAt } from "../api/days.ts"
 import { newStore } from "../api/store.ts"
+import { browserZone, useShowsTimes, useZone, useZoneToName, zoneNow } from "../api/zone.ts"
 
 const LANGUAGE = navigator.language || "en"
 /** 24 hours in each language, as in the server's sentences. */
 const time = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" } as const
-const exact = new Intl.DateTimeFormat(LANGUAGE, { dateStyle: "medium", timeStyle: "long", hourCycle: "h23" })
-const clock = new Intl.DateTimeFormat(LANGUAGE, time)
-const withSeconds = new Intl.DateTimeFormat(LANGUAGE, { month: "short", day: "numeric", ...time, second: "2-digit" })
-const day = new Intl.DateTimeFormat(LANGUAGE, { month: "short", day: "numeric", ...time })
-const farDay = new Intl.DateTimeFormat(LANGUAGE, { year: "numeric", month: "short", day: "numeric" })
+const forms = {
+  exact: { dateStyle: "medium", timeStyle: "long", hourCycle: "h23" },
+  clock: time,
+  withSeconds: { month: "short", day: "numeric", ...time, second: "2-digit" },
+  day: { month: "short", day: "numeric", ...time },
+  dayAlone: { month: "short", day: "numeric" },
+  farDay: { year: "numeric", month: "short", day: "numeric" },
+} as const
+
+const made = new Map<string, Intl.DateTimeFormat>()
+
+/** A time in words of one form, in a zone. */
+export function formatted(form: keyof typeof forms, at: number, zone: string): string {
+  const key = `${form} ${zone}`
+  const found = made.get(key) ?? new Intl.DateTimeFormat(LANGUAGE, { ...forms[form], timeZone: zone })
+  made.set(key, found)
+  return found.format(at)
+}
+
+/** The name of a zone as people write it. */
+export const zoneTitle = (zone: string): string => zone.replaceAll("_", " ")
+
+/** The exact time; where the browser's clock shows another, both, each with its zone. */
+function exactText(at: number, zone: string): string {
+  const here = formatted("exact", at, zone)
+  if (offsetAt(at, zone) === offsetAt(at, browserZone)) return here
+  const there = formatted("exact", at, browserZone)
+  return `${here}, ${zoneTitle(zone)}\n${there}, your browser (${zoneTitle(browserZone)})`
+}
 
 const minute = newStore(Date.now())
 setInterval(() => minute.set(Date.now()), 10_000)
@@ -19,16 +45,16 @@ const HOUR = 60 * MINUTE
 const DAY = 24 * HOUR
 
 /** A time as the reader places it: `just now`, `4 min ago`, `Nov 27, 18:04`. */
-function timeText(at: string, now: number): string {
-  const time = Date.parse(at)
+function timeText(time: number, now: number, zone: string): string {
   const ago = now - time
   if (Math.abs(ago) < 10 * SECOND) return "just now"
   if (ago > 0 && ago < MINUTE) return `${Math.floor(ago / SECOND)} s ago`
   if (ago > 0 && ago < HOUR) return `${Math.floor(ago / MINUTE)} min ago`
   if (ago < 0 && ago > -HOUR) return `in ${Math.ceil(-ago / MINUTE)} min`
   if (ago < 0 && ago > -2 * DAY) return `in ${Math.round(-ago / HOUR)} h`
-  if (new Date(time).getFullYear() !== new Date(now).getFullYear()) return farDay.format(time)
-  return new Date(time).toDateString() === new Date(now).toDateString() ? clock.format(time) : day.format(time)
+  const [day, today] = [dayAt(time, zone), dayAt(now, zone)]
+  if (day.slice(0, 4) !== today.slice(0, 4)) return formatted("farDay", time, zone)
+  return formatted(day === today ? "clock" : "day", time, zone)
 }
 
 /** How long something lasts by now: `9 minutes`, `2 days`. */
@@ -39,29 +65,51 @@ export function lastingText(since: string): string {
   return `${count} ${word}${count === 1 ? "" : "s"}`
 }
 
-export function Time({ at }: { at: string }) {
-  minute.use()
-  const now = Date.now()
+interface Given {
+  at: string
+}
+
+/** A time, as `words` put it. */
+function Exact({ at, words, wraps }: Given & { words: (at: number, zone: string) => string; wraps?: boolean }) {
+  const zone = useZone()
+  useShowsTimes()
+  const ms = Date.parse(at)
   return (
-    <time className="num" dateTime={at} title={exact.format(Date.parse(at))} style={{ whiteSpace: "nowrap" }}>
-      {timeText(at, now)}
+    <time
+      className="num"
+      dateTime={at}
+      title={exactText(ms, zone)}
+      style={wraps ? undefined : { whiteSpace: "nowrap" }}
+    >
+      {words(ms, zone)}
     </time>
   )
 }
 
+export function Time({ at }: Given) {
+  minute.use()
+  return <Exact at={at} words={(ms, zone) => timeText(ms, Date.now(), zone)} />
+}
+
 /** The day alone, for what lasts for days. */
-export const Day = ({ at }: { at: string }) => (
-  <time className="num" dateTime={at} title={exact.format(Date.parse(at))} style={{ whiteSpace: "nowrap" }}>
-    {farDay.format(Date.parse(at))}
-  </time>
-)
+export const Day = ({ at }: Given) => <Exact at={at} words={(ms, zone) => formatted("farDay", ms, zone)} />
 
 /** To the second, for a story of one payment. */
-export const Moment = ({ at }: { at: string }) => (
-  <time className="num" dateTime={at} title={exact.format(Date.parse(at))}>
-    {withSeconds.format(Date.parse(at))}
-  </time>
+export const Moment = ({ at }: Given) => (
+  <Exact at={at} wraps words={(ms, zone) => formatted("withSeconds", ms, zone)} />
 )
 
 /** The time of day alone, as of the last answer. */
-export const clockText = (ms: number): string => clock.format(ms)
+export const clockText = (ms: number): string => formatted("clock", ms, zoneNow())
+
+/** The zone of the page's times, where they are not in the browser's. */
+export function ZoneNote() {
+  const zone = useZoneToName()
+  if (zone === undefined) return null
+  const words = `Your browser is in ${zoneTitle(browserZone)}: point at a time to see both. CSV files are in UTC.`
+  return (
+    <span className="quiet zone" title={words}>
+      Times in {zoneTitle(zone)}
+    </span>
+  )
+}
