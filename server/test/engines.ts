@@ -60,6 +60,7 @@ export const onBoth: Record<string, string> = {
   "server/src/ledger/rates/rates.test.ts": "rates as numeric, by time zones of its own, and what is stored at once",
   "server/src/products/erasure/erasure.test.ts": "JSON and bytes that an erasure rewrites, on one connection",
   "server/src/products/settings/change-branding.test.ts": "settings of a merchant as one document",
+  "server/src/products/settings/change-settings.test.ts": "the time zones that its database knows",
   "server/src/products/mcp/mcp.test.ts": "payments that an assistant returns at once under one cap, on one connection",
   "server/src/platform/http/write-csv-lines.test.ts": "what it makes of numeric, times and text in long files",
 }

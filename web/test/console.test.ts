@@ -454,5 +454,19 @@ it("a return is signed by the payout wallet where the lock asks for it, and said
   await page.getByRole("button", { name: "Sign with Pocket" }).click()
   await shows(page, "2.00 USDC on the way back")
   await shows(page, "Nothing needs you")
+
+  // The same merchant in a zone that is not the browser's, whose days begin at a quarter past.
+  await go(page, "/settings")
+  await page.getByRole("combobox", { name: "Time zone" }).fill("kathm")
+  await page.getByRole("option", { name: "Asia/Kathmandu" }).click()
+  await page.getByLabel("Account", { exact: true }).getByRole("button", { name: "Save" }).click()
+  await shows(page, "Saved")
+  expect((await settings({})).body.timeZone).toBe("Asia/Kathmandu")
+  const asked2020 = page.waitForRequest(request => request.url().includes("from=2019-12-31T18%3A15%3A00.000Z"))
+  await go(page, "/payments?from=2020-01-01")
+  await asked2020
+  await shows(page, "Times in Asia/Kathmandu", "a time from Jan 1, 2020")
+  const title = await page.locator("table time").first().getAttribute("title")
+  expect(title).toMatch(/GMT\+5:45, Asia\/Kathmandu\n.* UTC, your browser \(UTC\)$/)
   expect(faults).toEqual([])
 })

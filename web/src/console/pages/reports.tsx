@@ -160,7 +160,8 @@ export function Reports() {
           <section className="card pad stack tight" aria-label="By mail">
             <h2>By mail, each month</h2>
             <p className="quiet">
-              The statement of the previous month, sent from the second day of a month on, for owners and finance.
+              The statement of the previous month in UTC, sent from the second day of a month on, for owners and
+              finance.
             </p>
             <div className="row">
               <Button size="xs" component={Link} to="/notifications">

@@ -46,12 +46,15 @@ export function PageHead({ title, head, up, request, actions, of }: Given) {
           <div className="row">
             <h1 className="unseen">{title}</h1>
             {head}
+            <ZoneNote />
           </div>
         ) : (
-          <h1>{title}</h1>
+          <div className="row titled">
+            <h1>{title}</h1>
+            <ZoneNote />
+          </div>
         )}
         <div className="row">
-          <ZoneNote />
           {request && (
             <Button variant="subtle" color="gray" className="plain" onClick={() => copyCurl(request)}>
               Copy as curl
