@@ -92,6 +92,9 @@ function Forms({ settings }: { settings: Settings }) {
                   searchable
                   allowDeselect={false}
                   limit={500}
+                  withScrollArea={false}
+                  withCheckIcon={false}
+                  comboboxProps={{ withinPortal: false }}
                   nothingFoundMessage="No zone has this in its name"
                   {...form.getInputProps("timeZone")}
                 />

@@ -39,6 +39,7 @@ export function PageHead({ title, head, up, request, actions, of }: Given) {
       {up && (
         <div className="crumb">
           <Link to={up.to}>{up.name}</Link> / <span>{title}</span>
+          <ZoneNote />
         </div>
       )}
       <div className="bar">
@@ -46,12 +47,12 @@ export function PageHead({ title, head, up, request, actions, of }: Given) {
           <div className="row">
             <h1 className="unseen">{title}</h1>
             {head}
-            <ZoneNote />
+            {!up && <ZoneNote />}
           </div>
         ) : (
           <div className="row titled">
             <h1>{title}</h1>
-            <ZoneNote />
+            {!up && <ZoneNote />}
           </div>
         )}
         <div className="row">

@@ -108,7 +108,7 @@ export function ZoneNote() {
   if (zone === undefined) return null
   const words = `Your browser is in ${zoneTitle(browserZone)}: point at a time to see both. CSV files are in UTC.`
   return (
-    <span className="quiet" title={words}>
+    <span className="quiet zone" title={words}>
       Times in {zoneTitle(zone)}
     </span>
   )
