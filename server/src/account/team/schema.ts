@@ -39,7 +39,7 @@ const membership = {
   moneyPerDay,
   timeZone: Described(
     Nullable(Type.String({ examples: ["Asia/Kolkata"] })),
-    "The time zone in which the console shows times; null for that of each browser",
+    "The time zone of the console; null for that of each browser",
   ),
 }
 

@@ -57,7 +57,7 @@ const zone = {
     Type.String({
       maxLength: 64,
       description:
-        "A time zone of the IANA database, such as Europe/Berlin; by default that of the merchant's settings, otherwise UTC",
+        "A time zone of the IANA database, such as Europe/Berlin; by default the merchant's, otherwise UTC",
     }),
   ),
 }

@@ -151,7 +151,7 @@ export const OverviewQuery = Type.Object({
   tz: Type.Optional(
     Matching(
       "^[A-Za-z0-9_+/-]{1,64}$",
-      "The name of a time zone, such as Asia/Kolkata; by default that of the merchant's settings, otherwise UTC",
+      "The name of a time zone, such as Asia/Kolkata; by default the merchant's, otherwise UTC",
     ),
   ),
   chain: Type.Optional(Type.String({ maxLength: 32, description: "A network of this service; without it, all" })),

@@ -59,7 +59,7 @@ const Settings = Type.Object({
   liveListeners: Described(Type.Boolean(), "Whether listeners can be created in live mode"),
   timeZone: Described(
     Nullable(Type.String({ examples: ["Asia/Kolkata"] })),
-    "The time zone in which the console shows times and counts days; null for that of each browser",
+    "The time zone of the console's times and days; null for that of each browser",
   ),
 })
 
@@ -122,7 +122,7 @@ const SettingsChange = Strict(
     timeZone: Type.Optional(
       Described(
         Nullable(Type.String({ maxLength: 64, examples: ["Asia/Kolkata"] })),
-        "The time zone in which the console shows times and counts days, by its name in the IANA database. The overview and the tax report use it if they get no `tz`. Null removes it: each person then sees times in their browser's zone",
+        "The time zone of the console's times and days, by its name in the IANA database. The overview and the tax report use it if they get no `tz`. With null, the console uses that of each browser",
       ),
     ),
     allowedOrigins: Type.Optional(

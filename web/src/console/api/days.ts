@@ -93,11 +93,14 @@ export function dayAfter(day: string, days: number): string {
 export function startOfDay(day: string | undefined, zone: string): number | undefined {
   const midnight = utcOf(day)
   if (midnight === undefined) return undefined
-  const [before, after] = [midnight - DAY_MS, midnight + DAY_MS].map(at => offsetAt(at, zone)) as [number, number]
-  const found = [midnight - before, midnight - after].filter(at => shownAt(at, zone) === midnight)
+  // By the clocks of the day before, and by those of the day after.
+  const byOld = midnight - offsetAt(midnight - DAY_MS, zone)
+  const byNew = midnight - offsetAt(midnight + DAY_MS, zone)
+  const found = [byOld, byNew].filter(at => shownAt(at, zone) === midnight)
   if (found.length > 0) return Math.min(...found)
   // The clocks go forward within these hours, from before midnight to after it.
-  let [early, late] = [midnight - after, midnight - before]
+  let early = byNew
+  let late = byOld
   while (late - early > 1) {
     const middle = Math.floor((early + late) / 2)
     if (shownAt(middle, zone) < midnight) early = middle

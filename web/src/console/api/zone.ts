@@ -56,6 +56,7 @@ export function useShowsTimes(): void {
 
 /** The zone of the page's times, where they are not in the browser's. */
 export function useZoneToName(): string | undefined {
-  const [current, isShown] = [zone.use(), showsTimes.use()]
+  const current = zone.use()
+  const isShown = showsTimes.use()
   return isShown && isElsewhere(current) ? current : undefined
 }

@@ -52,7 +52,8 @@ function timeText(time: number, now: number, zone: string): string {
   if (ago > 0 && ago < HOUR) return `${Math.floor(ago / MINUTE)} min ago`
   if (ago < 0 && ago > -HOUR) return `in ${Math.ceil(-ago / MINUTE)} min`
   if (ago < 0 && ago > -2 * DAY) return `in ${Math.round(-ago / HOUR)} h`
-  const [day, today] = [dayAt(time, zone), dayAt(now, zone)]
+  const day = dayAt(time, zone)
+  const today = dayAt(now, zone)
   if (day.slice(0, 4) !== today.slice(0, 4)) return formatted("farDay", time, zone)
   return formatted(day === today ? "clock" : "day", time, zone)
 }
