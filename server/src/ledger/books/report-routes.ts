@@ -56,8 +56,7 @@ const zone = {
   tz: Type.Optional(
     Type.String({
       maxLength: 64,
-      description:
-        "A time zone of the IANA database, such as Europe/Berlin; by default the merchant's, otherwise UTC",
+      description: "A time zone of the IANA database, such as Europe/Berlin; by default the merchant's, otherwise UTC",
     }),
   ),
 }
