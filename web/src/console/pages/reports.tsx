@@ -8,11 +8,10 @@ import { dayAfter, startOfDay } from "../api/days.ts"
 import { networkTitle } from "../api/facts.ts"
 import { useLive } from "../api/live.ts"
 import type { Balance } from "../api/overview.ts"
-import { useZone } from "../api/zone.ts"
+import { useZone, zoneTitle } from "../api/zone.ts"
 import { Held } from "../ui/held.tsx"
 import { PartNotYet } from "../ui/not-yet.tsx"
 import { LinkButton, PageHead } from "../ui/page.tsx"
-import { zoneTitle } from "../ui/time.tsx"
 
 const kinds = [
   ["payouts", "Payouts", "Each payout with the payments inside it. The lines add up to what reached your wallet."],

@@ -1,16 +1,16 @@
 /** The account: its name, its look on the payers' pages with a preview, and the sites that may frame them. */
-import { Button, FileButton, Select, Textarea, TextInput } from "@mantine/core"
+import { Button, FileButton, NativeSelect, Textarea, TextInput } from "@mantine/core"
 import { notifications } from "@mantine/notifications"
 import { useState } from "react"
 import { zonesToChoose } from "../api/days.ts"
 import { useMembership } from "../api/me.ts"
 import { settingsPath as path, useSettings } from "../api/settings.ts"
 import type { Settings } from "../api/types.ts"
+import { zoneTitle } from "../api/zone.ts"
 import { bodyOf, given, RequestForm } from "../ui/form.tsx"
 import { PartNotYet } from "../ui/not-yet.tsx"
 import { PageHead } from "../ui/page.tsx"
 import { SettingsTabs } from "../ui/settings-tabs.tsx"
-import { zoneTitle } from "../ui/time.tsx"
 
 const DEFAULT = "#1b4fd8"
 const LOGO_BYTES = 65_536
@@ -21,14 +21,24 @@ const BROWSER = "browser"
 const zoneChanged = (present: string | null, chosen: string): string | null | undefined =>
   chosen === (present ?? BROWSER) ? undefined : chosen === BROWSER ? null : chosen
 
-/** That of each browser first; the present one is there even if this browser does not know it. */
-const zoneChoices = (present: string | null) => [
-  { value: BROWSER, label: "Each person's browser" },
-  ...[...new Set([...(present ? [present] : []), ...zonesToChoose()])].map(zone => ({
-    value: zone,
-    label: zoneTitle(zone),
-  })),
-]
+/**
+ * That of each browser first, then the zones by continent. The city is the first word, so that typing it finds it. The
+ * present zone is there even if this browser does not know it.
+ */
+function zoneChoices(present: string | null) {
+  const zones = [...new Set([...zonesToChoose(), ...(present ? [present] : [])])].sort()
+  const itemOf = (zone: string) => {
+    const words = zoneTitle(zone).split("/")
+    return { value: zone, label: words.length > 1 ? words.slice(1).reverse().join(", ") : zone }
+  }
+  const placeOf = (zone: string) => (zone.includes("/") ? zone.split("/")[0] : undefined)
+  const places = new Set(zones.flatMap(zone => placeOf(zone) ?? []))
+  return [
+    { value: BROWSER, label: "Each person's browser" },
+    ...zones.filter(zone => placeOf(zone) === undefined).map(itemOf),
+    ...[...places].map(group => ({ group, items: zones.filter(zone => placeOf(zone) === group).map(itemOf) })),
+  ]
+}
 
 export function AccountSettings() {
   const query = useSettings()
@@ -85,17 +95,10 @@ function Forms({ settings }: { settings: Settings }) {
                     {...form.getInputProps("currency")}
                   />
                 </div>
-                <Select
+                <NativeSelect
                   label="Time zone"
                   description="All members then see times, and count the days of filters and figures, in this zone. CSV files stay in UTC"
                   data={zoneChoices(settings.timeZone)}
-                  searchable
-                  allowDeselect={false}
-                  limit={500}
-                  withScrollArea={false}
-                  withCheckIcon={false}
-                  comboboxProps={{ withinPortal: false }}
-                  nothingFoundMessage="No zone has this in its name"
                   {...form.getInputProps("timeZone")}
                 />
               </>

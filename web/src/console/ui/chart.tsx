@@ -1,10 +1,9 @@
 /** One area from zero, the period before as a thin dashed line; its numbers are also a table. */
 import { useEffect, useRef, useState } from "react"
 import uPlot from "uplot"
-import { useShowsTimes, useZone } from "../api/zone.ts"
+import { formatted, useShowsTimes, useZone } from "../api/zone.ts"
 import { useScheme } from "../shell/theme-choice.ts"
 import { amountText } from "./money.tsx"
-import { formatted } from "./time.tsx"
 
 export interface Point {
   at: string

@@ -1,40 +1,16 @@
 /** Times: how long ago, with the exact time under the pointer. They are in the merchant's zone. */
-import { dayAt, offsetAt } from "../api/days.ts"
+import { dayAt } from "../api/days.ts"
 import { newStore } from "../api/store.ts"
-import { browserZone, useShowsTimes, useZone, useZoneToName, zoneNow } from "../api/zone.ts"
-
-const LANGUAGE = navigator.language || "en"
-/** 24 hours in each language, as in the server's sentences. */
-const time = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" } as const
-const forms = {
-  exact: { dateStyle: "medium", timeStyle: "long", hourCycle: "h23" },
-  clock: time,
-  withSeconds: { month: "short", day: "numeric", ...time, second: "2-digit" },
-  day: { month: "short", day: "numeric", ...time },
-  dayAlone: { month: "short", day: "numeric" },
-  farDay: { year: "numeric", month: "short", day: "numeric" },
-} as const
-
-const made = new Map<string, Intl.DateTimeFormat>()
-
-/** A time in words of one form, in a zone. */
-export function formatted(form: keyof typeof forms, at: number, zone: string): string {
-  const key = `${form} ${zone}`
-  const found = made.get(key) ?? new Intl.DateTimeFormat(LANGUAGE, { ...forms[form], timeZone: zone })
-  made.set(key, found)
-  return found.format(at)
-}
-
-/** The name of a zone as people write it. */
-export const zoneTitle = (zone: string): string => zone.replaceAll("_", " ")
-
-/** The exact time; where the browser's clock shows another, both, each with its zone. */
-function exactText(at: number, zone: string): string {
-  const here = formatted("exact", at, zone)
-  if (offsetAt(at, zone) === offsetAt(at, browserZone)) return here
-  const there = formatted("exact", at, browserZone)
-  return `${here}, ${zoneTitle(zone)}\n${there}, your browser (${zoneTitle(browserZone)})`
-}
+import {
+  browserZone,
+  exactText,
+  formatted,
+  useShowsTimes,
+  useZone,
+  useZoneToName,
+  zoneNow,
+  zoneTitle,
+} from "../api/zone.ts"
 
 const minute = newStore(Date.now())
 setInterval(() => minute.set(Date.now()), 10_000)
