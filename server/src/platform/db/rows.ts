@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. 66242fbe354aa6a218b409397d798f57106dcb758a8f1ffd3fc1f09398eedfa5
+// Made from schema.sql by `npm run schema`; do not edit. 8d07b0f5957d1f99bc4d7ea2648f0052a62b95e8553b5deb2910d90c3c1630ac
 import type { PublicKey } from "../../../../verify/src/format.ts";
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
