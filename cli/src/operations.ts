@@ -1109,6 +1109,10 @@ export const operations: Record<string, Record<string, Operation>> = {
      "type": "text",
      "does": "Like from"
     },
+    "amount": {
+     "type": "text",
+     "does": "Only transactions, incoming or outgoing, of exactly this amount of the settlement token"
+    },
     "productId": {
      "type": "text",
      "does": "The id of a product, prod_ and 24 characters"
@@ -1168,6 +1172,10 @@ export const operations: Record<string, Record<string, Operation>> = {
     "to": {
      "type": "text",
      "does": "Like from"
+    },
+    "amount": {
+     "type": "text",
+     "does": "Only transactions, incoming or outgoing, of exactly this amount of the settlement token"
     },
     "productId": {
      "type": "text",
@@ -1231,6 +1239,10 @@ export const operations: Record<string, Record<string, Operation>> = {
     "to": {
      "type": "text",
      "does": "Like from"
+    },
+    "amount": {
+     "type": "text",
+     "does": "Only transactions, incoming or outgoing, of exactly this amount of the settlement token"
     },
     "productId": {
      "type": "text",

@@ -138,4 +138,5 @@ export const columnTypes: Record<string, string> = {
   "transactions.source": `"payments" | "payouts" | "settlements" | "escrows" | "calls" | "refunds"`,
   "transactions.payout_id": "string | null",
   "transactions.out_of": "bigint | null",
+  "transactions.units": "bigint",
 }

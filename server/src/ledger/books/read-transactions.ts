@@ -19,6 +19,7 @@ import {
 } from "../../platform/http/write-csv-lines.ts"
 import { ifKind, payoutIdOf, rowIdOf } from "../../platform/ids.ts"
 import { valuationOf, valueCells, valuesOf, withRates } from "../rates/read-values.ts"
+import { amountsAsked, hasAmount, type SettlementAmount } from "./amount-filter.ts"
 import { namesOfThings } from "./read-names.ts"
 
 /** The list's filter, with its values as received. */
@@ -32,6 +33,10 @@ export interface Filter {
   to?: string | undefined
   q?: string | undefined
   chain?: string | undefined
+  /** Decimal text: exactly this amount of the settlement token. */
+  amount?: string | undefined
+  /** Whether the amount is rarer than each of the terms. */
+  isAmountRarest?: boolean
   /** SQL of `transaction_terms.term`: only payments for checkouts with all of these terms, the rarest first. */
   terms?: readonly RawBuilder<string>[] | undefined
 }
@@ -57,12 +62,17 @@ const columns = [
   "out_of",
 ] satisfies (keyof Row<"transactions">)[]
 
+/** A row of the list. */
+export type ListedTransaction = Pick<Row<"transactions">, (typeof columns)[number]>
+
 /**
  * Returns an unordered query for the merchant's transactions that match the filter. `from` and `to` are instants: from
  * ≤ created < to.
  */
 export function transactions(ctx: TxContext, merchantId: string, filter: Filter) {
-  let query = ctx.db.selectFrom(listed(merchantId, filter.terms)).select(columns).where("merchant_id", "=", merchantId)
+  const amounts = amountsAsked(ctx.chain, filter)
+  const from = filter.isAmountRarest ? ofAmount(merchantId, amounts, filter.terms) : listed(merchantId, filter.terms)
+  let query = ctx.db.selectFrom(from).select(columns).where("merchant_id", "=", merchantId)
   if (filter.type !== undefined)
     query = query.where("type", "=", filter.type).where(
       "source",
@@ -78,6 +88,7 @@ export function transactions(ctx: TxContext, merchantId: string, filter: Filter)
   if (filter.from !== undefined) query = query.where("created_at", ">=", timeAt("from", filter.from))
   if (filter.to !== undefined) query = query.where("created_at", "<", timeAt("to", filter.to))
   if (filter.chain !== undefined) query = query.where("chain_id", "=", networkAsked(ctx.chain, filter.chain).chainId)
+  if (amounts.length > 0) query = query.where(hasAmount(amounts))
   if (filter.q === undefined) return query
   // The form of the search text decides what it means, so one index is enough.
   const hash = parseHash(filter.q)
@@ -125,24 +136,30 @@ export const transactionsById = ({ db }: TxContext, ids: readonly string[]) =>
  */
 function listed(merchantId: string, terms: Filter["terms"] = []) {
   if (terms.length === 0) return sql<Row<"transactions">>`transactions`.as("transactions")
-  const own = columns.map(column => ofTerm[column] ?? `v.${column}`)
+  const own = [...columns, "units" as const].map(column => ofTerm[column] ?? `v.${column}`)
   return sql<Row<"transactions">>`(select ${sql.raw(own.join(", "))} from transaction_terms t
     cross join lateral (select * from transactions where id = t.transaction_id and source in ('payments', 'escrows') offset 0) v
     where ${hasTerms(merchantId, terms)})`.as("transactions")
 }
 
+/** The view's payments of an amount that few of them have, and that have all of these terms. */
+function ofAmount(merchantId: string, amounts: readonly SettlementAmount[], terms: Filter["terms"] = []) {
+  return sql<Row<"transactions">>`(select * from (${paymentsOfAmount(merchantId, amounts)} offset 0) t
+    where ${sql.join(terms.map(hasTerm), sql` and `)})`.as("transactions")
+}
+
+/** SQL: a merchant's payments of these amounts, which alone can have terms. */
+export const paymentsOfAmount = (merchantId: string, amounts: readonly SettlementAmount[]): RawBuilder<unknown> =>
+  sql`select ${sql.raw(columns.join(", "))}, units, id as transaction_id from transactions
+    where merchant_id = ${merchantId} and source in ('payments', 'escrows') and ${hasAmount(amounts)}`
+
 /** SQL: whether the row `t` of `transaction_terms` has the first of these terms, and its payment has the others too. */
 const hasTerms = (merchantId: string, [first, ...others]: readonly RawBuilder<string>[]) =>
-  sql.join(
-    [
-      sql`t.merchant_id = ${merchantId} and t.term = ${first}`,
-      ...others.map(
-        term => sql`exists (select from transaction_terms o where o.merchant_id = t.merchant_id and o.term = ${term}
-          and o.created_at = t.created_at and o.transaction_id = t.transaction_id)`,
-      ),
-    ],
-    sql` and `,
-  )
+  sql.join([sql`t.merchant_id = ${merchantId} and t.term = ${first}`, ...others.map(hasTerm)], sql` and `)
+
+/** SQL: whether the payment of the row `t` has this term. */
+const hasTerm = (term: RawBuilder<string>) => sql`exists (select from transaction_terms o
+  where o.merchant_id = t.merchant_id and o.term = ${term} and o.created_at = t.created_at and o.transaction_id = t.transaction_id)`
 
 /**
  * Returns a query for all rows of a filter that consists of terms only, so that they are counted without the view.
@@ -153,7 +170,7 @@ export function countedByTerms(merchantId: string, { terms = [], ...others }: Fi
   return isAlone ? sql`select 1 as one from transaction_terms t where ${hasTerms(merchantId, terms)}` : undefined
 }
 
-const ofTerm: Partial<Record<(typeof columns)[number], string>> = {
+const ofTerm: Partial<Record<keyof Row<"transactions">, string>> = {
   id: "t.transaction_id as id",
   created_at: "t.created_at",
 }
@@ -179,7 +196,7 @@ const isWaiting = (merchantId: string) => sql<boolean>`(status = 'open' or (stat
   where s.state = 'open' and p.merchant_id = ${merchantId}))))`
 
 /** Returns transactions in the API's form. */
-export async function transactionsOf(ctx: TxContext, rows: readonly Row<"transactions">[]) {
+export async function transactionsOf(ctx: TxContext, rows: readonly ListedTransaction[]) {
   const format = await amountFormatter(ctx, rows)
   const values = await valuesOf(
     ctx,

@@ -10,10 +10,12 @@ import { Described, ListEnd, Matching } from "../../platform/http/schemas.ts"
 import { byCreation, newestFirst } from "../../platform/http/send-lists.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import { TimeInput, timeAt } from "../../platform/http/time.ts"
+import { amountsAsked } from "./amount-filter.ts"
 import { type CheckoutFilter, checkoutFilters, checkoutTerms, withMetadata } from "./checkout-filter.ts"
 import {
   countedByTerms,
   type Filter,
+  paymentsOfAmount,
   transactions,
   transactionsCsv,
   transactionsOf,
@@ -86,6 +88,14 @@ const filters = {
   ),
   from: Type.Optional(TimeInput),
   to: Type.Optional(Described(TimeInput, "Like `from`; transactions created at exactly this time are not included")),
+  amount: Type.Optional(
+    Type.String({
+      maxLength: 50,
+      examples: ["49.00"],
+      description:
+        "Only transactions, incoming or outgoing, of exactly this amount of the settlement token; `49` and `49.00` mean the same",
+    }),
+  ),
   ...checkoutFilters,
   q: Type.Optional(
     Matching(
@@ -144,6 +154,7 @@ export function transactionRoutes(app: Server, ctx: Context): void {
  */
 function checked(ctx: TxContext, filter: ListFilter): ListFilter {
   for (const path of ["from", "to"] as const) if (filter[path] !== undefined) timeAt(path, filter[path])
+  amountsAsked(ctx.chain, filter)
   return withMetadata(ctx.chain, filter)
 }
 
@@ -157,18 +168,23 @@ async function* transactionLines(ctx: TxContext, merchantId: string, filter: Lis
 const MAX_TRIED = 2_000
 
 /**
- * Returns the filter with its terms, the rarest first. Throws if there are several terms and each of them matches too
- * many payments.
+ * Returns the filter with its terms, the rarest first, and whether its amount is rarer still. Throws if there are
+ * several of them and each matches too many payments.
  */
 async function withTerms(ctx: TxContext, merchantId: string, filter: ListFilter): Promise<Filter> {
   const { productId, slug, capture, customerEmail, metadata, ...rest } = filter
   const asked = { productId, slug, capture, customerEmail, metadata }
   const terms = checkoutTerms(merchantId, asked)
   if (terms.length === 0) return rest
-  if (terms.length === 1) return { ...rest, terms }
-  const counts = terms.map(
-    (term, n) => sql<{ n: number; count: number }>`select ${sql.lit(n)} as n, count(*)::int as count from (
-      select from transaction_terms t where t.merchant_id = ${merchantId} and t.term = ${term} limit ${sql.lit(MAX_TRIED + 1)}) few`,
+  const amounts = amountsAsked(ctx.chain, filter)
+  if (terms.length === 1 && amounts.length === 0) return { ...rest, terms }
+  const found = terms.map(
+    term => sql`select from transaction_terms t where t.merchant_id = ${merchantId} and t.term = ${term}`,
+  )
+  if (amounts.length > 0) found.push(sql`select from (${paymentsOfAmount(merchantId, amounts)}) t`)
+  const counts = found.map(
+    (rows, n) =>
+      sql`select ${sql.lit(n)} as n, count(*)::int as count from (${rows} limit ${sql.lit(MAX_TRIED + 1)}) few`,
   )
   const { rows } = await sql<{ n: number; count: number }>`${sql.join(counts, sql` union all `)}`.execute(ctx.db)
   const order = rows.toSorted((a, b) => a.count - b.count)
@@ -177,5 +193,6 @@ async function withTerms(ctx: TxContext, merchantId: string, filter: ListFilter)
       Object.entries(asked).find(([, value]) => value !== undefined)?.[0] ?? "metadata",
       `can't be combined with the other filters: each matches more than ${MAX_TRIED} payments. Use only one of them, or a filter that matches fewer payments`,
     )
-  return { ...rest, terms: order.flatMap(({ n }) => terms[n] ?? []) }
+  const sorted = order.flatMap(({ n }) => terms[n] ?? [])
+  return order[0]?.n === terms.length ? { ...rest, terms: sorted, isAmountRarest: true } : { ...rest, terms: sorted }
 }

@@ -2,8 +2,8 @@
 import { amountFormatter } from "../../platform/chain/format-amounts.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import type { TxContext } from "../../platform/context.ts"
-import type { HeldReason, Row } from "../../platform/db/schema.ts"
-import { transactionsOf } from "../books/read-transactions.ts"
+import type { HeldReason } from "../../platform/db/schema.ts"
+import { type ListedTransaction, transactionsOf } from "../books/read-transactions.ts"
 import { decisionFacts } from "./read-decisions.ts"
 
 /**
@@ -26,7 +26,7 @@ function heldMessage(reason: HeldReason, detail: string | null): string {
 }
 
 /** Returns these rows of the list, each with its decision and the return address that the payer named. */
-export async function exceptionsOf(ctx: TxContext, rows: readonly Row<"transactions">[]) {
+export async function exceptionsOf(ctx: TxContext, rows: readonly ListedTransaction[]) {
   if (rows.length === 0) return []
   const ids = rows.map(row => row.id)
   const payments = await ctx.db.selectFrom("payments").selectAll().where("id", "in", ids).execute()

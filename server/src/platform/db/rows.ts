@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. 8d07b0f5957d1f99bc4d7ea2648f0052a62b95e8553b5deb2910d90c3c1630ac
+// Made from schema.sql by `npm run schema`; do not edit. ed40482564b2b99c7dbaf2401a79ca84bdbca7b70265e307c0268a00c90784d9
 import type { PublicKey } from "../../../../verify/src/format.ts";
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
@@ -2021,6 +2021,10 @@ interface Transactions {
   token: Address;
   tx_hash: Hash | null;
   type: "payment" | "agent" | Exclude<PayoutKindName, "authorize" | "settle" | "batch" | "reserve" | "anchor" | "store">;
+  /**
+   * The amount as indexes have it: a condition on `amount` would read all of a merchant's rows.
+   */
+  units: bigint;
 }
 
 interface TransactionTerms {

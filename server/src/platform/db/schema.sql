@@ -657,6 +657,7 @@ create table escrows (
 create index escrows_due on escrows using btree (run_at) where run_at is not null;
 create index escrows_failing on escrows using btree (chain_id) where failed_rounds >= 3;
 create index escrows_listed on escrows using btree (merchant_id, authorized_at desc, session_id desc) where authorized::numeric > 0::numeric;
+create index escrows_of_amount on escrows using btree (merchant_id, authorized, authorized_at desc, session_id desc) where authorized::numeric > 0::numeric;
 create index escrows_of_merchant on escrows using btree (merchant_id, escrow);
 create index escrows_of_payer on escrows using btree (merchant_id, payer, authorized_at desc, session_id desc) where authorized::numeric > 0::numeric;
 create index escrows_paid on escrows using btree (chain_id, session_id) where auth_id is not null;
@@ -1401,8 +1402,10 @@ create index payouts_listed on payouts using btree (merchant_id, created_at desc
 create index payouts_listed_open on payouts using btree (merchant_id, state, created_at desc, (id::text) desc) where (kind = any (array['share'::text, 'sweep'::text, 'return'::text, 'capture'::text])) and state <> 'final'::text;
 create index payouts_mined on payouts using btree (merchant_id, mined_at desc, (id::text) desc) where mined_at is not null;
 create index payouts_mined_calls on payouts using btree (chain_id, block_number) where escrow_id is not null and state = 'mined'::text;
+create index payouts_of_amount on payouts using btree (merchant_id, amount, created_at desc, (id::text) desc) where lane = 'payout'::text and kind <> 'anchor'::text;
 create unique index payouts_of_authorization on payouts using btree (chain_id, token, payer, auth_nonce) where payer is not null and (state <> all (array['cancelled'::text, 'reverted'::text]));
 create index payouts_of_batch on payouts using btree (batch_id) where batch_id is not null;
+create index payouts_of_call_amount on payouts using btree (merchant_id, amount, created_at desc, (id::text) desc) where kind = any (array['capture'::text, 'void'::text]);
 create index payouts_of_deposit on payouts using btree (deposit_id);
 create index payouts_of_escrow on payouts using btree (escrow_id) where escrow_id is not null;
 create index payouts_of_escrows on payouts using btree (merchant_id, created_at desc, (id::text) desc) where kind = any (array['capture'::text, 'void'::text]);
@@ -1820,6 +1823,7 @@ create table refunds (
   constraint refunds_payout_id_fkey foreign key (payout_id) references payouts(id),
   constraint refunds_session_id_fkey foreign key (session_id) references escrows(session_id)
 );
+create index refunds_of_amount on refunds using btree (merchant_id, amount, created_at desc, id desc);
 create index refunds_of_merchant on refunds using btree (merchant_id, created_at desc, id desc);
 create index refunds_of_session on refunds using btree (session_id);
 create trigger refunds_audit_created after insert on refunds for each row when (current_setting('sluice.actor'::text, true) <> ''::text) execute function write_audit_entry('refund', 'id', 'session_id,amount,reason', '');
@@ -1964,6 +1968,7 @@ create table settlements (
   constraint settlements_payout_id_fkey foreign key (payout_id) references payouts(id),
   constraint settlements_resource_id_fkey foreign key (resource_id) references resources(id)
 );
+create index settlements_of_amount on settlements using btree (merchant_id, amount, created_at desc, id desc) where resource_id is null;
 create index settlements_of_found on settlements using btree (found_hash) where found_hash is not null;
 create unique index settlements_of_identifier on settlements using btree (coalesce(resource_id, merchant_id), (
 case
@@ -2673,6 +2678,8 @@ union all
 --   payout_id uuid
 --   The deposit that a payout takes the money from.
 --   out_of bigint
+--   The amount as indexes have it: a condition on `amount` would read all of a merchant's rows.
+--   units numeric
 create view transactions as
  select id,
     merchant_id,
@@ -2690,7 +2697,8 @@ create view transactions as
     created_at,
     source,
     payout_id,
-    out_of
+    out_of,
+    units
    from ( select payments.id,
             payments.merchant_id,
                 case
@@ -2711,7 +2719,8 @@ create view transactions as
             'payments'::text as source,
             null::uuid as payout_id,
             null::bigint as out_of,
-            true as listed
+            true as listed,
+            payments.amount::numeric as units
            from payments
         union all
          select i.id::text as id,
@@ -2733,7 +2742,8 @@ create view transactions as
             'payouts'::text,
             i.id,
             i.deposit_id,
-            i.lane = 'payout'::text and i.kind <> 'anchor'::text
+            i.lane = 'payout'::text and i.kind <> 'anchor'::text,
+            i.amount::numeric as amount
            from payouts i
         union all
          select s.id,
@@ -2759,7 +2769,8 @@ create view transactions as
             null::bigint,
             s.resource_id is null and not (exists ( select
                    from deposits d
-                  where d.chain_id = s.chain_id and d.address::text = s.pay_to::text))
+                  where d.chain_id = s.chain_id and d.address::text = s.pay_to::text)),
+            s.amount::numeric as amount
            from settlements s
         union all
          select e.session_id,
@@ -2783,7 +2794,8 @@ create view transactions as
             'escrows'::text,
             null::uuid,
             null::bigint,
-            e.authorized::numeric > 0::numeric
+            e.authorized::numeric > 0::numeric,
+            e.authorized::numeric as authorized
            from escrows e
         union all
          select i.id::text as id,
@@ -2803,7 +2815,8 @@ create view transactions as
             'calls'::text,
             i.id,
             null::bigint,
-            i.kind = any (array['capture'::text, 'void'::text])
+            i.kind = any (array['capture'::text, 'void'::text]),
+            i.amount::numeric as amount
            from payouts i
         union all
          select r.id,
@@ -2833,7 +2846,8 @@ create view transactions as
             'refunds'::text,
             null::uuid,
             null::bigint,
-            true
+            true,
+            r.amount::numeric as amount
            from refunds r) parts
   where listed;
 

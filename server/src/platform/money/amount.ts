@@ -16,6 +16,16 @@ export class AmountError extends Error {}
  * @example parseAmount("4.99", 6) // 4990000n
  */
 export function parseAmount(text: string, decimals: number): bigint {
+  const amount = parseMovedAmount(text, decimals)
+  if (amount > MAX_WHOLE * 10n ** BigInt(decimals)) throw new AmountError("must be at most 1,000,000")
+  return amount
+}
+
+/**
+ * Parses a decimal text like {@link parseAmount}, but up to 30 digits before the point: a payout may move more than one
+ * payment may ask for.
+ */
+export function parseMovedAmount(text: string, decimals: number): bigint {
   const match = /^(0|[1-9]\d{0,29})(?:\.(\d{1,30}))?$/.exec(text)
   if (!match)
     throw new AmountError(
@@ -31,7 +41,6 @@ export function parseAmount(text: string, decimals: number): bigint {
   }
   const amount = BigInt(whole + fraction.padEnd(decimals, "0"))
   if (amount === 0n) throw new AmountError("must be above 0")
-  if (amount > MAX_WHOLE * 10n ** BigInt(decimals)) throw new AmountError("must be at most 1,000,000")
   return amount
 }
 

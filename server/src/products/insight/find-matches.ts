@@ -4,6 +4,7 @@
  * metadata value and an amount.
  */
 import { type RawBuilder, sql } from "kysely"
+import { isAmount, type SettlementAmount, settlementAmounts } from "../../ledger/books/amount-filter.ts"
 import { termOf } from "../../ledger/books/checkout-filter.ts"
 import { amountFormatter } from "../../platform/chain/format-amounts.ts"
 import { type Address, type Hash, parseAddress, parseHash } from "../../platform/chain/hex.ts"
@@ -12,7 +13,7 @@ import type { TxContext } from "../../platform/context.ts"
 import { kindsThat } from "../../platform/db/by-kind.ts"
 import { beginning } from "../../platform/db/catalog-conditions.ts"
 import { payoutIdOf, rowIdOf } from "../../platform/ids.ts"
-import { AmountError, parseAmount } from "../../platform/money/amount.ts"
+import { AmountError } from "../../platform/money/amount.ts"
 import { textOf } from "./load-story.ts"
 import type { matchTypes } from "./search-schema.ts"
 
@@ -200,22 +201,25 @@ function nameParts(parts: Parts, q: string): Part[] {
 }
 
 function amountParts({ chain }: TxContext, parts: Parts, q: string): Part[] {
-  const [, number] = /^(\d{1,20}(?:\.\d{1,18})?)(?:\s*[A-Za-z]{1,10})?$/.exec(q) ?? []
+  // A comma is a decimal sign, unless it may separate thousands, as in `1,000`.
+  const [, number] = /^(?![1-9]\d{0,2},\d{3}\b)(\d{1,20}(?:[.,]\d{1,18})?)(?:\s*[A-Za-z]{1,10})?$/.exec(q) ?? []
   if (number === undefined) return []
-  const amounts = new Set(chain.networks.flatMap(({ token }) => amountOf(number, token.decimals) ?? []))
   // One query per amount, because the index has the rows of each amount in order.
-  return [...amounts].flatMap(amount => [
-    parts.payment(sql`amount = ${amount}`, sql`'amount'`),
-    parts.checkout(sql`amount = ${amount}`, sql`'amount'`),
+  return amountsOf(chain, number.replace(",", ".")).flatMap(each => [
+    parts.payment(isAmount(each, "amount"), sql`'amount'`),
+    parts.checkout(
+      sql`amount = ${each.amount} and chain_id in (${sql.join(each.networks.map(({ chainId }) => sql.lit(chainId)))})`,
+      sql`'amount'`,
+    ),
   ])
 }
 
-/** The amount in base units; undefined if it has more decimals than the token. */
-function amountOf(text: string, decimals: number): bigint | undefined {
+/** What the text means on each network; nothing if it has more decimals than any token. */
+function amountsOf({ networks }: TxContext["chain"], text: string): SettlementAmount[] {
   try {
-    return parseAmount(text, decimals)
+    return settlementAmounts(networks, text)
   } catch (error) {
-    if (error instanceof AmountError) return undefined
+    if (error instanceof AmountError) return []
     throw error
   }
 }

@@ -99,6 +99,35 @@ it("finds by an amount, with or without its zeros", async () => {
   expect(await find("19.9")).toEqual([[ids.checkout, "amount"]])
   expect(await find("19.90 USDC")).toEqual([[ids.checkout, "amount"]])
   expect(await find("19.9000000001")).toEqual([])
+  expect(await find("0,712345")).toEqual([[ids.payment, "amount"]])
+  expect(await find("19,90")).toEqual([[ids.checkout, "amount"]])
+  // It may be a thousand.
+  expect(await find("7,000")).toEqual([])
+  expect(await find("7.000")).toEqual([[ids.other, "amount"]])
+  for (const q of ["0.00", "19.90.", "19,,90", "19.90,00", "-19.90", "1.99e1", "9".repeat(200)])
+    expect(await find(q), q).toEqual([])
+})
+
+it("finds by an amount only what is in the settlement token", async () => {
+  const { db } = rig.service.ctx
+  const foreign = `pay_${"f".repeat(24)}`
+  await db.transaction().execute(async tx => {
+    await sql`set local session_replication_role = replica`.execute(tx)
+    await sql`insert into payments select (jsonb_populate_record(p, ${JSON.stringify({ id: foreign, token: `0x${"71".repeat(20)}` })}::jsonb)).*
+      from payments p where id = ${ids.payment}`.execute(tx)
+  })
+  expect(await find("0.712345")).toEqual([[ids.payment, "amount"]])
+  await db.deleteFrom("payments").where("id", "=", foreign).execute()
+})
+
+it("finds the newest twenty of many with one amount", async () => {
+  const { db } = rig.service.ctx
+  await sql`insert into payments select (jsonb_populate_record(p, jsonb_build_object('id', 'pay_' || lpad(n::text, 24, '0'), 'amount', 3210000,
+      'created_at', p.created_at + n * interval '1 second'))).*
+    from payments p, generate_series(1, 25) n where id = ${ids.payment}`.execute(db)
+  const found = await find("3.21")
+  expect(found.map(([id]) => id)).toEqual(Array.from({ length: 20 }, (_, n) => `pay_${`${25 - n}`.padStart(24, "0")}`))
+  await db.deleteFrom("payments").where("amount", "=", 3_210_000n).execute()
 })
 
 it("finds what metadata is, not what it was", async () => {
