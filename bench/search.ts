@@ -6,7 +6,8 @@
 import { cpus } from "node:os"
 import { performance } from "node:perf_hooks"
 import { parseArgs } from "node:util"
-import { openPostgres } from "../server/src/platform/db/open.ts"
+import { sql } from "kysely"
+import { type OpenDatabase, openPostgres } from "../server/src/platform/db/open.ts"
 import { startPostgres } from "../server/test/postgres.ts"
 import { paperNetwork, startService } from "../server/test/service.ts"
 import { addRows, allTables, firstPayer, firstSession } from "./rows.ts"
@@ -19,6 +20,8 @@ const GOAL_MS = 30
 const AS = "shop"
 const SLUG = "growth"
 const MIDDLE = 1_500
+/** What one payment and its payout have, where all others have 5.00. */
+const RARE = "49.00"
 
 interface Side {
   rows: number
@@ -51,6 +54,7 @@ async function start(rows: number): Promise<Side> {
     searched,
   }
   await addRows(database.background, owner, allTables, 1, rows)
+  await addRare(database, rows)
   await database.db
     .insertInto("cursors")
     .values({
@@ -82,6 +86,19 @@ async function start(rows: number): Promise<Side> {
   return { rows, ask, paths, stop }
 }
 
+/** Gives one payment in the middle, and its payout, another amount. */
+async function addRare({ background }: OpenDatabase, rows: number): Promise<void> {
+  await background.transaction().execute(async tx => {
+    await sql`set local session_replication_role = replica`.execute(tx)
+    for (const table of ["payments", "payouts"])
+      await sql`update ${sql.table(table)} set amount = 49000000
+        where id = (select id from ${sql.table(table)} order by created_at offset ${sql.lit(rows >> 1)} limit 1)`.execute(
+        tx,
+      )
+  })
+  await sql`vacuum analyze payments, payouts`.execute(background)
+}
+
 interface Known {
   hash: string
   payTo: string
@@ -109,6 +126,7 @@ function pathsOf({ hash, payTo, payout, productId }: Known): Record<string, stri
     search("a field that one has", `order:${MIDDLE}`),
     search("a field that half have", "plan:pro"),
     search("the amount of all", "5.00"),
+    search("the amount of one", RARE),
     search("an amount of none", "123.45"),
     search("words of nothing", "no such thing"),
     ...[
@@ -146,6 +164,14 @@ function pathsOf({ hash, payTo, payout, productId }: Known): Record<string, stri
       "transactions/totals?type=payment&status=granted",
       "transactions/totals?exception=late",
       "transactions?exception=late",
+      `transactions?amount=${RARE}`,
+      "transactions?amount=5.00",
+      "transactions?amount=123.45",
+      "transactions?type=payment&amount=5.00",
+      `transactions?amount=${RARE}&productId=${productId}`,
+      `transactions?amount=${RARE}&metadata[cohort]=c7`,
+      `transactions/totals?amount=${RARE}`,
+      "transactions/totals?amount=5.00",
       `transactions?productId=${productId}`,
       `transactions?productId=prod_${"a".repeat(24)}`,
       `transactions?slug=${SLUG}`,
