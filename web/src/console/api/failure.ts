@@ -44,6 +44,13 @@ interface Answered {
 export const failureOf = (error: unknown): Failure =>
   error instanceof Failure ? error : new Failure(0, { message: error instanceof Error ? error.message : String(error) })
 
+/** What a failure says where no field stands beside it: of an invalid request, its faults, which name their fields. */
+export function wordsOf(error: unknown): string {
+  const { code, message, details } = failureOf(error)
+  if (code !== "VALIDATION_ERROR" || details.length === 0) return message
+  return details.map(each => each.message.replaceAll(/`([^`]*)`/g, "“$1”")).join(" ")
+}
+
 /** What is wrong with each field, by its name. */
 export const fieldFaults = (error: unknown): Record<string, string> =>
   Object.fromEntries(

@@ -26,6 +26,8 @@ export interface PaymentsSearch extends TimeSearch {
   /** Why a payment needed a decision. */
   exception?: NonNullable<Transaction["exception"]>
   chain?: string
+  /** As typed, with a point or a comma; a number where someone wrote the address by hand. */
+  amount?: string | number
   q?: string
   /** Those of one link, or of one product. */
   slug?: string
@@ -113,6 +115,7 @@ export function Payments() {
   const navigate = useNavigate()
   const zone = useZone()
   const { type, status, exception, chain, q, slug, productId } = search
+  const amount = search.amount === undefined ? undefined : String(search.amount)
   const [columns, columnsMenu] = useColumns("payments", allColumns)
   const set = (more: Partial<PaymentsSearch>) =>
     void navigate({ to: "/payments", search: { ...search, ...more } as never, replace: true })
@@ -121,6 +124,7 @@ export function Payments() {
     ...(status ? { status } : {}),
     ...(exception ? { exception } : {}),
     ...(chain ? { chain } : {}),
+    ...(amount ? { amount: amount.replace(",", ".") } : {}),
     ...queryOf(q),
     ...timeQuery(search, zone),
     ...(slug ? { slug } : {}),
@@ -145,6 +149,7 @@ export function Payments() {
     status && `the state “${stateOf(status)[1]}”`,
     exception && `the reason “${stateOf(exception)[1]}”`,
     chain && `the network “${networkTitle(chain)}”`,
+    amount && `the amount “${amount}”`,
     q && `“${q}”`,
     slug && `the link “${slug}”`,
     productId && `the product ${shortId(productId)}`,
@@ -182,6 +187,14 @@ export function Payments() {
         {(type === undefined || type === "agent") && (
           <Chips name="State" choices={states} value={status as never} set={each => set({ status: each } as never)} />
         )}
+        <FindInput
+          label="Exact amount"
+          value={amount ?? ""}
+          set={each => set({ amount: each === "" ? undefined : each } as never)}
+          isWhole={isAmount}
+          hint="Enter an amount such as 49.00 or 1250."
+          isNumber
+        />
         <FindInput
           label="Hash, address, id, e-mail, or order: 1042"
           value={q ?? ""}
@@ -230,6 +243,13 @@ function queryOf(text: string | undefined): Record<string, string> {
   if (key !== undefined && value !== undefined) return { [`metadata[${key}]`]: value }
   return EMAIL.test(text) ? { customerEmail: text } : { q: text }
 }
+
+const AMOUNT = /^(?!0[.,]?0*$)(0|[1-9]\d{0,29})([.,]\d{1,18})?$/
+/** It may be a thousand, or one with three decimals. */
+const UNCLEAR = /^[1-9]\d{0,2},\d{3}$/
+
+/** Whether the API can find by this amount. */
+const isAmount = (text: string): boolean => AMOUNT.test(text) && !UNCLEAR.test(text)
 
 /** Whether the API can find by it. */
 const isWhole = (text: string): boolean => WHOLE.test(text) || EMAIL.test(text) || FIELD.test(text)

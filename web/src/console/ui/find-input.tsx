@@ -12,12 +12,14 @@ interface Given {
   isWhole?: (text: string) => boolean
   /** Said while it is not. */
   hint?: string
+  /** For a number, which needs little room. */
+  isNumber?: boolean
 }
 
 const WAIT_MS = 250
 const always = () => true
 
-export function FindInput({ label, value, set, isWhole = always, hint }: Given) {
+export function FindInput({ label, value, set, isWhole = always, hint, isNumber = false }: Given) {
   const [typed, setTyped] = useState(value)
   const id = useId()
   const text = typed.trim()
@@ -32,8 +34,9 @@ export function FindInput({ label, value, set, isWhole = always, hint }: Given) 
   return (
     <>
       <TextInput
-        className="grow"
+        className={isNumber ? "brief" : "grow"}
         type="search"
+        inputMode={isNumber ? "decimal" : "search"}
         size="xs"
         aria-label={label}
         placeholder={label}

@@ -1,7 +1,7 @@
 /** What failed, in the server's words, with the id by which its log is found. */
 import { Button } from "@mantine/core"
 import { Link, useRouterState } from "@tanstack/react-router"
-import { failureOf } from "../api/failure.ts"
+import { failureOf, wordsOf } from "../api/failure.ts"
 import { rolesOf } from "../api/me.ts"
 import type { Right } from "../api/types.ts"
 import { copyText } from "./copy.tsx"
@@ -19,13 +19,13 @@ export const titleOf = (error: unknown): string => titles[failureOf(error).code]
 
 /** In place of what could not be loaded: what failed, and a way on. */
 export function Problem({ error, retry }: { error: unknown; retry?: () => void }) {
-  const { message, requestId, code } = failureOf(error)
+  const { requestId, code } = failureOf(error)
   const isHome = useRouterState({ select: ({ location }) => location.pathname === "/" })
   return (
     <div className="state" role="alert">
       <h2>{titleOf(error)}</h2>
       <p>
-        {message}
+        {wordsOf(error)}
         {code === "ROLE_REQUIRED" && " An owner of the account can change that under Team."}
       </p>
       <div className="row">
@@ -43,13 +43,13 @@ export function Problem({ error, retry }: { error: unknown; retry?: () => void }
 
 /** Above what stays while the server does not answer. */
 export function Stale({ error, asOf, retry }: { error: unknown; asOf: number; retry: () => void }) {
-  const { code, message, requestId } = failureOf(error)
+  const { code, requestId } = failureOf(error)
   // The countdown above the page says it.
   if (code === "RATE_LIMITED") return null
   return (
     <div className="strip wait" role="status">
       <span>
-        Not up to date: as of {clockText(asOf)}. {message}
+        Not up to date: as of {clockText(asOf)}. {wordsOf(error)}
       </span>
       <span className="row">
         {requestId && <RequestId id={requestId} />}
