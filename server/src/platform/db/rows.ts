@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. ed40482564b2b99c7dbaf2401a79ca84bdbca7b70265e307c0268a00c90784d9
+// Made from schema.sql by `npm run schema`; do not edit. 627d4cf30d89000bb6ecf01fc814548427f498bbc920d26abebc96998150737e
 import type { PublicKey } from "../../../../verify/src/format.ts";
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
