@@ -57,14 +57,14 @@ describe("the document for generators", () => {
   })
 
   it("stays small, and of few shapes: a generator makes a class of each object and each enum", () => {
-    // Raised by 8,000 for the overview and the balances, and by 40,000 for what explains: timelines, payouts, payers, search, filters; by 26,000 for values, reports, erasures and devices; by 15,000 for listeners; by 18,000 for changes, the catalogue of events, numbers of endpoints, and the log of requests; by 8,000 for receipts; by 4,000 for what is mailed; by 4,000 and three shapes for where 0G has receipts; by 2,000 and two shapes for totals.
-    expect(Buffer.byteLength(JSON.stringify(document))).toBeLessThan(615_000)
+    // Raised by 8,000 for the overview and the balances, and by 40,000 for what explains: timelines, payouts, payers, search, filters; by 26,000 for values, reports, erasures and devices; by 15,000 for listeners; by 18,000 for changes, the catalogue of events, numbers of endpoints, and the log of requests; by 8,000 for receipts; by 4,000 for what is mailed; by 4,000 and three shapes for where 0G has receipts; by 2,000 and two shapes for totals; by 4,000 for amounts, time zones and fields of links.
+    expect(Buffer.byteLength(JSON.stringify(document))).toBeLessThan(619_000)
     const shapes = objectsIn({ paths: document.paths, schemas }).filter(
       ([field, { type, enum: values }]) =>
         field !== "properties" && (values !== undefined || [type].flat().includes("object")),
     )
-    // Raised from 270 for what keys can be given: caps, addresses, rolls; by 15 for the overview and the balances, by 41 for what explains, by 13 for devices, values and erasures, by 9 for listeners, by 16 for changes, the catalogue, numbers and the log of requests, by 3 for receipts, by 2 for totals.
-    expect(shapes.length).toBeLessThanOrEqual(382)
+    // Raised from 270 for what keys can be given: caps, addresses, rolls; by 15 for the overview and the balances, by 41 for what explains, by 13 for devices, values and erasures, by 9 for listeners, by 16 for changes, the catalogue, numbers and the log of requests, by 3 for receipts, by 2 for totals, by one for callers of the log.
+    expect(shapes.length).toBeLessThanOrEqual(383)
   })
 
   it("has an example of each event that its schema accepts", () => {

@@ -191,7 +191,7 @@ export const harmless: Readonly<Record<string, string>> = {
   operator_actions: "action by_user reason before after",
   outflows: "merchant_id reason",
   past_claims: "payment_id",
-  payment_links: "id merchant_id slug title description currency product_id redirect_url split_id",
+  payment_links: "id merchant_id slug title description currency product_id redirect_url split_id payer_fields",
   payments: "id status merchant_id exception resource_id traceparent",
   payout_addresses: "merchant_id",
   payouts: "kind source_key merchant_id payment_id data state held_reason held_detail lane escrow_id traceparent",
