@@ -1,6 +1,6 @@
 import fc from "fast-check"
 import { describe, expect, it } from "vitest"
-import { dayAfter, dayAt, isZone, nameOfToday, offsetAt, startOfDay, utcOf, zonesToChoose } from "./days.ts"
+import { dayAfter, dayAt, isZone, nameOfToday, offsetAt, startOfDay, startTime, utcOf, zonesToChoose } from "./days.ts"
 
 const zones = [
   "UTC",
@@ -79,10 +79,18 @@ describe("a day in a zone", () => {
   it.each(["", "2026-02-30", "2026-13-01", "2026-1-1", "today", "2026-01-01T00:00:00Z", undefined])(
     "%j is none",
     text => {
-      expect([utcOf(text), startOfDay(text, "Asia/Kolkata")]).toEqual([undefined, undefined])
+      expect([utcOf(text), startOfDay(text, "Asia/Kolkata"), startTime(text, "Asia/Kolkata")]).toEqual([
+        undefined,
+        undefined,
+        undefined,
+      ])
       if (text !== undefined) expect(dayAfter(text, 1)).toBe(text)
     },
   )
+
+  it("a day begins at a time of UTC", () => {
+    expect(startTime("2020-01-01", "Asia/Kathmandu")).toBe("2019-12-31T18:15:00.000Z")
+  })
 
   it("has one after it, by the calendar", () => {
     expect([dayAfter("2026-02-28", 1), dayAfter("2028-02-28", 1), dayAfter("2026-01-01", -1)]).toEqual([

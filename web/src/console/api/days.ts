@@ -108,3 +108,9 @@ export function startOfDay(day: string | undefined, zone: string): number | unde
   }
   return late
 }
+
+/** When a day begins in a zone, in ISO 8601; undefined for what is no day. */
+export function startTime(day: string | undefined, zone: string): string | undefined {
+  const at = startOfDay(day, zone)
+  return at === undefined ? undefined : new Date(at).toISOString()
+}

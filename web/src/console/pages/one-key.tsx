@@ -3,9 +3,11 @@ import { Button, NativeSelect, TextInput } from "@mantine/core"
 import { Link, useNavigate, useParams } from "@tanstack/react-router"
 import { useState } from "react"
 import { read } from "../api/client.ts"
+import { dayAt, startTime } from "../api/days.ts"
 import { useLive } from "../api/live.ts"
 import { useRight } from "../api/me.ts"
 import type { ApiKey, Page } from "../api/types.ts"
+import { zoneNow } from "../api/zone.ts"
 import { Id } from "../ui/copy.tsx"
 import { RequestForm } from "../ui/form.tsx"
 import { KeyFields, keyBody } from "../ui/key-fields.tsx"
@@ -169,6 +171,8 @@ export function OneKey() {
 
 const textOf = (limit: number | null): string => (limit === null ? "" : String(limit))
 
+const dayOf = ({ expiresAt }: ApiKey): string => (expiresAt ? dayAt(Date.parse(expiresAt), zoneNow()) : "")
+
 function Change({ apiKey: key, path }: { apiKey: ApiKey; path: string }) {
   return (
     <RequestForm
@@ -178,7 +182,7 @@ function Change({ apiKey: key, path }: { apiKey: ApiKey; path: string }) {
         allowedIps: (key.allowedIps ?? []).join(", "),
         refundPerDay: textOf(key.limits.refundPerDay),
         returnPerDay: textOf(key.limits.returnPerDay),
-        expiresAt: key.expiresAt?.slice(0, 10) ?? "",
+        expiresAt: dayOf(key),
       }}
       right="keys"
       submit="Save"
@@ -188,9 +192,7 @@ function Change({ apiKey: key, path }: { apiKey: ApiKey; path: string }) {
         path,
         body: {
           ...keyBody(values),
-          ...(values.expiresAt === (key.expiresAt?.slice(0, 10) ?? "")
-            ? {}
-            : { expiresAt: values.expiresAt === "" ? null : `${values.expiresAt}T00:00:00.000Z` }),
+          ...(values.expiresAt === dayOf(key) ? {} : { expiresAt: startTime(values.expiresAt, zoneNow()) ?? null }),
         },
       })}
       fields={form => (
@@ -198,7 +200,7 @@ function Change({ apiKey: key, path }: { apiKey: ApiKey; path: string }) {
           <TextInput
             type="date"
             label="It ends"
-            description="If this is empty, the key lasts until it is revoked"
+            description="As this day begins. If this is empty, the key lasts until it is revoked"
             {...form.getInputProps("expiresAt")}
           />
         </KeyFields>

@@ -2,8 +2,10 @@
 import { Button, Textarea, TextInput, type TextInputProps } from "@mantine/core"
 import { Link, useNavigate, useSearch } from "@tanstack/react-router"
 import { fieldTitle } from "../../ui/field-title.ts"
+import { dayAt, startTime } from "../api/days.ts"
 import { facts, isSandbox, networkTitle } from "../api/facts.ts"
 import type { PaymentLink } from "../api/types.ts"
+import { zoneNow } from "../api/zone.ts"
 import { AmountOrProduct } from "../ui/amount-or-product.tsx"
 import { CatalogPage } from "../ui/catalog-page.tsx"
 import { Id } from "../ui/copy.tsx"
@@ -35,10 +37,10 @@ const first = {
 }
 
 const EndInput = (props: TextInputProps) => (
-  <TextInput type="date" label="It ends" description="As this day begins, UTC; empty: it doesn't end" {...props} />
+  <TextInput type="date" label="It ends" description="As this day begins. Empty: it doesn't end" {...props} />
 )
-const endOf = (day: string): string | undefined => (day === "" ? undefined : `${day}T00:00:00.000Z`)
-const dayOf = ({ expiresAt }: PaymentLink): string => expiresAt?.slice(0, 10) ?? ""
+const endOf = (day: string): string | undefined => startTime(day, zoneNow())
+const dayOf = ({ expiresAt }: PaymentLink): string => (expiresAt ? dayAt(Date.parse(expiresAt), zoneNow()) : "")
 
 const embedOf = (url: string): string =>
   `<a data-sluice href="${url}">Pay with USDC</a>\n<script src="${facts.baseUrl}/embed.js" async></script>`

@@ -1,5 +1,5 @@
 /** A list's filter by time: the last days, or days of one's own. */
-import { dayAfter, dayAt, startOfDay, utcOf } from "../api/days.ts"
+import { dayAfter, dayAt, startTime, utcOf } from "../api/days.ts"
 import { useZone } from "../api/zone.ts"
 import { PickChip } from "./chips.tsx"
 
@@ -26,11 +26,11 @@ const DAY_MS = 24 * HOUR_MS
 export function timeQuery({ days, from, to }: TimeSearch, zone: string): { from?: string; to?: string } {
   if (days !== undefined && days > 0)
     return { from: new Date(Math.floor(Date.now() / HOUR_MS) * HOUR_MS - days * DAY_MS).toISOString() }
-  const first = startOfDay(from, zone)
-  const end = to && startOfDay(dayAfter(to, 1), zone)
+  const first = startTime(from, zone)
+  const end = to && startTime(dayAfter(to, 1), zone)
   return {
-    ...(first === undefined ? {} : { from: new Date(first).toISOString() }),
-    ...(end ? { to: new Date(end).toISOString() } : {}),
+    ...(first === undefined ? {} : { from: first }),
+    ...(end ? { to: end } : {}),
   }
 }
 
