@@ -187,22 +187,24 @@ export function Payments() {
         {(type === undefined || type === "agent") && (
           <Chips name="State" choices={states} value={status as never} set={each => set({ status: each } as never)} />
         )}
-        <FindInput
-          label="Exact amount"
-          value={amount ?? ""}
-          set={each => set({ amount: each === "" ? undefined : each } as never)}
-          isWhole={isAmount}
-          hint="Enter an amount such as 49.00 or 1250."
-          isNumber
-        />
-        <FindInput
-          label="Hash, address, id, e-mail, or order: 1042"
-          value={q ?? ""}
-          set={each => set({ q: each === "" ? undefined : each } as never)}
-          isWhole={isWhole}
-          hint="Enter the whole value."
-        />
-        {columnsMenu}
+        <div className="finds">
+          <FindInput
+            label="Exact amount"
+            value={amount ?? ""}
+            set={each => set({ amount: each === "" ? undefined : each } as never)}
+            isWhole={isAmount}
+            hint="Enter an amount such as 49.00 or 1250."
+            isNumber
+          />
+          <FindInput
+            label="Hash, address, id, e-mail, or order: 1042"
+            value={q ?? ""}
+            set={each => set({ q: each === "" ? undefined : each } as never)}
+            isWhole={isWhole}
+            hint="Enter the whole value."
+          />
+          {columnsMenu}
+        </div>
       </div>
       <section className="card" aria-label="List">
         {/* Of a payment that counts only the excess waits, and a total has it whole. */}

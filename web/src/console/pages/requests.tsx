@@ -123,7 +123,9 @@ export function Requests() {
     set(value?.startsWith("key_") ? { by: undefined, key: value } : { by: value, key: undefined })
   const words = [
     status && `the status “${choices.find(([each]) => each === status)?.[1]}”`,
-    key ? `the key “${names?.get(key) ?? shortId(key)}”` : by && callers.find(([each]) => each === by)?.[1],
+    key
+      ? `the key “${names?.get(key) ?? shortId(key)}”`
+      : by && `the filter “${callers.find(([each]) => each === by)?.[1]}”`,
   ].filter(Boolean)
   return (
     <>
