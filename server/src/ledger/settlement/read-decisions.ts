@@ -14,7 +14,10 @@ export interface DecisionFacts {
    * not, its money is only paid out.
    */
   buys: boolean
-  /** False if a later invoice has replaced the closed invoice that the payment was for: it can only be returned. */
+  /**
+   * Whether the payment may be accepted: not while its sender is on a sanctions list, and never if a later invoice has
+   * replaced the closed invoice that it was for.
+   */
   acceptable: boolean
   /** The address that its payer named by signature. */
   returnAddress: Address | null
@@ -27,7 +30,7 @@ export async function decisionFacts(
 ): Promise<Map<string, DecisionFacts>> {
   if (ids.length === 0) return new Map()
   const { rows } = await sql<Read>`
-    select p.id, p.resource_id, p.chain_id, p.payer, p.status = 'open' as "isOpen",
+    select p.id, p.resource_id, p.chain_id, p.payer, p.exception, p.status = 'open' as "isOpen",
       exists (select from payments g where g.resource_id = p.resource_id and g.status = 'granted' and not g.beside) as "isPaid",
       exists (select from invoices v join invoices n on n.subscription_id = v.subscription_id and n.sequence > v.sequence
         where v.session_id = p.resource_id and v.voided_at is not null) as "isReplaced",
@@ -45,13 +48,17 @@ export async function decisionFacts(
             mayBuy(networkOf(chain, row.chain_id), row.payer)
       return [
         row.id,
-        { buys: row.isOpen && canBuy, acceptable: !(row.isOpen && row.isReplaced), returnAddress: row.returnAddress },
+        {
+          buys: row.isOpen && canBuy,
+          acceptable: !(row.isOpen && (row.isReplaced || row.exception === "sanctioned")),
+          returnAddress: row.returnAddress,
+        },
       ]
     }),
   )
 }
 
-type Read = Pick<Row<"payments">, "id" | "resource_id" | "chain_id" | "payer"> & {
+type Read = Pick<Row<"payments">, "id" | "resource_id" | "chain_id" | "payer" | "exception"> & {
   isOpen: boolean
   isPaid: boolean
   /** Whether it was for an invoice that is closed, and that a later one has replaced: it can't be accepted. */

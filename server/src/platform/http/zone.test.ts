@@ -18,5 +18,8 @@ describe("a time zone", () => {
     "Etc/Unknown",
     "Europe/Berlin ",
     "2026-01-01T00:00Z[UTC]",
+    "T10+05",
+    "T10Z",
+    "T00:00[Asia/Kolkata]",
   ])("there is none called %j", name => expect(zoneNamed(name)).toBeUndefined())
 })

@@ -32,7 +32,7 @@ async function storeAnswers(ctx: TxContext, session: Row<"checkout_sessions">, b
     .updateTable("checkout_sessions")
     .set({
       payer_info: JSON.stringify(body.payerInfo),
-      customer_email: body.customerEmail ?? session.customer_email ?? emailAmong(body.payerInfo),
+      customer_email: emailAfter(session, body),
       updated_at: ctx.now(),
     })
     .where("id", "=", session.id)
@@ -40,13 +40,21 @@ async function storeAnswers(ctx: TxContext, session: Row<"checkout_sessions">, b
 }
 
 /**
- * Returns the answer to a field named `email`, which is the payer's address where the merchant gave none; else null.
- *
- * @example emailAmong({ name: "Ada", Email: "ada@example.com" }) // "ada@example.com"
+ * Returns a checkout's e-mail address after these answers. An answer to a field named `email` counts where nobody else
+ * gave an address, and a later answer corrects it.
  */
-export function emailAmong(answers: Record<string, string> = {}): string | null {
-  const [, email] = Object.entries(answers).find(([name]) => /^e_?mail$/i.test(name)) ?? []
-  return email !== undefined && isEmail.test(email) && email.length <= emailRule.maxLength ? email : null
+export function emailAfter(
+  { customer_email: known, payer_info: before }: Pick<Row<"checkout_sessions">, "customer_email" | "payer_info">,
+  { customerEmail, payerInfo }: Pick<PayerInfo, "customerEmail"> & { payerInfo?: Record<string, string> | undefined },
+): string | null {
+  if (customerEmail !== undefined) return customerEmail
+  const isAnswered = known === null || known === emailAmong(before)
+  return isAnswered ? (emailAmong(payerInfo) ?? known) : known
+}
+
+function emailAmong(answers: Record<string, string> | null = {}): string | null {
+  const emails = Object.entries(answers ?? {}).flatMap(([name, text]) => (/^e_?mail$/i.test(name) ? [text.trim()] : []))
+  return emails.find(text => isEmail.test(text) && text.length <= emailRule.maxLength) ?? null
 }
 
 /** Throws `VALIDATION_ERROR` that lists every answer for which the checkout did not ask. */

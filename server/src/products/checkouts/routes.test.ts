@@ -292,9 +292,33 @@ describe("/api/pay", () => {
     expect(await answered({}, { eMail: "no address" })).toBeNull()
     expect(await answered({}, { eMail: `${"a".repeat(320)}@b.c` })).toBeNull()
     expect(await answered({}, { name: "ann@example.com" })).toBeNull()
+    expect(await answered({}, { name: "Ann", eMail: " ann@example.com " })).toBe("ann@example.com")
     const known = { customerEmail: "shop@example.com" }
     expect(await answered(known, { eMail: "ann@example.com" })).toBe("shop@example.com")
     expect(await answered({}, { eMail: "ann@example.com" }, known)).toBe("shop@example.com")
+  })
+
+  it("takes the corrected answer for an e-mail address, but never for one that somebody gave as such", async () => {
+    const answer = async (id: string, email: string, path = "payer-info", more: object = {}) => {
+      const hash = path === "confirm" ? { txHash: `0x${"1".repeat(64)}` } : {}
+      const said = { sessionId: id, payerInfo: { e_mail: "-", email }, ...hash, ...more }
+      expect((await service.call("POST", `/api/pay/${path}`, said)).status).toBe(200)
+      return (await service.call("GET", `/api/checkouts/${id}`, undefined, withKey())).body.customerEmail
+    }
+    const fields = { amount: 5, payerFields: ["e_mail", "email"] }
+    const { id } = (await create(fields)).body
+    expect(await answer(id, "ann@exmaple.com")).toBe("ann@exmaple.com")
+    expect(await answer(id, "ann@example.com")).toBe("ann@example.com")
+    expect(await answer(id, "none")).toBe("ann@example.com")
+    const other = (await create(fields)).body.id
+    expect(await answer(other, "bob@exmaple.com")).toBe("bob@exmaple.com")
+    expect(await answer(other, "bob@example.com", "confirm")).toBe("bob@example.com")
+    const given = (await create(fields)).body.id
+    expect(await answer(given, "eve@example.com", "payer-info", { customerEmail: "c@example.com" })).toBe(
+      "c@example.com",
+    )
+    for (const path of ["payer-info", "confirm"])
+      expect(await answer(given, "mallory@example.com", path)).toBe("c@example.com")
   })
 
   it("looks at ten hashes of a session at a time", async () => {

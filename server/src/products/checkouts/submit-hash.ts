@@ -9,7 +9,7 @@ import { type Context, inTransaction, type TxContext } from "../../platform/cont
 import type { Row } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { continueTrace } from "../../platform/tracing/trace.ts"
-import { assertAsked, emailAmong } from "./answer-payer-info.ts"
+import { assertAsked, emailAfter } from "./answer-payer-info.ts"
 import { sessionOf } from "./create-session.ts"
 import type { PayConfirm } from "./schema.ts"
 
@@ -54,13 +54,22 @@ function assertDirect({ capture }: Pick<Row<"checkout_sessions">, "capture">): v
 
 type Paid = Pick<
   Row<"checkout_sessions">,
-  "id" | "chain_id" | "capture" | "status" | "expires_at" | "payer_fields" | "traceparent"
+  | "id"
+  | "chain_id"
+  | "capture"
+  | "status"
+  | "expires_at"
+  | "payer_fields"
+  | "payer_info"
+  | "customer_email"
+  | "traceparent"
 > & { is_watch_ending: boolean }
 
 /** Locks the session until the transaction ends, so that its submissions are counted one by one. */
 async function lockPaid(ctx: TxContext, id: string): Promise<Paid> {
   const { rows } = await sql<Paid>`
-    select /* named: lock_paid_session */ s.id, s.chain_id, s.capture, s.status, s.expires_at, s.payer_fields, s.traceparent,
+    select /* named: lock_paid_session */ s.id, s.chain_id, s.capture, s.status, s.expires_at, s.payer_fields, s.payer_info,
+      s.customer_email, s.traceparent,
       coalesce(${watchEnds(ctx.now())} or not ${wasAskedFor("d")}, false) as is_watch_ending
     from checkout_sessions s left join deposits d on d.resource_id = s.id
     where s.id = ${id} for no key update of s`.execute(ctx.db)
@@ -106,7 +115,7 @@ async function submit(ctx: TxContext, session: Paid, { txHash, address, body }: 
     changed as (
       update checkout_sessions s set status = case when ${begins}::boolean then 'verifying' else s.status end,
         message = case when not ${begins}::boolean then s.message end,
-        customer_email = coalesce(${body.customerEmail ?? null}::text, s.customer_email, ${emailAmong(body.payerInfo)}::text),
+        customer_email = ${emailAfter(session, body)}::text,
         payer_info = coalesce(${answers}::jsonb, s.payer_info), run_at = ${now}, updated_at = ${now}
       from usable where s.id = ${session.id})
     select is_used, is_full from found`.execute(ctx.db)

@@ -202,7 +202,7 @@ function nameParts(parts: Parts, q: string): Part[] {
 
 function amountParts({ chain }: TxContext, parts: Parts, q: string): Part[] {
   // A comma is a decimal sign, unless it may separate thousands, as in `1,000`.
-  const [, number] = /^(?![1-9]\d{0,2},\d{3}\b)(\d{1,20}(?:[.,]\d{1,18})?)(?:\s*[A-Za-z]{1,10})?$/.exec(q) ?? []
+  const [, number] = /^(?![1-9]\d{0,2},\d{3}(?!\d))(\d{1,20}(?:[.,]\d{1,18})?)(?:\s*[A-Za-z]{1,10})?$/.exec(q) ?? []
   if (number === undefined) return []
   // One query per amount, because the index has the rows of each amount in order.
   return amountsOf(chain, number.replace(",", ".")).flatMap(each => [

@@ -23,7 +23,7 @@ export interface PaymentFacts {
   surplus: { amount: string; state: Row<"surpluses">["state"] } | null
   /** Whether accepting it buys something. */
   buys: boolean
-  /** False if a later invoice has replaced the closed invoice that it was for. */
+  /** False if a later invoice has replaced the closed invoice that it was for, or while its sender is listed. */
   acceptable: boolean
   /** Whether another payment had paid when it was accepted. */
   beside: boolean
@@ -144,7 +144,7 @@ export interface Decision {
   exception: WaitingFor | null
   /** Whether accepting it buys something. */
   buys: boolean
-  /** False if a later invoice has replaced the closed invoice that it was for. */
+  /** False if a later invoice has replaced the closed invoice that it was for, or while its sender is listed. */
   acceptable: boolean
   hasReturnAddress: boolean
 }
@@ -169,7 +169,7 @@ export const returnWords = (what: string, { hasReturnAddress }: Pick<Decision, "
     : `Send ${what} back. Ask the payer for an address first, because the sender may be an exchange.`
 
 function openStanding(facts: PaymentFacts): Standing {
-  const { id, exception, status: state, openCheckout, amount } = facts
+  const { id, exception, status: state, openCheckout } = facts
   const why = `${openWords[exception ?? "underpaid"](facts)} The money is waiting for your decision.`
   if (exception === "sanctioned")
     return {
@@ -177,8 +177,7 @@ function openStanding(facts: PaymentFacts): Standing {
       word: "Needs you",
       why,
       next: [
-        wait("Take legal advice first. While the address is listed, you can't accept the payment."),
-        act(`Send ${amount} back to an address that is not listed.`, "POST", `payments/${id}/return`),
+        wait("Take legal advice. While the address is listed, you can neither accept the payment nor send it back."),
       ],
     }
   return {

@@ -111,7 +111,7 @@ export const PaymentStory = Type.Object({
       txHash: HashText,
       createdAt: Timestamp,
       buys: Type.Boolean({ description: "Whether accepting the open payment buys something, or is only paid out" }),
-      acceptable: Type.Boolean({ description: "Whether the open payment can be accepted, or only returned" }),
+      acceptable: Type.Boolean({ description: "As in the list of payments that need a decision" }),
       returnAddress: Described(Nullable(AddressText), "The return address that the payer named by signature"),
       surplus: Described(Nullable(Type.String()), "The part of a granted payment that waits for your decision"),
     }),

@@ -1062,8 +1062,8 @@ describe("a payment link", () => {
     const link = { title: "Mug", slug: "mug", amount: 2 }
     const { body } = await rig.service.request("POST", "/api/console/payment-links", link, { as: "shop" })
     const url = "/api/p/mug"
-    const before = await rig.service.call("GET", url)
-    expect(before.status).toBe(402)
+    const asked = await required(url)
+    const payload = v2(asked, await sign(await on.buyer(), asked))
     const payerFields = ["name", "address"]
     await rig.service.request("PUT", `/api/console/payment-links/${body.id}`, { payerFields }, { as: "shop" })
     const sessions = () => rig.service.ctx.db.selectFrom("checkout_sessions").select("id").execute()
@@ -1072,7 +1072,9 @@ describe("a payment link", () => {
       status: 410,
       body: { error: "LINK_UNAVAILABLE", message: expect.stringMatching(/asks its payer for name, address.*\/p\/mug/) },
     })
+    expect(await pay(url, payload)).toMatchObject({ status: 410, body: { error: "LINK_UNAVAILABLE" } })
     expect(await sessions()).toEqual(known)
+    expect(await on.relays()).toEqual([])
   })
 
   it("with one use is paid by one of two agents, and the other keeps its money", async () => {

@@ -186,8 +186,8 @@ const over = refuse(
 )
 
 /**
- * Whether a checkout accepts no new payment: it has ended, it would end before a payment is mined, or its link sells
- * nothing more.
+ * Whether a checkout accepts no new payment by an agent: it has ended, it would end before a payment is mined, its
+ * link sells nothing more, or its link asks for what an agent can't answer.
  */
 async function isOver(
   ctx: Context,
@@ -195,7 +195,7 @@ async function isOver(
   { status, expires_at }: Row<"checkout_sessions">,
 ): Promise<boolean> {
   const isOpen = status === "pending" && expires_at.getTime() >= ctx.now().getTime() + Number(MIN_S) * 1_000
-  return !isOpen || !(await isOnSale(ctx, link))
+  return !isOpen || link.payer_fields !== null || !(await isOnSale(ctx, link))
 }
 
 /** How long the same agent is asked to pay the same checkout, so that repeated requests create no rows. */

@@ -234,22 +234,32 @@ function CheckoutView({ checkout, read, story, error }: StoryGiven & { checkout:
 }
 
 /** What the payer answered before paying. */
-const Answers = ({ of }: { of: Record<string, unknown> | null }) => (
-  <Fields
-    title="From the payer"
-    of={of && Object.fromEntries(Object.entries(of).map(([name, text]) => [fieldTitle(name), text]))}
-  />
-)
+function Answers({ of }: { of: Record<string, unknown> | null }) {
+  const names = Object.keys(of ?? {})
+  const isTwice = new Set(names.map(fieldTitle)).size < names.length
+  return <Fields title="From the payer" of={of} {...(isTwice ? {} : { nameOf: fieldTitle })} />
+}
 
 /** The merchant's or the payer's own fields. */
-function Fields({ title, of }: { title: string; of: Record<string, unknown> | null }) {
+function Fields({
+  title,
+  of,
+  nameOf = name => name,
+}: {
+  title: string
+  of: Record<string, unknown> | null
+  nameOf?: (name: string) => string
+}) {
   const entries = Object.entries(of ?? {})
   if (entries.length === 0) return null
   return (
     <section className="card pad stack tight">
       <h2>{title}</h2>
       <Facts
-        of={entries.map(([name, value]) => [name, typeof value === "object" ? JSON.stringify(value) : String(value)])}
+        of={entries.map(([name, value]) => [
+          nameOf(name),
+          typeof value === "object" ? JSON.stringify(value) : String(value),
+        ])}
       />
     </section>
   )

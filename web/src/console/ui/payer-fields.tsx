@@ -7,15 +7,14 @@ import { TextInput, type TextInputProps } from "@mantine/core"
  *
  * @example fieldsOf("Name, E-mail, Shipping address") // ["Name", "email", "Shipping_address"]
  */
-export const fieldsOf = (text: string): string[] => [
-  ...new Set(
-    text
-      .split(/[,;\n]/)
-      .map(each => each.trim().replace(/[\s-]+/g, "_"))
-      .filter(Boolean)
-      .map(name => (/^e_?mail$/i.test(name) ? "email" : name)),
-  ),
-]
+export function fieldsOf(text: string): string[] {
+  const names = text
+    .split(/[,;\n]/)
+    .map(each => each.trim().replace(/[\s-]+/g, "_"))
+    .filter(Boolean)
+    .map(name => (/^e_?mail$/i.test(name) ? "email" : name))
+  return names.filter((name, i) => names.findIndex(each => each.toLowerCase() === name.toLowerCase()) === i)
+}
 
 /** The names of fields as the input shows them; `fieldsOf` reads them back. */
 export const fieldsText = (names: readonly string[]): string => names.map(name => name.replace(/_/g, " ")).join(", ")
