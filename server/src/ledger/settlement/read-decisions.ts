@@ -15,8 +15,8 @@ export interface DecisionFacts {
    */
   buys: boolean
   /**
-   * Whether the payment may be accepted: not while its sender is on a sanctions list, and never if a later invoice has
-   * replaced the closed invoice that it was for.
+   * False if a later invoice has replaced the closed invoice that the payment was for: it can only be returned. Whether
+   * its sender is on a sanctions list is asked when it is accepted, because the list changes.
    */
   acceptable: boolean
   /** The address that its payer named by signature. */
@@ -30,7 +30,7 @@ export async function decisionFacts(
 ): Promise<Map<string, DecisionFacts>> {
   if (ids.length === 0) return new Map()
   const { rows } = await sql<Read>`
-    select p.id, p.resource_id, p.chain_id, p.payer, p.exception, p.status = 'open' as "isOpen",
+    select p.id, p.resource_id, p.chain_id, p.payer, p.status = 'open' as "isOpen",
       exists (select from payments g where g.resource_id = p.resource_id and g.status = 'granted' and not g.beside) as "isPaid",
       exists (select from invoices v join invoices n on n.subscription_id = v.subscription_id and n.sequence > v.sequence
         where v.session_id = p.resource_id and v.voided_at is not null) as "isReplaced",
@@ -50,7 +50,7 @@ export async function decisionFacts(
         row.id,
         {
           buys: row.isOpen && canBuy,
-          acceptable: !(row.isOpen && (row.isReplaced || row.exception === "sanctioned")),
+          acceptable: !(row.isOpen && row.isReplaced),
           returnAddress: row.returnAddress,
         },
       ]
@@ -58,7 +58,7 @@ export async function decisionFacts(
   )
 }
 
-type Read = Pick<Row<"payments">, "id" | "resource_id" | "chain_id" | "payer" | "exception"> & {
+type Read = Pick<Row<"payments">, "id" | "resource_id" | "chain_id" | "payer"> & {
   isOpen: boolean
   isPaid: boolean
   /** Whether it was for an invoice that is closed, and that a later one has replaced: it can't be accepted. */

@@ -43,8 +43,7 @@ export const ExceptionalPayment = Type.Object({
       "Whether accepting the open payment buys something: a checkout that no other payment has paid, or access to a paywall. If false, the money is only paid out",
   }),
   acceptable: Type.Boolean({
-    description:
-      "False while its sender is on a sanctions list, and if a later invoice has replaced the closed invoice that it was for",
+    description: "False if a later invoice has replaced the closed invoice that it was for: it can only be returned",
   }),
   returnAddress: Described(Nullable(AddressText), "The return address that the payer named by signature"),
   return: Type.Unsafe<null | { address: string; state: string; txHash: string | null; reason: string | null }>({

@@ -40,21 +40,23 @@ async function storeAnswers(ctx: TxContext, session: Row<"checkout_sessions">, b
 }
 
 /**
- * Returns a checkout's e-mail address after these answers. An answer to a field named `email` counts where nobody else
- * gave an address, and a later answer corrects it.
+ * Returns a checkout's e-mail address after these answers. Where nobody gave one as such, it is the answer to a field
+ * named `email`, and changes with that answer.
  */
 export function emailAfter(
   { customer_email: known, payer_info: before }: Pick<Row<"checkout_sessions">, "customer_email" | "payer_info">,
   { customerEmail, payerInfo }: Pick<PayerInfo, "customerEmail"> & { payerInfo?: Record<string, string> | undefined },
 ): string | null {
   if (customerEmail !== undefined) return customerEmail
-  const isAnswered = known === null || known === emailAmong(before)
-  return isAnswered ? (emailAmong(payerInfo) ?? known) : known
+  if (payerInfo === undefined || (known !== null && known !== emailAmong(before))) return known
+  return emailAmong(payerInfo)
 }
 
-function emailAmong(answers: Record<string, string> | null = {}): string | null {
-  const emails = Object.entries(answers ?? {}).flatMap(([name, text]) => (/^e_?mail$/i.test(name) ? [text.trim()] : []))
-  return emails.find(text => isEmail.test(text) && text.length <= emailRule.maxLength) ?? null
+/** In the order of the names, because the database does not keep that of the answers. */
+function emailAmong(answers: Record<string, string> | null): string | null {
+  const names = Object.keys(answers ?? {}).filter(name => /^e_?mail$/i.test(name))
+  const texts = names.sort().map(name => answers?.[name]?.trim() ?? "")
+  return texts.find(text => isEmail.test(text) && text.length <= emailRule.maxLength) ?? null
 }
 
 /** Throws `VALIDATION_ERROR` that lists every answer for which the checkout did not ask. */

@@ -309,10 +309,23 @@ describe("/api/pay", () => {
     const { id } = (await create(fields)).body
     expect(await answer(id, "ann@exmaple.com")).toBe("ann@exmaple.com")
     expect(await answer(id, "ann@example.com")).toBe("ann@example.com")
-    expect(await answer(id, "none")).toBe("ann@example.com")
+    expect(await answer(id, "none")).toBeNull()
+    expect(await answer(id, "ann@example.com", "confirm")).toBe("ann@example.com")
+    const confirmed = await service.call("POST", "/api/pay/confirm", { sessionId: id, txHash: `0x${"1".repeat(64)}` })
+    expect(confirmed.status).toBe(200)
+    expect((await service.call("GET", `/api/checkouts/${id}`, undefined, withKey())).body.customerEmail).toBe(
+      "ann@example.com",
+    )
     const other = (await create(fields)).body.id
     expect(await answer(other, "bob@exmaple.com")).toBe("bob@exmaple.com")
     expect(await answer(other, "bob@example.com", "confirm")).toBe("bob@example.com")
+    const both = async (e_mail: string, email: string) => {
+      const said = { sessionId: other, payerInfo: { e_mail, email } }
+      expect((await service.call("POST", "/api/pay/payer-info", said)).status).toBe(200)
+      return (await service.call("GET", `/api/checkouts/${other}`, undefined, withKey())).body.customerEmail
+    }
+    expect(await both("a@exmaple.com", "b@example.com")).toBe("a@exmaple.com")
+    expect(await both("a@example.com", "b@example.com")).toBe("a@example.com")
     const given = (await create(fields)).body.id
     expect(await answer(given, "eve@example.com", "payer-info", { customerEmail: "c@example.com" })).toBe(
       "c@example.com",

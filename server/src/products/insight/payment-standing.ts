@@ -23,7 +23,7 @@ export interface PaymentFacts {
   surplus: { amount: string; state: Row<"surpluses">["state"] } | null
   /** Whether accepting it buys something. */
   buys: boolean
-  /** False if a later invoice has replaced the closed invoice that it was for, or while its sender is listed. */
+  /** False if a later invoice has replaced the closed invoice that it was for. */
   acceptable: boolean
   /** Whether another payment had paid when it was accepted. */
   beside: boolean
@@ -144,7 +144,7 @@ export interface Decision {
   exception: WaitingFor | null
   /** Whether accepting it buys something. */
   buys: boolean
-  /** False if a later invoice has replaced the closed invoice that it was for, or while its sender is listed. */
+  /** False if a later invoice has replaced the closed invoice that it was for. */
   acceptable: boolean
   hasReturnAddress: boolean
 }
@@ -178,6 +178,8 @@ function openStanding(facts: PaymentFacts): Standing {
       why,
       next: [
         wait("Take legal advice. While the address is listed, you can neither accept the payment nor send it back."),
+        act("When the address is no longer listed, accept the payment.", "POST", `payments/${id}/accept`),
+        act(`Or then ${returnWords("the money", facts).replace(/^S/, "s")}`, "POST", `payments/${id}/return`),
       ],
     }
   return {

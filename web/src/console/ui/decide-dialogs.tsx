@@ -34,6 +34,8 @@ function acceptText(payments: Waiting[]): string {
   const [first] = payments
   if (payments.length !== 1 || !first)
     return "What nobody has paid for yet then counts as paid, and its buyer gets it. The money is paid out."
+  if (first.exception === "sanctioned")
+    return "This is refused while the sender is on a sanctions list. Take legal advice first."
   if (!first.buys) return "The money is paid out like that of other payments. It buys nothing more."
   const inFull = first.exception === "underpaid" ? " in full, although less was sent" : ""
   return `It counts as paid${inFull}: the buyer gets what was bought, and the money is paid out.`

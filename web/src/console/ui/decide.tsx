@@ -12,12 +12,6 @@ export const DecideDialog = later(async () => (await import("./decide-dialogs.ts
 export function Decide({ payment, size = "sm" }: { payment: Waiting; size?: "xs" | "sm" }) {
   const may = useRight("money")
   const [open, setOpen] = useState<"accept" | "return" | undefined>()
-  if (payment.exception === "sanctioned")
-    return (
-      <span className="quiet" title="While the sender is on a sanctions list, it can be neither accepted nor sent back">
-        Take legal advice
-      </span>
-    )
   return (
     <span className="row over end" style={{ flexWrap: "nowrap" }}>
       <Button
