@@ -170,21 +170,21 @@ describe("an exact amount", () => {
   })
 
   it.each([
-    ["", "plain decimal number"],
-    ["abc", "plain decimal number"],
-    ["-1", "plain decimal number"],
-    ["%2B1", "plain decimal number"],
-    ["1e3", "plain decimal number"],
-    ["1,5", "plain decimal number"],
-    ["0x10", "plain decimal number"],
-    ["007", "plain decimal number"],
-    ["1.", "plain decimal number"],
-    ["%2049", "plain decimal number"],
-    ["9".repeat(31), "plain decimal number"],
+    ["", "must be a decimal number such as 49.00"],
+    ["abc", "must be a decimal number such as 49.00"],
+    ["-1", "must be a decimal number such as 49.00"],
+    ["%2B1", "must be a decimal number such as 49.00"],
+    ["1e3", "must be a decimal number such as 49.00"],
+    ["1,5", "must be a decimal number such as 49.00"],
+    ["0x10", "must be a decimal number such as 49.00"],
+    ["007", "must be a decimal number such as 49.00"],
+    ["1.", "must be a decimal number such as 49.00"],
+    ["%2049", "must be a decimal number such as 49.00"],
+    ["9".repeat(31), "must be a decimal number such as 49.00"],
     ["1.1234567", "has more than 6 decimals"],
     ["0", "must be above 0"],
     ["0.000000", "must be above 0"],
-    ["9".repeat(51), "50"],
+    ["9".repeat(51), "must be a decimal number such as 49.00"],
     ["1&amount=2", ""],
   ])("refuses %s", async (amount, why) => {
     for (const list of ["transactions", "transactions.csv", "transactions/totals"]) {

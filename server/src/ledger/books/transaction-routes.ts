@@ -89,12 +89,10 @@ const filters = {
   from: Type.Optional(TimeInput),
   to: Type.Optional(Described(TimeInput, "Like `from`; transactions created at exactly this time are not included")),
   amount: Type.Optional(
-    Type.String({
-      maxLength: 50,
-      examples: ["49.00"],
-      description:
-        "Only transactions, incoming or outgoing, of exactly this amount of the settlement token; `49` and `49.00` mean the same",
-    }),
+    Described(
+      Matching("^(0|[1-9][0-9]{0,29})([.][0-9]{1,30})?$", "A decimal number such as 49.00", { examples: ["49.00"] }),
+      "Only transactions, incoming or outgoing, of exactly this amount of the settlement token; `49` and `49.00` mean the same",
+    ),
   ),
   ...checkoutFilters,
   q: Type.Optional(
