@@ -154,12 +154,13 @@ describe("script/wallet", () => {
     await chain().setBlockGasLimit({ gasLimit: 30_000n })
     await wallet(["resume", "payout", "--reason", "let's see"])
     const flying = async () => (await shown()).inFlight
-    await until("both can't be mined", async () => {
-      // A payout that waits for 30 s, as on a slow machine, has a second attempt, which is a row of its own.
-      const rows: { payout: string; lastResult: string }[] = await flying()
-      return new Set(rows.filter(row => row.lastResult === "alarm").map(row => row.payout)).size === 2
-    })
-    const [{ nonce, payout }] = await flying()
+    // What was sold before may still be in flight. A payout that waits for 30 s, as on a slow machine, has a second attempt.
+    const stuck = async () =>
+      ((await flying()) as { nonce: string; payout: string; lastResult: string }[]).filter(
+        ({ lastResult }) => lastResult === "alarm",
+      )
+    await until("both can't be mined", async () => new Set((await stuck()).map(({ payout }) => payout)).size === 2)
+    const [{ nonce, payout } = { nonce: "", payout: "" }] = await stuck()
     expect(await wallet(["unstick", "payout", `${Number(nonce) + 1}`, "--reason", "x"])).toMatchObject({
       code: 1,
       err: `Only the lowest unmined nonce, ${nonce}, can be replaced.\n`,
