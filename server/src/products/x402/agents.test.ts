@@ -564,6 +564,10 @@ describe("a thief", () => {
     expect((await pay(url, payload, { prefer: "wait=0" })).status).toBe(202)
     const token = `${pending.headers["sluice-retry-token"]}`
     expect((await get(url, { "sluice-retry-token": token })).status).toBe(200)
+    // The end of an answer is recorded after the answer; until then the lease keeps others out.
+    const answeredAt = () =>
+      rig.service.ctx.db.selectFrom("settlements").select("answered_at").executeTakeFirstOrThrow()
+    await expect.poll(async () => (await answeredAt()).answered_at).not.toBeNull()
     await forgetLease()
     expect((await pay(url, payload)).status).toBe(409)
   })
