@@ -89,7 +89,7 @@ export const zoneTitle = (zone: string): string => zone.replaceAll("_", " ")
 /** The exact time; where the browser's clock shows another, both, each with its zone. */
 export function exactText(at: number, zone: string): string {
   const here = formatted("exact", at, zone)
-  if (offsetAt(at, zone) === offsetAt(at, browserZone)) return here
+  if (zone === browserZone || offsetAt(at, zone) === offsetAt(at, browserZone)) return here
   const there = formatted("exact", at, browserZone)
   return `${here}, ${zoneTitle(zone)}\n${there}, your browser (${zoneTitle(browserZone)})`
 }
