@@ -2707,7 +2707,7 @@ export const operations: Record<string, Record<string, Operation>> = {
     },
     "by": {
      "type": "text",
-     "does": "key: only requests with an API key"
+     "does": "Only requests with an API key (key), or only those of people, as in the console (person)"
     },
     "key": {
      "type": "text",

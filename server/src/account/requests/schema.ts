@@ -23,7 +23,7 @@ export const RequestFilters = Type.Object({
     Type.Unsafe<"key" | "person">({
       type: "string",
       enum: ["key", "person"],
-      description: "`key`: only requests with an API key. `person`: only those of people, as in the console",
+      description: "Only requests with an API key (`key`), or only those of people, as in the console (`person`)",
     }),
   ),
   key: Type.Optional(Described(Matching(idPattern("key"), "The id of an API key"), "Only requests of this API key")),
