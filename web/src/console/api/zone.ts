@@ -38,27 +38,10 @@ const isElsewhere = (zone: string): boolean =>
     at => offsetAt(at, zone) !== offsetAt(at, browserZone),
   )
 
-let shown = 0
-/** Whether the page shows a time in the zone. */
-const showsTimes = newStore(false)
-
-/** Marks that a component shows times, while it is on the page. */
-export function useShowsTimes(): void {
-  useEffect(() => {
-    shown++
-    showsTimes.set(true)
-    return () => {
-      shown--
-      showsTimes.set(shown > 0)
-    }
-  }, [])
-}
-
-/** The zone of the page's times, where they are not in the browser's. */
+/** The zone of the pages' times, where it is not the browser's. */
 export function useZoneToName(): string | undefined {
   const current = zone.use()
-  const isShown = showsTimes.use()
-  return isShown && isElsewhere(current) ? current : undefined
+  return isElsewhere(current) ? current : undefined
 }
 
 const LANGUAGE = navigator.language || "en"

@@ -4,7 +4,7 @@ import type { UseQueryResult } from "@tanstack/react-query"
 import { Link, useNavigate, useSearch } from "@tanstack/react-router"
 import { chosenMerchant, read } from "../api/client.ts"
 import { pathOf } from "../api/curl.ts"
-import { dayAfter, startOfDay } from "../api/days.ts"
+import { dayAfter, startTime } from "../api/days.ts"
 import { networkTitle } from "../api/facts.ts"
 import { useLive } from "../api/live.ts"
 import type { Balance } from "../api/overview.ts"
@@ -54,10 +54,7 @@ export function spansOf(now: Date): { name: string; span: Span }[] {
 }
 
 /** Midnight of a day in a zone; of what is no day, what the server will refuse. */
-const midnight = (day: string, zone: string): string => {
-  const at = startOfDay(day, zone)
-  return at === undefined ? `${day}T00:00:00Z` : new Date(at).toISOString()
-}
+const midnight = (day: string, zone: string): string => startTime(day, zone) ?? `${day}T00:00:00Z`
 
 export function Reports() {
   const balances = useLive(

@@ -1,7 +1,7 @@
 /** One area from zero, the period before as a thin dashed line; its numbers are also a table. */
 import { useEffect, useRef, useState } from "react"
 import uPlot from "uplot"
-import { formatted, useShowsTimes, useZone } from "../api/zone.ts"
+import { formatted, useZone } from "../api/zone.ts"
 import { useScheme } from "../shell/theme-choice.ts"
 import { amountText } from "./money.tsx"
 
@@ -20,7 +20,6 @@ export default function Chart({ points, currency }: { points: Point[]; currency:
   const [at, setAt] = useState<number | undefined>()
   const scheme = useScheme()
   const zone = useZone()
-  useShowsTimes()
   const dayOf = (at: string) => formatted("dayAlone", Date.parse(at), zone)
   const hasBefore = points.some(({ before }) => Number(before) > 0)
   useEffect(() => {

@@ -1,16 +1,7 @@
 /** Times: how long ago, with the exact time under the pointer. They are in the merchant's zone. */
 import { dayAt } from "../api/days.ts"
 import { newStore } from "../api/store.ts"
-import {
-  browserZone,
-  exactText,
-  formatted,
-  useShowsTimes,
-  useZone,
-  useZoneToName,
-  zoneNow,
-  zoneTitle,
-} from "../api/zone.ts"
+import { browserZone, exactText, formatted, useZone, useZoneToName, zoneNow, zoneTitle } from "../api/zone.ts"
 
 const minute = newStore(Date.now())
 setInterval(() => minute.set(Date.now()), 10_000)
@@ -49,7 +40,6 @@ interface Given {
 /** A time, as `words` put it. */
 function Exact({ at, words, wraps }: Given & { words: (at: number, zone: string) => string; wraps?: boolean }) {
   const zone = useZone()
-  useShowsTimes()
   const ms = Date.parse(at)
   return (
     <time
